@@ -1,0 +1,95 @@
+"""Every error that Harken raises, one tree.
+
+HarkenError
+├── ConfigError            a setting has no such key, or a value out of range
+├── UsageError             an argument that cannot be meant
+├── NotFoundError          an id that names nothing
+├── MissingExtraError      an optional dependency is not installed
+├── StoreError             the database refuses
+│   ├── StoreBusyError     locked by another process for longer than the timeout
+│   ├── StoreFullError     no space left on the device
+│   ├── StoreReadOnlyError the home cannot be written
+│   ├── StoreCorruptError  the database file is damaged
+│   └── SchemaError        made by another version of Harken
+├── JournalError           the journal cannot be read or written
+├── TranscriptError        a file is not a transcript of the format
+└── ProviderError          an embedding or reranking model fails
+    ├── ModelFileError     model files are missing, damaged or not the pinned ones
+    └── EndpointError      a remote endpoint refuses or does not answer
+"""
+
+from __future__ import annotations
+
+
+class HarkenError(Exception):
+    """The root of every error that Harken raises on purpose."""
+
+
+class ConfigError(HarkenError):
+    """A setting is unknown, malformed or outside its allowed range."""
+
+
+class UsageError(HarkenError):
+    """An argument cannot be meant; the command line answers with exit code 2."""
+
+
+class NotFoundError(HarkenError):
+    """An id names nothing in the store."""
+
+
+class MissingExtraError(HarkenError):
+    """An optional dependency is not installed.
+
+    Args:
+        feature: what was asked for, in the user's words.
+        extra: the extra of this package that brings it.
+    """
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an extra that is not installed. Try: pip install 'harken[{extra}]'")
+        self.feature = feature
+        self.extra = extra
+
+
+class StoreError(HarkenError):
+    """The database refuses an operation."""
+
+
+class StoreBusyError(StoreError):
+    """Another process held the database longer than the timeout."""
+
+
+class StoreFullError(StoreError):
+    """No space is left on the device of the home."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The home or the database cannot be written."""
+
+
+class StoreCorruptError(StoreError):
+    """The database file is damaged."""
+
+
+class SchemaError(StoreError):
+    """The database was made by another version of Harken."""
+
+
+class JournalError(HarkenError):
+    """The journal cannot be read or written."""
+
+
+class TranscriptError(HarkenError):
+    """A file is not a transcript of the format it was given as."""
+
+
+class ProviderError(HarkenError):
+    """An embedding or reranking model fails."""
+
+
+class ModelFileError(ProviderError):
+    """Model files are missing, damaged, or not the pinned ones."""
+
+
+class EndpointError(ProviderError):
+    """A remote endpoint refuses, or does not answer in time."""

@@ -1,0 +1,232 @@
+"""The records that travel through Harken: frozen, slotted, and free of behaviour that touches a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class Role(StrEnum):
+    """Who a message speaks for."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+
+
+class MessageType(StrEnum):
+    """What a message is."""
+
+    TEXT = "text"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    MARKER = "marker"
+    SUMMARY = "summary"
+
+
+class Trust(StrEnum):
+    """Where words came from, and so how far they may be believed."""
+
+    OWNER = "owner"
+    AGENT = "agent"
+    TOOL = "tool"
+    IMPORTED = "imported"
+    UNTRUSTED = "untrusted"
+
+
+class ExchangeStatus(StrEnum):
+    """How far an exchange has come."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectIdentity:
+    """What makes a working directory the same project over time.
+
+    Attributes:
+        key: `git:host/owner/name` from the remote, else `path:/real/path`.
+        name: short, for people.
+        aliases: other keys under which the same project may be found, most specific first.
+    """
+
+    key: str
+    name: str
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One thread with one agent in one channel."""
+
+    uid: str
+    channel: str
+    external_id: str
+    title: str
+    created_at: datetime
+    updated_at: datetime
+    project: str | None = None
+    parent_uid: str | None = None
+    metadata: Mapping[str, Any] = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The part of a conversation between two `/new`s; numbers count from 1."""
+
+    uid: str
+    conversation_uid: str
+    number: int
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One user request up to the final assistant answer; numbers count from 1 in the conversation."""
+
+    uid: str
+    conversation_uid: str
+    segment_uid: str
+    number: int
+    status: ExchangeStatus
+    started_at: datetime
+    completed_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as it stands in the store: redacted, whole, never changed again.
+
+    Attributes:
+        call_id: links a tool call with its result, as the agent named it.
+        tool_name: for tool calls and results.
+        external_id: the id in the transcript it was read from, else empty.
+    """
+
+    uid: str
+    conversation_uid: str
+    segment_uid: str
+    exchange_uid: str
+    role: Role
+    type: MessageType
+    text: str
+    created_at: datetime
+    author: str | None = None
+    trust: Trust = Trust.OWNER
+    call_id: str | None = None
+    tool_name: str | None = None
+    external_id: str = ""
+    metadata: Mapping[str, Any] = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One searchable item.
+
+    Attributes:
+        id: the row, stable while the database lives; never shown to people.
+        source: `message` here; other sources bring their own names.
+        ref_uid: the record it was made from; what people paste into the next command.
+        text: what search sees, clipped, without the author's name.
+        weight: importance, 1.0 is neutral.
+    """
+
+    id: int
+    source: str
+    ref_uid: str
+    conversation_uid: str | None
+    exchange_uid: str | None
+    project: str | None
+    role: str | None
+    author: str | None
+    created_at: datetime
+    trust: Trust
+    text: str
+    weight: float = 1.0
+
+    @property
+    def spoken(self) -> str:
+        """The text as it is embedded and indexed: `Author: text` where an author is known."""
+        return spoken(self.author, self.text)
+
+
+def spoken(author: str | None, text: str) -> str:
+    """The words with their speaker before them: `Author: text`, or the text alone."""
+    return f"{author}: {text}" if author else text
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One factor of a hit's score: its name, its value, and words for a person."""
+
+    name: str
+    value: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that answers a query, with why.
+
+    Attributes:
+        similarity: cosine to the query, -1 to 1; None while the entry has no vector.
+        keyword_rank: rank in the keyword list from 1; None when no word matched.
+        vector_rank: rank in the similarity list from 1; None when it was not among the nearest.
+        fused: the two lists' fusion; compares only within one search.
+        score: `fused` after every weight; higher is better.
+        reasons: every weight that was applied, and the threshold it passed.
+    """
+
+    entry: Entry
+    score: float
+    fused: float
+    similarity: float | None = None
+    keyword_rank: int | None = None
+    vector_rank: int | None = None
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScope:
+    """Which entries a search may see; None or empty means no limit.
+
+    Attributes:
+        since: inclusive, timezone-aware.
+        until: exclusive, timezone-aware.
+    """
+
+    sources: tuple[str, ...] = ()
+    project: str | None = None
+    conversation: str | None = None
+    segment: str | None = None
+    roles: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search found, and what it could not look at.
+
+    Attributes:
+        hits: best first.
+        terms: the query's words that the keyword part looked for, for highlighting.
+        threshold: the cosine similarity that vector-only hits had to reach; None without vectors.
+        notes: one sentence for each part that could not answer (no embedder, no vectors yet…).
+    """
+
+    hits: tuple[Hit, ...]
+    terms: tuple[str, ...] = ()
+    threshold: float | None = None
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Models behind ports: embedders and rerankers, local and remote."""
