@@ -1,3 +1,52 @@
 """Harken: memory for AI agents that comes back by itself."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harken.config import Settings
+    from harken.engine import Harken
+    from harken.errors import HarkenError
+    from harken.model import (
+        ExchangeStatus,
+        Hit,
+        Message,
+        MessageType,
+        Reason,
+        Role,
+        SearchResult,
+        SearchScope,
+        Segment,
+        Trust,
+    )
+
 __version__ = "0.1.0"
+__all__ = [
+    "ExchangeStatus",
+    "Harken",
+    "HarkenError",
+    "Hit",
+    "Message",
+    "MessageType",
+    "Reason",
+    "Role",
+    "SearchResult",
+    "SearchScope",
+    "Segment",
+    "Settings",
+    "Trust",
+    "__version__",
+]
+
+_ELSEWHERE = {"Harken": "harken.engine", "HarkenError": "harken.errors", "Settings": "harken.config"}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first asked for: a process that only needs a part, a hook for instance, pays for that part alone.
+    if name not in __all__:
+        raise AttributeError(f"module 'harken' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_ELSEWHERE.get(name, "harken.model")), name)
+    globals()[name] = value
+    return value

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+class _Nothing(Mapping[str, Any]):
+    """A mapping with nothing in it; hashable, which Python 3.11 asks of a record's default and no proxy is there."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+
+EMPTY: Mapping[str, Any] = _Nothing()
 
 
 class Role(StrEnum):
@@ -74,7 +90,7 @@ class Conversation:
     title: str
     created_at: datetime
     updated_at: datetime
-    project: str | None = None
+    project: ProjectIdentity | None = None
     parent_uid: str | None = None
     metadata: Mapping[str, Any] = EMPTY
 
@@ -230,3 +246,40 @@ class SearchResult:
     threshold: float | None = None
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeEnd:
+    """An exchange has ended, well or not."""
+
+    exchange_uid: str
+    conversation_uid: str
+    status: ExchangeStatus
+    at: datetime
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Titled:
+    """A conversation has a new title."""
+
+    conversation_uid: str
+    title: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Something was forgotten; nothing of it remains but its id.
+
+    Attributes:
+        kind: `message` or `conversation`.
+    """
+
+    uid: str
+    conversation_uid: str
+    kind: str
+    at: datetime
+
+
+Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Tombstone

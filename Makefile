@@ -1,0 +1,43 @@
+# Everything is set up in .venv of this checkout; nothing is installed anywhere else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check bench format clean
+.DEFAULT_GOAL := help
+
+help:            ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Harken needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	@touch $(READY)
+
+demo: $(READY)   ## Import real conversations, embed them, search them
+	@$(BIN)/python tools/demo.py
+
+test: $(READY)   ## Run every test
+	@$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
+
+check: $(READY)  ## Format, lint, types, import contracts, sizes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_sizes.py
+
+bench: $(READY)  ## Measure quality and speed; takes a while
+	$(BIN)/python benchmarks/retrieval.py --rerank --ablations
+	$(BIN)/python benchmarks/speed.py
+
+format: $(READY) ## Format and repair what can be repaired
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:           ## Remove what the commands above made
+	rm -rf $(VENV) .demo .coverage .coverage.* .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

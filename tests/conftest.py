@@ -1,0 +1,42 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from command_line import CommandLine
+from harken.storage.store import open_store
+
+# A slow machine is no bug: no time limits on examples.
+settings.register_profile("harken", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("harken")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real sample data, which is no part of the project."""
+    named = os.environ.get("HARKEN_TEST_DATA")
+    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no sample data in {folder}; set HARKEN_TEST_DATA to a folder that has it")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file without a record, to copy: making its tables takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("empty")
+    open_store(folder / "harken.db", folder / "cache").close()
+    return folder / "harken.db"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """The real command line on an empty home, without an embedding model."""
+    person = tmp_path / "person"
+    person.mkdir()
+    return CommandLine(tmp_path / "home", person, {"HARKEN_EMBEDDER": "none"})
