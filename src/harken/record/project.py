@@ -1,0 +1,195 @@
+"""Says which project a working directory belongs to, by reading git's own files: no process is started."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from urllib.parse import unquote
+
+from harken.model import ProjectIdentity
+
+_CACHED_DIRECTORIES = 256
+_MAX_FILE_BYTES = 1_000_000
+
+# Other schemes name no host: transcripts hold `redacted://…`, clones of bundles `file://…`.
+_SCHEMES = frozenset({"http", "https", "ssh", "git", "git+ssh", "ssh+git", "git+http", "git+https", "ftp", "ftps"})
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?:[^/@]*@)*(?P<host>\[[^\]]+\]|[^/:@]*)(?::\d*)?(?P<path>/.*)?$"
+)
+# `git@host:owner/name`; a single letter before the colon is a drive.
+_SCP = re.compile(r"(?:[^/:]*@)?(?P<host>\[[^\]]+\]|[^/:@\\]{2,}):(?!//)(?P<path>.+)$")
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+
+
+def identify_project(directory: str | Path | None, git_remote: str | None = None) -> ProjectIdentity | None:
+    """What stays the same about the project of a working directory while it moves.
+
+    The remote `origin`, or else the first one, or else the real path of the git root (of the main one for a worktree),
+    or else the directory itself. A directory that does not exist here, as in a transcript of another machine, is taken
+    as it is written.
+
+    Args:
+        directory: absolute or relative to the current one; may be of another machine or system.
+        git_remote: the remote's URL where the transcript names it; wins over the directory's own.
+    Returns:
+        None when neither is given. Credentials in a URL are never kept.
+    Source: design.md section 1.
+    """
+    written = str(directory).strip() if directory is not None else ""
+    remote = normalize_remote(git_remote) if git_remote else None
+    if not written:
+        return _of_remote(remote, ()) if remote else None
+    own, paths = _look(_anchored(written))
+    remote = remote or own
+    if remote:
+        return _of_remote(remote, paths)
+    return ProjectIdentity(key=paths[0], name=_last_part(paths[0].removeprefix("path:")), aliases=paths[1:])
+
+
+def normalize_remote(url: str) -> str | None:
+    """`host/owner/name` of a git remote, the host in lower case; None for an empty one or a path on this machine."""
+    url = url.strip().strip("\"'")
+    if _WINDOWS.match(url):
+        return None
+    found = _URL.match(url)
+    if found and found["scheme"].lower() not in _SCHEMES:
+        return None
+    found = found or _SCP.match(url)
+    if found is None:
+        return None
+    host = found["host"].lower().rstrip(".")
+    path = re.sub(r"/{2,}", "/", unquote(found["path"] or "").split("?")[0].split("#")[0]).strip("/ ")
+    path = path.removesuffix(".git").strip("/")
+    return f"{host}/{path}" if host and path else None
+
+
+def _of_remote(remote: str, paths: tuple[str, ...]) -> ProjectIdentity:
+    return ProjectIdentity(key=f"git:{remote}", name=_last_part(remote), aliases=paths)
+
+
+def _last_part(path: str) -> str:
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path
+
+
+def _anchored(written: str) -> str:
+    """An absolute path, for what is remembered of a relative one would be wrong in the next directory."""
+    if _WINDOWS.match(written) or written.startswith(("/", "~")):
+        return written
+    try:
+        return str(Path.cwd() / written)
+    except OSError:
+        return written
+
+
+@lru_cache(maxsize=_CACHED_DIRECTORIES)
+def _look(written: str) -> tuple[str | None, tuple[str, ...]]:
+    """The normalized remote of a directory, and the path key of its git root or else of itself."""
+    if _WINDOWS.match(written) and os.name != "nt":
+        return None, (f"path:{_lexical_windows(written)}",)
+    try:
+        return _look_on_disk(written)
+    except (OSError, ValueError, RuntimeError):
+        # No such path, no permission, a null byte, a loop of links, a `~user` that is unknown: the words still name it.
+        return None, (f"path:{_lexical(written)}",)
+
+
+def _look_on_disk(written: str) -> tuple[str | None, tuple[str, ...]]:
+    path = Path(written).expanduser()
+    if not path.is_dir():
+        return None, (f"path:{_lexical(written)}",)
+    real = path.resolve()
+    found = next(_git_directories(real), None)
+    if found is None:
+        return None, (f"path:{real}",)
+    root, git = found
+    common = _common_directory(git)
+    # A worktree shares the main checkout's git directory, and with it the project.
+    shared = common.parent if common.name == ".git" else common
+    main = root if common == git else shared
+    return _remote_of(common / "config"), (f"path:{main}",)
+
+
+def _git_directories(directory: Path) -> Iterator[tuple[Path, Path]]:
+    """(root, git directory) pairs from the directory upwards."""
+    for root in (directory, *directory.parents):
+        mark = root / ".git"
+        if mark.is_dir():
+            if (mark / "HEAD").exists():
+                yield root, mark
+        elif mark.is_file():
+            line = _read(mark).strip()
+            if line.startswith("gitdir:"):
+                yield root, Path(os.path.normpath(root / line.removeprefix("gitdir:").strip()))
+        elif (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir():
+            yield root, root
+
+
+def _common_directory(git: Path) -> Path:
+    pointer = git / "commondir"
+    if not pointer.is_file():
+        return git
+    return Path(os.path.normpath(git / _read(pointer).strip()))
+
+
+def _remote_of(config: Path) -> str | None:
+    """The normalized URL of `origin`, or else of the first remote that has one."""
+    if not config.is_file():
+        return None
+    remotes: dict[str, str] = {}
+    for name, url in _remote_urls(_read(config)):
+        remote = normalize_remote(url)
+        if remote:
+            remotes.setdefault(name, remote)
+    return remotes.get("origin") or next(iter(remotes.values()), None)
+
+
+def _remote_urls(config: str) -> Iterator[tuple[str, str]]:
+    """(remote, URL) pairs of a git configuration, in the order of the file; what cannot be read is passed over."""
+    remote: str | None = None
+    for raw in config.splitlines():
+        line = raw.strip()
+        section = _SECTION.match(line)
+        if section:
+            is_remote = section[1].lower() == "remote" and section[2] is not None
+            remote = section[2].replace('\\"', '"').replace("\\\\", "\\") if is_remote else None
+            line = line[section.end() :].strip()
+        name, equals, value = line.partition("=")
+        if remote is not None and equals and name.strip().lower() == "url":
+            yield remote, _value(value)
+
+
+def _value(written: str) -> str:
+    """A configuration value without quotes and trailing comment."""
+    written = written.strip()
+    if written.startswith('"'):
+        return written[1:].partition('"')[0]
+    return re.split(r"\s[#;]", written)[0].strip()
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as stream:
+        return stream.read(_MAX_FILE_BYTES).decode("utf-8", errors="replace").lstrip("\ufeff")
+
+
+def _lexical(written: str) -> str:
+    if _WINDOWS.match(written):
+        return _lexical_windows(written)
+    return str(PurePosixPath(os.path.normpath(written.replace("\0", ""))))
+
+
+def _lexical_windows(written: str) -> str:
+    """The path with forward slashes and without `.` and `..`, its drive in upper case."""
+    path = PureWindowsPath(written)
+    parts: list[str] = []
+    for part in path.parts[1:]:
+        if part == "..":
+            del parts[-1:]
+        else:
+            parts.append(part)
+    anchor = path.anchor.replace("\\", "/")
+    anchor = anchor.upper() if path.drive.endswith(":") else anchor
+    return anchor + "/".join(parts)
