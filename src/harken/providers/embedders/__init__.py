@@ -1,0 +1,1 @@
+"""Embedders, one file per way of reaching a model."""

@@ -1,0 +1,100 @@
+"""Models that the package `fastembed` knows; an extra of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from harken.errors import ConfigError, ModelFileError, ProviderError
+from harken.providers.embedder import Space, Vectors
+from harken.providers.model_card import ModelCard
+from harken.providers.onnx_session import vendor_errors
+from harken.providers.options import EmbedderOptions
+from harken.providers.texts import presentable
+from harken.providers.vectors import unit_rows
+
+_DEFAULT_MODEL = "BAAI/bge-small-en-v1.5"
+_MAX_TOKENS = 512
+_BATCH_SIZE = 16
+
+
+class FastembedEmbedder:
+    """A model that fastembed runs on this machine; threads may share it.
+
+    Args:
+        options: `model` is one of fastembed's names; it is fetched only with `allow_download`.
+    Raises:
+        ConfigError: fastembed knows no such model.
+    """
+
+    def __init__(self, options: EmbedderOptions) -> None:
+        from fastembed import TextEmbedding
+
+        self._options = options
+        self._model = options.model or _DEFAULT_MODEL
+        known = {str(entry["model"]).lower(): int(entry["dim"]) for entry in TextEmbedding.list_supported_models()}
+        if self._model.lower() not in known:
+            raise ConfigError(
+                f"fastembed knows no model '{self._model}'; its list: TextEmbedding.list_supported_models()"
+            )
+        self._dims = known[self._model.lower()]
+        self._card = ModelCard(max_tokens=options.max_tokens or _MAX_TOKENS).adjusted(options)
+        self._lock = threading.Lock()
+        self._loaded: Any = None
+
+    @classmethod
+    def open(cls, options: EmbedderOptions) -> Self:
+        """The embedder for these options; the model is loaded at the first text."""
+        return cls(options)
+
+    @property
+    def space(self) -> Space:
+        """The space its vectors live in."""
+        return self._card.space("fastembed", self._model, self._dims)
+
+    def embed_query(self, text: str) -> Vectors:
+        """The query's vector, prefix added: `(dims,)` float32, unit length."""
+        ready = presentable(self._card.query_prefix + text, self._card.max_tokens)
+        vector: Vectors = self._collected(self._load().query_embed(ready))[0]
+        return vector
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
+
+        Raises:
+            ProviderError: the model failed.
+        """
+        if not texts:
+            return np.empty((0, self._dims), dtype=np.float32)
+        card = self._card
+        ready = [presentable(card.passage_prefix + text, card.max_tokens) for text in texts]
+        return self._collected(self._load().passage_embed(ready, batch_size=self._options.batch_size or _BATCH_SIZE))
+
+    def _collected(self, rows: Iterable[Any]) -> Vectors:
+        try:
+            return unit_rows(np.asarray(list(rows), dtype=np.float32))
+        except vendor_errors() as error:
+            raise ProviderError(f"fastembed's {self._model} failed ({type(error).__name__})") from error
+
+    def _load(self) -> Any:
+        from fastembed import TextEmbedding
+
+        with self._lock:
+            if self._loaded is None:
+                errors: tuple[type[Exception], ...] = (OSError, *vendor_errors())
+                try:
+                    self._loaded = TextEmbedding(
+                        model_name=self._model,
+                        cache_dir=str(self._options.home / "models" / "fastembed"),
+                        threads=self._options.threads,
+                        local_files_only=not self._options.allow_download,
+                    )
+                except errors as error:
+                    raise ModelFileError(
+                        f"fastembed cannot load {self._model} ({type(error).__name__}). Where it was never fetched, "
+                        "set embedding.allow_download = true"
+                    ) from error
+            return self._loaded

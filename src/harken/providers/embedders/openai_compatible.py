@@ -1,0 +1,171 @@
+"""Any endpoint that speaks OpenAI's `/v1/embeddings`: OpenAI, Ollama, LM Studio, llama.cpp, vLLM."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, Self
+
+import httpx
+import numpy as np
+
+from harken.errors import ConfigError, EndpointError
+from harken.providers.embedder import Space, Vectors
+from harken.providers.model_card import ModelCard
+from harken.providers.options import EmbedderOptions
+from harken.providers.texts import clip_bytes
+from harken.providers.vectors import unit_rows
+
+# The smallest limit among the models that people run at home; larger ones are told so by embedding.max_tokens.
+_MAX_TOKENS = 512
+_BATCH_SIZE = 64
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_PROBE = "How long is a vector?"
+
+
+class OpenAICompatibleEmbedder:
+    """A remote model; threads may share it. Failures are raised at once: who calls, tries again.
+
+    Args:
+        options: at least `url` and `model`; `dims` is asked of the endpoint where it is set, and found out with the
+            first answer where it is not.
+    Raises:
+        ConfigError: the URL, the model or the key cannot be used.
+    """
+
+    def __init__(self, options: EmbedderOptions) -> None:
+        if not (options.model or "").strip():
+            raise ConfigError("the embedder 'openai-compatible' needs embedding.model, e.g. 'nomic-embed-text'")
+        self._options = options
+        self._model = str(options.model)
+        self._endpoint = _endpoint(options.url)
+        self._dims = options.dims
+        self._card = ModelCard(max_tokens=options.max_tokens or _MAX_TOKENS).adjusted(options)
+        self._lock = threading.Lock()
+        local = self._endpoint.host in _LOOPBACK
+        self._client = httpx.Client(
+            headers=_headers(options.api_key),
+            timeout=options.timeout_seconds,
+            # A proxy for the world outside has no way to an endpoint on this machine.
+            trust_env=not local,
+            # Reading the certificates takes 75 ms, which an endpoint that has none need not cost.
+            verify=not (local and self._endpoint.scheme == "http"),
+        )
+        weakref.finalize(self, self._client.close)
+
+    @classmethod
+    def open(cls, options: EmbedderOptions) -> Self:
+        """The embedder for these options; nothing is sent yet."""
+        return cls(options)
+
+    @property
+    def space(self) -> Space:
+        """The space its vectors live in; asks the endpoint once where `dims` was not set.
+
+        Raises:
+            EndpointError: the endpoint had to be asked and did not answer.
+        """
+        return self._card.space("openai-compatible", self._model, self._dims or self._embed([_PROBE]).shape[1])
+
+    def embed_query(self, text: str) -> Vectors:
+        """The query's vector, prefix added: `(dims,)` float32, unit length.
+
+        Raises:
+            EndpointError: the endpoint refuses, does not answer, or answers what it should not.
+        """
+        vector: Vectors = self._embed([self._card.query_prefix + text])[0]
+        return vector
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
+
+        Raises:
+            EndpointError: the endpoint refuses, does not answer, or answers what it should not.
+        """
+        size = self._options.batch_size or _BATCH_SIZE
+        prefixed = [self._card.passage_prefix + text for text in texts]
+        parts = [self._embed(prefixed[start : start + size]) for start in range(0, len(prefixed), size)]
+        return np.concatenate(parts) if parts else np.empty((0, self.space.dims), dtype=np.float32)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        ready = [clip_bytes(text, self._card.max_tokens) for text in texts]
+        body: dict[str, Any] = {"model": self._model, "input": ready}
+        if self._options.dims is not None:
+            body["dimensions"] = self._options.dims
+        try:
+            response = self._client.post(self._endpoint, json=body)
+        except httpx.TimeoutException as error:
+            raise EndpointError(
+                f"{self._endpoint} did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
+            ) from error
+        except httpx.HTTPError as error:
+            raise EndpointError(f"{self._endpoint} cannot be reached ({type(error).__name__})") from error
+        if response.status_code != httpx.codes.OK:
+            raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{_hint(response)}")
+        return self._checked(_read(response, len(texts), str(self._endpoint)))
+
+    def _checked(self, vectors: Vectors) -> Vectors:
+        dims = vectors.shape[1]
+        with self._lock:
+            self._dims = self._dims or dims
+        if dims != self._dims:
+            raise EndpointError(f"{self._endpoint} answers with vectors of {dims} dims, not {self._dims}")
+        return vectors
+
+
+def _endpoint(url: str | None) -> httpx.URL:
+    if not url:
+        raise ConfigError("the embedder 'openai-compatible' needs embedding.url, e.g. 'http://localhost:11434/v1'")
+    try:
+        parsed = httpx.URL(url.rstrip("/") + "/embeddings")
+    except httpx.InvalidURL as error:
+        raise ConfigError("embedding.url is no URL") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ConfigError("embedding.url must begin with http:// or https:// and name a host")
+    if parsed.userinfo or parsed.query:
+        raise ConfigError("embedding.url must hold no key: put it into embedding.api_key")
+    return parsed
+
+
+def _headers(api_key: str | None) -> dict[str, str]:
+    if not api_key:
+        return {}
+    if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+        raise ConfigError("embedding.api_key holds characters that no header can carry")
+    return {"Authorization": f"Bearer {api_key}"}
+
+
+def _hint(response: httpx.Response) -> str:
+    hints = {
+        401: ": set embedding.api_key",
+        403: ": set embedding.api_key",
+        404: ": check embedding.url, up to and including /v1, and embedding.model",
+        413: ": lower embedding.max_tokens",
+    }
+    return hints.get(response.status_code, "")
+
+
+def _read(response: httpx.Response, count: int, endpoint: str) -> Vectors:
+    """The vectors of an answer in the order of the texts; the answer is not trusted to be what it should."""
+    try:
+        data = response.json()["data"]
+        order = [item.get("index", position) for position, item in enumerate(data)]
+        if sorted(order) != list(range(count)):
+            raise ValueError("not one vector for each text")
+        rows: list[Any] = [None] * count
+        for position, item in zip(order, data, strict=True):
+            rows[position] = item["embedding"]
+        with np.errstate(over="ignore"):
+            matrix = np.asarray(rows, dtype=np.float32)
+        if matrix.ndim != 2 or matrix.shape[1] == 0:
+            raise ValueError("the vectors have no common length")
+        return unit_rows(matrix)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise EndpointError(
+            f"{endpoint} answers with something that is not embeddings ({type(error).__name__})"
+        ) from error

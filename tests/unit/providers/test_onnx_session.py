@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harken.errors import ModelFileError, ProviderError
+from harken.providers.model_files import ModelFiles
+from harken.providers.onnx_session import TOKEN_AREA, OnnxModel, Tokens, length_batches
+
+lengths = st.lists(st.integers(min_value=1, max_value=600), max_size=80)
+
+
+@given(lengths, st.integers(min_value=1, max_value=5000))
+def test_every_text_is_in_one_batch(lengths: list[int], area: int) -> None:
+    positions = [position for batch in length_batches(lengths, area) for position in batch]
+    assert sorted(positions) == list(range(len(lengths)))
+
+
+@given(lengths, st.integers(min_value=1, max_value=5000))
+def test_no_batch_passes_the_area_unless_one_text_does(lengths: list[int], area: int) -> None:
+    for batch in length_batches(lengths, area):
+        assert len(batch) == 1 or len(batch) * max(lengths[position] for position in batch) <= area
+
+
+@given(lengths, st.integers(min_value=1, max_value=9))
+def test_no_batch_has_more_rows_than_allowed(lengths: list[int], rows: int) -> None:
+    assert all(len(batch) <= rows for batch in length_batches(lengths, max_rows=rows))
+
+
+@given(lengths)
+def test_batches_go_from_short_to_long(lengths: list[int]) -> None:
+    ordered = [lengths[position] for batch in length_batches(lengths) for position in batch]
+    assert ordered == sorted(lengths)
+
+
+def test_thirty_two_texts_of_256_tokens_never_meet_in_one_batch() -> None:
+    assert max(len(batch) for batch in length_batches([256] * 32)) == TOKEN_AREA // 256
+
+
+@pytest.fixture
+def model(bge_folder: Path) -> OnnxModel:
+    return OnnxModel(ModelFiles("bge", bge_folder, ""), max_tokens=64)
+
+
+def test_long_texts_are_cut_to_the_limit(model: OnnxModel) -> None:
+    assert len(model.tokens("word " * 1000).ids) == 64
+
+
+def test_the_second_text_of_a_pair_is_marked(model: OnnxModel) -> None:
+    tokens = model.tokens("a question", "an answer")
+    assert set(tokens.type_ids) == {0, 1}
+    assert len(tokens.type_ids) == len(tokens.ids)
+
+
+def test_half_of_a_surrogate_pair_is_no_failure(model: OnnxModel) -> None:
+    assert len(model.tokens("torn \ud83d emoji").ids) > 3
+
+
+def test_tokens_that_the_model_does_not_know_are_a_provider_error(model: OnnxModel) -> None:
+    with pytest.raises(ProviderError, match=r"the model bge failed on \(1, 1\) tokens"):
+        model.run([Tokens([10**9], [0])])
+
+
+def test_a_file_that_is_no_model_is_named(tmp_path: Path, bge_folder: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"not a model")
+    (tmp_path / "tokenizer.json").write_bytes((bge_folder / "tokenizer.json").read_bytes())
+    with pytest.raises(ModelFileError, match=r"model\.onnx is no model"):
+        OnnxModel(ModelFiles("mine", tmp_path, ""), max_tokens=64).tokens("hello")
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, bge_folder: Path) -> None:
+    (tmp_path / "model.onnx").symlink_to(bge_folder / "model.onnx")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelFileError, match=r"tokenizer\.json is no tokenizer"):
+        OnnxModel(ModelFiles("mine", tmp_path, ""), max_tokens=64).tokens("hello")
