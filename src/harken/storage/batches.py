@@ -1,0 +1,31 @@
+"""Statements over any number of ids, a bounded number of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select
+
+from harken.storage.store import Transaction
+
+# SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.
+_MOST = 10_000
+
+_Value = TypeVar("_Value")
+
+
+def batches(values: Iterable[_Value]) -> Iterator[list[_Value]]:
+    """The values in order, in lists that one statement can bind."""
+    rest = iter(values)
+    while batch := list(islice(rest, _MOST)):
+        yield batch
+
+
+def rows_in(
+    tx: Transaction, statement: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
+) -> Iterator[Any]:
+    """The rows of a statement whose column has one of the values; read them before the next statement."""
+    for batch in batches(values):
+        yield from tx.connection.execute(statement.where(column.in_(batch)))

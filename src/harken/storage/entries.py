@@ -1,0 +1,189 @@
+"""Entries: what search sees. Writing them keeps the full-text index in step, in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    select,
+    tuple_,
+    union_all,
+)
+
+from harken.model import Entry, Trust
+from harken.storage.batches import batches, rows_in
+from harken.storage.store import RowScope, Transaction
+from harken.storage.tables import (
+    Instant,
+    conversations,
+    entries,
+    exchanges,
+    from_microseconds,
+    projects,
+)
+
+_NEIGHBOURS = 2
+# Among entries of one moment, the one that comes now stands last: its id is the highest.
+_LAST_OF_MOMENT = 2**62
+
+
+def add_entries(tx: Transaction, rows: Sequence[Mapping[str, Any]], new_conversations: frozenset[int]) -> None:
+    """Insert entries and index them, with the neighbours whose context they change.
+
+    Args:
+        tx: a writing transaction.
+        rows: complete rows of the entries table, without ids and tenant.
+        new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
+    """
+    if not rows:
+        return
+    turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
+    touched = _turns_around(tx, [(row["conversation_id"], (row["created_at"], _LAST_OF_MOMENT)) for row in turns])
+    tx.text.remove(tx.connection, touched)
+    added = tx.connection.scalars(_INSERTED, [{"tenant": tx.tenant, **row} for row in rows]).all()
+    tx.text.add(tx.connection, [*touched, *added])
+
+
+def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[datetime, int]]]) -> list[int]:
+    """Turns whose context changes when something comes or goes.
+
+    Those are two before the first place of a conversation, two behind its last, and all between.
+
+    Args:
+        tx: the transaction.
+        places: conversation, and the moment and id by which its turns are ordered.
+    """
+    spans: dict[int, tuple[tuple[datetime, int], tuple[datetime, int]]] = {}
+    for conversation_id, place in places:
+        first, last = spans.get(conversation_id, (place, place))
+        spans[conversation_id] = (min(first, place), max(last, place))
+    found: list[int] = []
+    for conversation_id, (first, last) in spans.items():
+        where = {"of_tenant": tx.tenant, "of_conversation": conversation_id}
+        where |= {"first_at": first[0], "first_id": first[1], "last_at": last[0], "last_id": last[1]}
+        found.extend(tx.connection.scalars(_TURNS_AROUND, where))
+    return found
+
+
+_PLACE = tuple_(entries.c.created_at, entries.c.id)
+_FIRST, _LAST = (
+    tuple_(bindparam(f"{end}_at", type_=Instant()), bindparam(f"{end}_id", type_=BigInteger()))
+    for end in ("first", "last")
+)
+_TURNS = select(entries.c.id).where(
+    entries.c.tenant == bindparam("of_tenant"),
+    entries.c.conversation_id == bindparam("of_conversation"),
+    # As the partial index has it: as a comparison it would not be recognized.
+    literal_column("entries.is_turn"),
+)
+_BEFORE = (
+    _TURNS.where(_PLACE < _FIRST).order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
+).subquery()
+_BEHIND = (_TURNS.where(_PLACE > _LAST).order_by(entries.c.created_at, entries.c.id).limit(_NEIGHBOURS)).subquery()
+# Built once: they run with every recorded message.
+_INSERTED = insert(entries).returning(entries.c.id)
+_TURNS_AROUND = union_all(
+    select(_BEFORE.c.id), _TURNS.where(and_(_PLACE >= _FIRST, _PLACE <= _LAST)), select(_BEHIND.c.id)
+)
+
+
+def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
+    """Remove entries from rows and full text; what stood beside them gets its new context."""
+    columns = select(entries.c.id, entries.c.conversation_id, entries.c.created_at, entries.c.is_turn)
+    rows = rows_in(tx, columns.where(entries.c.tenant == tx.tenant), entries.c.id, entry_ids)
+    places = [(row.conversation_id, (row.created_at, row.id)) for row in rows if row.is_turn]
+    touched = set(_turns_around(tx, places)) | set(entry_ids)
+    tx.text.remove(tx.connection, sorted(touched))
+    for batch in batches(entry_ids):
+        tx.connection.execute(delete(entries).where(entries.c.tenant == tx.tenant, entries.c.id.in_(batch)))
+    tx.text.add(tx.connection, sorted(touched - set(entry_ids)))
+
+
+def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
+    """Entries by id; ids that name nothing are left out."""
+    joined = (
+        entries.outerjoin(conversations, conversations.c.id == entries.c.conversation_id)
+        .outerjoin(exchanges, exchanges.c.id == entries.c.exchange_id)
+        .outerjoin(projects, projects.c.id == entries.c.project_id)
+    )
+    columns = select(
+        entries,
+        conversations.c.uid.label("conversation_uid"),
+        exchanges.c.uid.label("exchange_uid"),
+        projects.c.key.label("project"),
+    )
+    statement = columns.select_from(joined).where(entries.c.tenant == tx.tenant)
+    return {row.id: _entry(row) for row in rows_in(tx, statement, entries.c.id, entry_ids)}
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFacts:
+    """What weighing needs of a candidate; cheaper than the whole entry."""
+
+    author: str | None
+    role: str | None
+    created_at: datetime
+    weight: float
+    trust: Trust
+
+
+def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
+    """The facts of each candidate, by id."""
+    columns = (entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust)
+    statement = select(entries.c.id, *columns).where(entries.c.tenant == tx.tenant)
+    rows = rows_in(tx, statement, entries.c.id, entry_ids)
+    return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5])) for row in rows}
+
+
+def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:
+    """Which of the entries a scope lets through."""
+    statement = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
+    return {row[0] for row in rows_in(tx, statement, entries.c.id, entry_ids)}
+
+
+def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
+    """The scope as conditions on the entries table."""
+    conditions: list[ColumnElement[bool]] = []
+    if scope.sources:
+        conditions.append(entries.c.source.in_(scope.sources))
+    if scope.project_id is not None:
+        conditions.append(entries.c.project_id == scope.project_id)
+    if scope.conversation_id is not None:
+        conditions.append(entries.c.conversation_id == scope.conversation_id)
+    if scope.segment_id is not None:
+        conditions.append(entries.c.segment_id == scope.segment_id)
+    if scope.roles:
+        conditions.append(entries.c.role.in_(scope.roles))
+    if scope.since is not None:
+        conditions.append(entries.c.created_at >= from_microseconds(scope.since))
+    if scope.until is not None:
+        conditions.append(entries.c.created_at < from_microseconds(scope.until))
+    return conditions
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(
+        id=row.id,
+        source=row.source,
+        ref_uid=row.ref_uid,
+        conversation_uid=row.conversation_uid,
+        exchange_uid=row.exchange_uid,
+        project=row.project,
+        role=row.role,
+        author=row.author,
+        created_at=row.created_at,
+        trust=Trust(row.trust),
+        text=row.text,
+        weight=row.weight,
+    )

@@ -1,0 +1,78 @@
+"""Taking records out of the rows: what was forgotten, or what is to be made anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Table, func, insert, select, update
+
+from harken.model import Tombstone
+from harken.storage.entries import delete_entries
+from harken.storage.known import find_known
+from harken.storage.state import count_up, redaction_counts
+from harken.storage.store import Transaction
+from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones
+from harken.storage.vectors import delete_vectors
+from harken.storage.work import EMBED, drop_work
+
+
+def forget_rows(tx: Transaction, event: Tombstone) -> None:
+    """Remove every row of what was forgotten and leave the tombstone."""
+    if event.kind == "message":
+        _delete_entries(tx, entries.c.ref_uid == event.uid)
+        _delete_messages(tx, messages.c.uid == event.uid)
+        _date(tx, event.conversation_uid)
+    else:
+        delete_conversation_rows(tx, event.uid)
+    if not find_known(tx, tombstones, [event.uid]):
+        tx.connection.execute(
+            insert(tombstones).values(
+                tenant=tx.tenant, uid=event.uid, conversation_uid=event.conversation_uid, kind=event.kind, at=event.at
+            )
+        )
+
+
+def delete_conversation_rows(tx: Transaction, uid: str) -> None:
+    """Remove a conversation with everything in it; one that is not there is no error."""
+    conversation_id = tx.connection.execute(
+        select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+    ).scalar()
+    if conversation_id is None:
+        return
+    _delete_entries(tx, entries.c.conversation_id == conversation_id)
+    _delete_messages(tx, messages.c.conversation_id == conversation_id)
+    for table in (exchanges, segments):
+        _delete(tx, table, table.c.conversation_id == conversation_id)
+    _delete(tx, conversations, conversations.c.id == conversation_id)
+
+
+def _delete_entries(tx: Transaction, condition: Any) -> None:
+    entry_ids = list(tx.connection.scalars(select(entries.c.id).where(entries.c.tenant == tx.tenant, condition)))
+    delete_vectors(tx, entry_ids)
+    drop_work(tx, EMBED, entry_ids)
+    delete_entries(tx, entry_ids)
+
+
+def _date(tx: Transaction, conversation_uid: str) -> None:
+    """Say of a conversation what it would say had the message never been: it is as new as its newest one."""
+    row = tx.connection.execute(
+        select(conversations.c.id, conversations.c.created_at, func.max(messages.c.created_at).label("newest"))
+        .select_from(conversations.outerjoin(messages, messages.c.conversation_id == conversations.c.id))
+        .where(conversations.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
+        .group_by(conversations.c.id, conversations.c.created_at)
+    ).first()
+    if row is not None:
+        moment = max(row.created_at, row.newest or row.created_at)
+        tx.connection.execute(update(conversations).where(conversations.c.id == row.id).values(updated_at=moment))
+
+
+def _delete_messages(tx: Transaction, condition: Any) -> None:
+    facts = tx.connection.scalars(
+        select(messages.c.metadata).where(messages.c.tenant == tx.tenant, condition, messages.c.metadata.is_not(None))
+    )
+    count_up(tx, {name: -amount for name, amount in redaction_counts(facts).items()})
+    _delete(tx, messages, condition)
+
+
+def _delete(tx: Transaction, table: Table, condition: Any) -> None:
+    tx.connection.execute(table.delete().where(table.c.tenant == tx.tenant, condition))

@@ -1,0 +1,293 @@
+"""Turning events into rows: the one way in, for what is recorded now and for what a journal replays.
+
+Every function is idempotent by uid: an event that was applied before changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, bindparam, insert, select, update
+
+from harken import tokens
+from harken.model import (
+    Conversation,
+    Event,
+    Exchange,
+    ExchangeEnd,
+    Message,
+    MessageType,
+    Role,
+    Segment,
+    Titled,
+    Tombstone,
+)
+from harken.storage.batches import rows_in
+from harken.storage.entries import add_entries
+from harken.storage.forgetting import forget_rows
+from harken.storage.known import find_known, find_tombstones
+from harken.storage.scopes import ensure_project
+from harken.storage.state import count_up, redaction_counts
+from harken.storage.store import Transaction
+from harken.storage.tables import (
+    conversations,
+    exchanges,
+    messages,
+    segments,
+)
+
+MESSAGE_SOURCE = "message"
+_SEARCHABLE = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT)
+
+
+class Ingest:
+    """Applies events to rows inside one transaction, remembering the row ids it has met.
+
+    Args:
+        tx: a writing transaction.
+        min_message_tokens: shorter messages get no vector.
+        tool_text_chars: how much of a tool call or result search sees.
+    """
+
+    def __init__(self, tx: Transaction, min_message_tokens: int, tool_text_chars: int) -> None:
+        self._tx = tx
+        self._min_message_tokens = min_message_tokens
+        self._tool_text_chars = tool_text_chars
+        self._row_ids: dict[str, int] = {}
+        self._project_of: dict[str, int | None] = {}
+        self._new_conversations: set[int] = set()
+
+    def remember(self, row_ids: Mapping[str, int], conversation_uid: str, project_id: int | None) -> None:
+        """Rows that the caller has just read, which saves reading them again."""
+        self._row_ids.update(row_ids)
+        if conversation_uid in row_ids:
+            self._project_of[conversation_uid] = project_id
+
+    def apply(self, events: Sequence[Event], checked: bool = False) -> int:
+        """Write the events' rows, in order.
+
+        Args:
+            events: of any conversations.
+            checked: the caller knows that none was applied before and none is of something forgotten.
+        Returns:
+            How many messages were new.
+        """
+        wanted = events if checked else self._unknown(events)
+        for event in wanted:
+            if isinstance(event, Conversation):
+                self._conversation(event)
+        self._insert(segments, [self._segment_row(event) for event in wanted if isinstance(event, Segment)])
+        ends = {event.exchange_uid: event for event in wanted if isinstance(event, ExchangeEnd)}
+        begun = [event for event in wanted if isinstance(event, Exchange)]
+        self._insert(exchanges, [self._exchange_row(event, ends.pop(event.uid, None)) for event in begun])
+        fresh = [event for event in wanted if isinstance(event, Message)]
+        if fresh:
+            self._messages(fresh)
+        self._end_exchanges(ends.values())
+        for event in wanted:
+            if isinstance(event, Titled):
+                self._title(event)
+            elif isinstance(event, Tombstone):
+                forget_rows(self._tx, event)
+        return len(fresh)
+
+    def _unknown(self, events: Sequence[Event]) -> list[Event]:
+        """The events without those that were applied before or belong to something forgotten."""
+        tables = ((conversations, Conversation), (segments, Segment), (exchanges, Exchange), (messages, Message))
+        dropped: set[str] = set()
+        for table, kind in tables:
+            dropped |= find_known(self._tx, table, [event.uid for event in events if isinstance(event, kind)])
+        uids = {event.uid for event in events if isinstance(event, Conversation | Segment | Exchange | Message)}
+        dropped |= find_tombstones(self._tx, uids)
+        places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
+        forgotten = find_tombstones(self._tx, places)
+        seen: set[str] = set()
+        wanted: list[Event] = []
+        for event in events:
+            if isinstance(event, Conversation | Segment | Exchange | Message):
+                if event.uid in dropped or event.uid in seen:
+                    continue
+                seen.add(event.uid)
+            if isinstance(event, Conversation | Tombstone) or event.conversation_uid not in forgotten:
+                wanted.append(event)
+        return wanted
+
+    def _conversation(self, event: Conversation) -> None:
+        project_id = None if event.project is None else ensure_project(self._tx, event.project)
+        row = {
+            "uid": event.uid,
+            "channel": event.channel,
+            "external_id": event.external_id,
+            "title": event.title,
+            "project_id": project_id,
+            "parent_uid": event.parent_uid,
+            "created_at": event.created_at,
+            "updated_at": event.updated_at,
+            "metadata": event.metadata,
+        }
+        self._insert(conversations, [row])
+        self._project_of[event.uid] = project_id
+        self._new_conversations.add(self._row_ids[event.uid])
+
+    def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            values = [{"tenant": self._tx.tenant, **row} for row in rows]
+            found = self._tx.connection.execute(_INSERTED[table.name], values)
+            self._row_ids.update((row[0], row[1]) for row in found)
+
+    def _segment_row(self, event: Segment) -> dict[str, Any]:
+        return {
+            "uid": event.uid,
+            "conversation_id": self._conversation_id(event.conversation_uid),
+            "number": event.number,
+            "started_at": event.started_at,
+        }
+
+    def _exchange_row(self, event: Exchange, end: ExchangeEnd | None) -> dict[str, Any]:
+        return {
+            "uid": event.uid,
+            "conversation_id": self._conversation_id(event.conversation_uid),
+            "segment_id": self._required(segments, event.segment_uid),
+            "number": event.number,
+            "status": (end or event).status.value,
+            "started_at": event.started_at,
+            "completed_at": end.at if end else event.completed_at,
+            "error": (end or event).error,
+        }
+
+    def _messages(self, fresh: Sequence[Message]) -> None:
+        self._learn(exchanges, {event.exchange_uid for event in fresh})
+        self._learn(segments, {event.segment_uid for event in fresh})
+        rows = [self._message_row(event) for event in fresh]
+        self._tx.connection.execute(_INSERT_MESSAGES, rows)
+        entry_rows = [
+            self._entry_row(event, row)
+            for event, row in zip(fresh, rows, strict=True)
+            if event.type in _SEARCHABLE and event.role is not Role.SYSTEM and event.text.strip()
+        ]
+        add_entries(self._tx, entry_rows, frozenset(self._new_conversations))
+        self._new_conversations.clear()
+        self._touch(fresh)
+        count_up(self._tx, redaction_counts(event.metadata for event in fresh))
+
+    def _message_row(self, event: Message) -> dict[str, Any]:
+        return {
+            "tenant": self._tx.tenant,
+            "uid": event.uid,
+            "conversation_id": self._conversation_id(event.conversation_uid),
+            "segment_id": self._required(segments, event.segment_uid),
+            "exchange_id": self._required(exchanges, event.exchange_uid),
+            "role": event.role.value,
+            "type": event.type.value,
+            "author": event.author,
+            "trust": event.trust.value,
+            "call_id": event.call_id,
+            "tool_name": event.tool_name,
+            "external_id": event.external_id,
+            "created_at": event.created_at,
+            "text": event.text,
+            "metadata": event.metadata,
+        }
+
+    def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
+        is_text = event.type is MessageType.TEXT
+        long_enough = is_text and _has_tokens(event.text, self._min_message_tokens)
+        return {
+            "source": MESSAGE_SOURCE,
+            "part": "",
+            "ref_uid": event.uid,
+            "conversation_id": row["conversation_id"],
+            "segment_id": row["segment_id"],
+            "exchange_id": row["exchange_id"],
+            "project_id": self._project_id(event.conversation_uid),
+            "role": row["role"],
+            "author": event.author,
+            "trust": row["trust"],
+            "created_at": event.created_at,
+            "text": event.text if is_text else event.text[: self._tool_text_chars],
+            "weight": 1.0,
+            "is_turn": is_text,
+            "space_id": 0 if long_enough and event.role in (Role.USER, Role.ASSISTANT) else None,
+        }
+
+    def _touch(self, fresh: Sequence[Message]) -> None:
+        latest: dict[str, datetime] = {}
+        for event in fresh:
+            uid, moment = event.conversation_uid, event.created_at
+            latest[uid] = max(latest.get(uid, moment), moment)
+        rows = [{"row_id": self._conversation_id(uid), "moment": moment} for uid, moment in latest.items()]
+        self._tx.connection.execute(_TOUCH, rows)
+
+    def _end_exchanges(self, ends: Collection[ExchangeEnd]) -> None:
+        rows = [
+            {
+                "of_tenant": self._tx.tenant,
+                "of_uid": event.exchange_uid,
+                "new_status": event.status.value,
+                "moment": event.at,
+                "new_error": event.error,
+            }
+            for event in ends
+        ]
+        if rows:
+            self._tx.connection.execute(_END_EXCHANGE, rows)
+
+    def _title(self, event: Titled) -> None:
+        self._tx.connection.execute(
+            update(conversations)
+            .where(conversations.c.tenant == self._tx.tenant, conversations.c.uid == event.conversation_uid)
+            .values(title=event.title)
+        )
+
+    def _conversation_id(self, uid: str) -> int:
+        return self._required(conversations, uid)
+
+    def _project_id(self, conversation_uid: str) -> int | None:
+        if conversation_uid not in self._project_of:
+            self._project_of[conversation_uid] = self._tx.connection.execute(
+                select(conversations.c.project_id).where(
+                    conversations.c.tenant == self._tx.tenant, conversations.c.uid == conversation_uid
+                )
+            ).scalar()
+        return self._project_of[conversation_uid]
+
+    def _required(self, table: Table, uid: str) -> int:
+        row_id = self._row_id(table, uid)
+        if row_id is None:
+            raise KeyError(f"{table.name} has no {uid}")
+        return row_id
+
+    def _row_id(self, table: Table, uid: str) -> int | None:
+        if uid not in self._row_ids:
+            self._learn(table, {uid})
+        return self._row_ids.get(uid)
+
+    def _learn(self, table: Table, uids: Iterable[str]) -> None:
+        missing = [uid for uid in uids if uid not in self._row_ids]
+        if missing:
+            statement = select(table.c.uid, table.c.id).where(table.c.tenant == self._tx.tenant)
+            self._row_ids.update((row[0], row[1]) for row in rows_in(self._tx, statement, table.c.uid, missing))
+
+
+# Built once, like those below: they run with every recorded message.
+_INSERT_MESSAGES = insert(messages)
+_INSERTED = {
+    table.name: insert(table).returning(table.c.uid, table.c.id) for table in (conversations, segments, exchanges)
+}
+_TOUCH = (
+    update(conversations)
+    .where(conversations.c.id == bindparam("row_id"), conversations.c.updated_at < bindparam("moment"))
+    .values(updated_at=bindparam("moment"))
+)
+_END_EXCHANGE = (
+    update(exchanges)
+    .where(exchanges.c.tenant == bindparam("of_tenant"), exchanges.c.uid == bindparam("of_uid"))
+    .values(status=bindparam("new_status"), completed_at=bindparam("moment"), error=bindparam("new_error"))
+)
+
+
+def _has_tokens(text: str, count: int) -> bool:
+    # A word is half a token or more, which settles it for most messages without counting.
+    return len(text.split(maxsplit=2 * count)) > 2 * count or tokens.estimate(text) >= count

@@ -1,0 +1,42 @@
+"""Schema versions, applied by Alembic: on open for the embedded store, by `harken migrate` elsewhere."""
+
+from __future__ import annotations
+
+import threading
+
+from sqlalchemy import Connection, inspect, text
+
+from harken.errors import SchemaError
+
+HEAD = "0001"
+# Alembic keeps what it works on in module globals, so two stores cannot be upgraded in two threads at once.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def current_version(connection: Connection) -> str | None:
+    """The schema version of the database; None for an empty one."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the schema to `HEAD`, in the caller's transaction.
+
+    Raises:
+        SchemaError: the database was made by a newer Harken.
+    """
+    version = current_version(connection)
+    if version == HEAD:
+        return
+    if version is not None and version > HEAD:
+        raise SchemaError(f"The store has schema {version}, this Harken knows {HEAD}. Try: pip install -U harken")
+    # Imported late: it costs a fifth of a second, and an up-to-date store needs none of it.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "harken.storage:migrations")
+    config.attributes["connection"] = connection
+    with _ONE_AT_A_TIME:
+        command.upgrade(config, "head")

@@ -1,0 +1,106 @@
+"""From names that people give to rows: projects, and what a search is limited to."""
+
+from __future__ import annotations
+
+from sqlalchemy import insert, select
+
+from harken.errors import NotFoundError
+from harken.model import ProjectIdentity, SearchScope
+from harken.storage.store import RowScope, Transaction
+from harken.storage.tables import conversations, project_aliases, projects, segments, to_microseconds
+
+
+def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
+    """The scope with row ids in place of names.
+
+    Raises:
+        NotFoundError: it names a project, conversation or segment that is not there, or several.
+    """
+    return RowScope(
+        sources=scope.sources,
+        project_id=None if scope.project is None else project_row(tx, scope.project),
+        conversation_id=None if scope.conversation is None else _conversation_row(tx, scope.conversation),
+        segment_id=None if scope.segment is None else _segment_row(tx, scope.segment),
+        roles=scope.roles,
+        since=None if scope.since is None else to_microseconds(scope.since),
+        until=None if scope.until is None else to_microseconds(scope.until),
+    )
+
+
+def project_row(tx: Transaction, name: str) -> int:
+    """The row of a project by its key, an alias, or its short name where only one has it.
+
+    Raises:
+        NotFoundError: no project, or more than one, is called so.
+    """
+    by_key = tx.connection.execute(
+        select(project_aliases.c.project_id).where(
+            project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_([name, f"path:{name}", f"name:{name}"])
+        )
+    ).scalar()
+    if by_key is not None:
+        return int(by_key)
+    named = tx.connection.execute(
+        select(projects.c.id, projects.c.key).where(projects.c.tenant == tx.tenant, projects.c.name == name)
+    ).all()
+    if len(named) > 1:
+        keys = ", ".join(row.key for row in named)
+        raise NotFoundError(f"Several projects are called {name}. Name one by its key: {keys}")
+    if not named:
+        raise NotFoundError(f"There is no project {name}. List them: harken status --projects")
+    return int(named[0].id)
+
+
+def _conversation_row(tx: Transaction, uid: str) -> int:
+    rows = tx.connection.execute(
+        select(conversations.c.id)
+        .where(
+            conversations.c.tenant == tx.tenant,
+            (conversations.c.uid.startswith(uid, autoescape=True)) | (conversations.c.external_id == uid),
+        )
+        .limit(2)
+    ).all()
+    if len(rows) != 1:
+        what = "There is no conversation" if not rows else "Several conversations begin with"
+        raise NotFoundError(f"{what} {uid}. Ids are printed by: harken search QUERY")
+    return int(rows[0].id)
+
+
+def _segment_row(tx: Transaction, uid: str) -> int:
+    row_id = tx.connection.execute(
+        select(segments.c.id).where(segments.c.tenant == tx.tenant, segments.c.uid == uid)
+    ).scalar()
+    if row_id is None:
+        raise NotFoundError(f"There is no segment {uid}.")
+    return int(row_id)
+
+
+def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
+    """The project's row id, made if it is new; its aliases are remembered."""
+    keys = (identity.key, *identity.aliases)
+    row_id: int | None = tx.connection.execute(
+        select(projects.c.id).where(projects.c.tenant == tx.tenant, projects.c.key == identity.key)
+    ).scalar()
+    if row_id is None:
+        row_id = tx.connection.execute(
+            select(project_aliases.c.project_id)
+            .where(project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys))
+            .order_by(project_aliases.c.id)
+            .limit(1)
+        ).scalar()
+    if row_id is None:
+        tx.connection.execute(insert(projects).values(tenant=tx.tenant, key=identity.key, name=identity.name))
+        row_id = tx.connection.execute(
+            select(projects.c.id).where(projects.c.tenant == tx.tenant, projects.c.key == identity.key)
+        ).scalar_one()
+    known = set(
+        tx.connection.scalars(
+            select(project_aliases.c.alias).where(
+                project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys)
+            )
+        )
+    )
+    missing = [{"tenant": tx.tenant, "alias": key, "project_id": row_id} for key in keys if key not in known]
+    if missing:
+        tx.connection.execute(insert(project_aliases), missing)
+    return row_id

@@ -1,0 +1,102 @@
+"""SQLite connections as Harken needs them: WAL, explicit transactions, the functions that the schema uses."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
+
+from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFullError, StoreReadOnlyError
+
+BUSY_TIMEOUT_SECONDS = 5.0
+# Chinese, Japanese and Korean are written without spaces; FTS5 would take a whole sentence for one word.
+_UNSPACED = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_DAY_MICROSECONDS = 86_400_000_000
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+def words(text: str) -> str:
+    """The text with a space around every character of a script that writes none."""
+    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+
+
+@lru_cache(maxsize=4096)
+def _day_in_words(day: int) -> str:
+    moment = time.gmtime(day * 86400)
+    # Not by `strftime`: what is indexed must not change with the process's locale.
+    return f"{moment.tm_mday} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
+
+
+def date_in_words(microseconds: int) -> str:
+    """The day as people write it, `8 May 2023`, so that a question that names a date finds it."""
+    return _day_in_words(microseconds // _DAY_MICROSECONDS)
+
+
+def make_engine(path: Path | None) -> Engine:
+    """An engine on a file, or in memory, whose connections are prepared; nothing is opened yet."""
+    in_memory = path is None
+    engine = create_engine(
+        # Not put together as text: a path may hold what means something in a URL.
+        URL.create("sqlite", database=None if path is None else str(path)),
+        poolclass=StaticPool if in_memory else QueuePool,
+        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_SECONDS},
+        **({} if in_memory else {"pool_size": 8, "max_overflow": 56}),
+    )
+    event.listen(engine, "connect", _prepare)
+    return engine
+
+
+def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None
+    connection.create_function("harken_words", 1, words, deterministic=True)
+    connection.create_function("harken_day", 1, date_in_words, deterministic=True)
+    for pragma in ("synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY", "foreign_keys=OFF"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def begin(connection: Connection, to_write: bool) -> None:
+    """Begin what SQLAlchemy has begun only in its own books; a writer holds the write lock from here on."""
+    # Not by its "begin" event: one listener makes it announce every statement, which costs recording a tenth.
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+    driver.execute("BEGIN IMMEDIATE" if to_write else "BEGIN")
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turn the driver's errors into ours, naming the place and the fix."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error) as error:
+        raise _translate(error, place) from error
+
+
+def _translate(error: DBAPIError | sqlite3.Error, place: str) -> StoreError:
+    original = error.orig if isinstance(error, DBAPIError) else error
+    reason = str(original)
+    if "locked" in reason or "busy" in reason:
+        return StoreBusyError(f"{place} is locked by another process. Try again, or see who holds it: harken doctor")
+    if "disk is full" in reason or "disk I/O error" in reason:
+        return StoreFullError(f"{place} cannot grow: {reason}. Free some space; nothing that was acknowledged is lost.")
+    if "readonly" in reason or "read-only" in reason or "unable to open" in reason:
+        return StoreReadOnlyError(
+            f"{place} cannot be written: {reason}. Make it and its folder writable, or choose another home: "
+            "harken --home PATH, or HARKEN_HOME"
+        )
+    if "malformed" in reason or "not a database" in reason or "corrupt" in reason:
+        return StoreCorruptError(
+            f"{place} is damaged: {reason}. Rebuild it from the journal: harken reindex --from-journal"
+        )
+    return StoreError(f"{place}: {reason}")

@@ -1,0 +1,161 @@
+"""The embedded store: opening, transactions, checks, scrubbing, backup."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from harken.errors import StoreCorruptError, StoreReadOnlyError
+from harken.storage import migrations
+from harken.storage.sqlite import fulltext
+from harken.storage.sqlite.connection import begin, make_engine, translated
+from harken.storage.sqlite.fulltext import Fts5Index
+from harken.storage.sqlite.nearest import VectorCache
+from harken.storage.store import Transaction
+
+_ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken --home PATH, or HARKEN_HOME"
+
+
+class SqliteStore:
+    """A `Store` on one SQLite file, or in memory where there is none."""
+
+    def __init__(self, path: Path | None, cache: Path) -> None:
+        self.url = "sqlite://" if path is None else f"sqlite:///{path}"
+        self.tenant = "local"
+        self.path = path
+        self.text = Fts5Index()
+        self.nearest = VectorCache(cache if self.path is not None else None)
+        # One connection serves a store in memory, so its transactions take turns.
+        self._turn = threading.RLock() if self.path is None else nullcontext()
+        self._place = str(self.path or "The store in memory")
+        if self.path is not None:
+            self._make_folder(self.path.parent)
+        self._engine = make_engine(self.path)
+        try:
+            with translated(self._place):
+                self._prepare()
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A consistent view that writes nothing."""
+        with self._turn, translated(self._place), self._engine.begin() as connection:
+            begin(connection, to_write=False)
+            yield Transaction(connection, self.tenant, self.text)
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """A transaction that holds the write lock from its start."""
+        with self._turn, translated(self._place), self._engine.begin() as connection:
+            begin(connection, to_write=True)
+            yield Transaction(connection, self.tenant, self.text)
+
+    def check(self) -> list[str]:
+        """What SQLite's own integrity check finds, ten lines at most."""
+        try:
+            with self.reading() as tx:
+                rows = tx.connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
+        except StoreCorruptError as error:
+            return [str(error)]
+        # From 3.44 on SQLite looks into the full text as well, which is the text index's own matter.
+        return [f"The database is damaged: {row}" for row in rows if row != "ok" and fulltext.INDEX not in row]
+
+    def scrub(self) -> bool:
+        """Rewrite the file and empty the write-ahead log, so that no deleted text is left in free pages."""
+        with self.writing() as tx:
+            self.text.optimize(tx.connection)
+        if self.path is None:
+            return True
+        with self._turn, translated(self._place):
+            raw = self._engine.raw_connection()
+            try:
+                driver = raw.driver_connection
+                assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+                try:
+                    driver.execute("VACUUM")
+                except sqlite3.OperationalError as error:
+                    if "locked" not in str(error):
+                        raise
+                    return False
+                busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                return not busy
+            finally:
+                raw.close()
+
+    def backup(self, target: Path) -> None:
+        """Copy the database page by page while others use it."""
+        with self._turn, translated(self._place):
+            raw = self._engine.raw_connection()
+            try:
+                driver = raw.driver_connection
+                assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+                copy = sqlite3.connect(target)
+                try:
+                    driver.backup(copy)
+                finally:
+                    copy.close()
+            finally:
+                raw.close()
+
+    def size_bytes(self) -> int:
+        """The database file and its write-ahead log."""
+        if self.path is None:
+            return 0
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self._engine.dispose()
+
+    def _make_folder(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreReadOnlyError(f"{folder} cannot be made: {error.strerror}. {_ANOTHER_HOME}") from error
+
+    def _prepare(self) -> None:
+        if self.path is not None:
+            self._enable_wal()
+        with self._engine.begin() as connection:
+            version = migrations.current_version(connection)
+        if version == migrations.HEAD:
+            return
+        with self.writing() as tx:
+            # Another process may have done it while this one waited for the lock.
+            if migrations.current_version(tx.connection) is None:
+                self._create(tx.connection)
+            else:
+                migrations.upgrade(tx.connection)
+
+    def _enable_wal(self) -> None:
+        raw = self._engine.raw_connection()
+        try:
+            cursor = raw.cursor()
+            if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                cursor.execute("PRAGMA journal_mode=WAL")
+            if self.path is not None:
+                self.path.chmod(0o600)
+        except (OSError, DBAPIError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+            raise StoreReadOnlyError(f"{self._place} cannot be written: {reason}. {_ANOTHER_HOME}") from error
+        finally:
+            raw.close()
+
+    def _create(self, connection: Connection) -> None:
+        migrations.upgrade(connection)
+        for statement in fulltext.SCHEMA:
+            connection.exec_driver_sql(statement)
+        connection.execute(
+            text("INSERT INTO settings (tenant, name, value) VALUES (:tenant, 'store.origin', :origin)"),
+            {"tenant": self.tenant, "origin": f'"{secrets.token_hex(6)}"'},
+        )

@@ -1,0 +1,162 @@
+"""Small facts that the store keeps beside the records: settings, counters, import states, journal offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table, and_, bindparam, delete, insert, select, update
+
+from harken.storage.store import Transaction
+from harken.storage.tables import counters, import_state, journal_files, settings
+
+# The key of a message's metadata that says how many secrets of each kind were taken out of it.
+REDACTED = "redacted"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportState:
+    """How far a transcript file was read.
+
+    Attributes:
+        modified: the file's modification time then, in nanoseconds.
+        offset: bytes that need not be read again; only files that grow have one.
+        fingerprint: hash of what was read, to tell a grown file from a rewritten one.
+        unreadable: lines that could not be read, so far.
+    """
+
+    format: str
+    path: str
+    size: int
+    modified: int
+    offset: int
+    fingerprint: str
+    unreadable: int
+    imported_at: datetime
+
+
+_OF_JOURNAL_FILE = and_(journal_files.c.tenant == bindparam("of_tenant"), journal_files.c.path == bindparam("of_path"))
+# Built once: these two run with every recorded message.
+_JOURNAL_OFFSET = select(journal_files.c.applied).where(_OF_JOURNAL_FILE)
+_PUT_JOURNAL_OFFSET = update(journal_files).where(_OF_JOURNAL_FILE).values(applied=bindparam("new_applied"))
+
+
+def get_setting(tx: Transaction, name: str) -> Any:
+    """The value that was set at run time, or None."""
+    value = tx.connection.execute(
+        select(settings.c.value).where(settings.c.tenant == tx.tenant, settings.c.name == name)
+    ).scalar()
+    return None if value is None else json.loads(value)
+
+
+def all_settings(tx: Transaction) -> dict[str, Any]:
+    """Every value that was set at run time."""
+    rows = tx.connection.execute(select(settings.c.name, settings.c.value).where(settings.c.tenant == tx.tenant))
+    return {row.name: json.loads(row.value) for row in rows}
+
+
+def set_setting(tx: Transaction, name: str, value: Any) -> None:
+    """Keep a value, or forget it when it is None."""
+    if value is None:
+        tx.connection.execute(delete(settings).where(settings.c.tenant == tx.tenant, settings.c.name == name))
+    else:
+        _put(tx, settings, {"name": name}, {"value": json.dumps(value)})
+
+
+def count_up(tx: Transaction, amounts: Mapping[str, int]) -> None:
+    """Add to counters, making those that are new."""
+    for name, amount in amounts.items():
+        changed = tx.connection.execute(
+            update(counters)
+            .where(counters.c.tenant == tx.tenant, counters.c.name == name)
+            .values(value=counters.c.value + amount)
+        )
+        if changed.rowcount == 0:
+            tx.connection.execute(insert(counters).values(tenant=tx.tenant, name=name, value=amount))
+
+
+def read_counters(tx: Transaction, prefix: str) -> dict[str, int]:
+    """Counters whose name begins with the prefix, without it; those that stand at zero are left out."""
+    rows = tx.connection.execute(
+        select(counters.c.name, counters.c.value).where(
+            counters.c.tenant == tx.tenant, counters.c.name.startswith(prefix, autoescape=True), counters.c.value != 0
+        )
+    )
+    return {row.name.removeprefix(prefix): row.value for row in rows}
+
+
+def get_import_state(tx: Transaction, format_name: str, path: str) -> ImportState | None:
+    """How far the file was read, or None for a new one."""
+    row = tx.connection.execute(
+        select(import_state).where(
+            import_state.c.tenant == tx.tenant, import_state.c.format == format_name, import_state.c.path == path
+        )
+    ).first()
+    if row is None:
+        return None
+    return ImportState(
+        row.format, row.path, row.size, row.modified, row.offset, row.fingerprint, row.unreadable, row.imported_at
+    )
+
+
+def put_import_state(tx: Transaction, state: ImportState) -> None:
+    """Remember how far the file was read."""
+    values = {
+        "size": state.size,
+        "modified": state.modified,
+        "offset": state.offset,
+        "fingerprint": state.fingerprint,
+        "unreadable": state.unreadable,
+        "imported_at": state.imported_at,
+    }
+    _put(tx, import_state, {"format": state.format, "path": state.path}, values)
+
+
+def journal_offsets(tx: Transaction) -> dict[str, int]:
+    """For each journal file, how many of its bytes the rows already hold."""
+    rows = tx.connection.execute(
+        select(journal_files.c.path, journal_files.c.applied).where(journal_files.c.tenant == tx.tenant)
+    )
+    return {row.path: row.applied for row in rows}
+
+
+def journal_offset(tx: Transaction, path: str) -> int:
+    """How many bytes of one journal file the rows already hold."""
+    applied = tx.connection.execute(_JOURNAL_OFFSET, {"of_tenant": tx.tenant, "of_path": path}).scalar()
+    return applied or 0
+
+
+def put_journal_offset(tx: Transaction, path: str, applied: int) -> None:
+    """Remember how far a journal file is in the rows."""
+    values = {"of_tenant": tx.tenant, "of_path": path, "new_applied": applied}
+    if tx.connection.execute(_PUT_JOURNAL_OFFSET, values).rowcount == 0:
+        tx.connection.execute(insert(journal_files).values(tenant=tx.tenant, path=path, applied=applied))
+
+
+def drop_journal_offset(tx: Transaction, path: str) -> None:
+    """The journal file is gone."""
+    tx.connection.execute(
+        delete(journal_files).where(journal_files.c.tenant == tx.tenant, journal_files.c.path == path)
+    )
+
+
+def _put(tx: Transaction, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    conditions = [table.c[name] == value for name, value in key.items()]
+    changed = tx.connection.execute(update(table).where(table.c.tenant == tx.tenant, *conditions).values(**values))
+    if changed.rowcount == 0:
+        tx.connection.execute(insert(table).values(tenant=tx.tenant, **key, **values))
+
+
+def redaction_counts(metadata: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The counters that messages with this metadata add to: secrets taken out of them, by kind."""
+    counts: dict[str, int] = {}
+    for facts in metadata:
+        found = facts.get(REDACTED)
+        # Whoever hands a message in may have a key of the same name, with anything in it.
+        for kind, amount in found.items() if isinstance(found, Mapping) else ():
+            if isinstance(amount, int):
+                counts[f"redacted:{kind}"] = counts.get(f"redacted:{kind}", 0) + amount
+    return counts

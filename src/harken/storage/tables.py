@@ -1,0 +1,292 @@
+"""The tables, defined once for both engines.
+
+Keys and indexes are the migrations' matter, since they differ: on PostgreSQL `tenant` leads every one of them,
+the embedded store has one tenant. Integer ids are explicit (an implicit rowid moves under REPLACE and VACUUM);
+`uid` is what journals, exports and people know a record by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Microseconds since 1970 UTC; exact, unlike `timestamp()`."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(value: int) -> datetime:
+    """The moment, timezone-aware in UTC."""
+    return _EPOCH + value * _MICROSECOND
+
+
+class Instant(TypeDecorator[datetime]):
+    """A timezone-aware moment, stored as microseconds since 1970 UTC."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        """To the database."""
+        return None if value is None else to_microseconds(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        """From the database."""
+        return None if value is None else from_microseconds(value)
+
+
+class Json(TypeDecorator[Mapping[str, Any]]):
+    """A JSON object as text; empty is null."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Mapping[str, Any] | None, dialect: Dialect) -> str | None:
+        """To the database."""
+        return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":")) if value else None
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Mapping[str, Any]:
+        """From the database."""
+        return json.loads(value) if value else {}
+
+
+metadata = MetaData()
+
+
+def _key() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+
+
+def _uid() -> Column[str]:
+    return Column("uid", Text, nullable=False)
+
+
+def _tenant() -> Column[str]:
+    return Column("tenant", Text, nullable=False, server_default="local")
+
+
+def _reference(name: str, nullable: bool = False) -> Column[int]:
+    return Column(name, BigInteger, nullable=nullable)
+
+
+def _moment(name: str, nullable: bool = False) -> Column[datetime]:
+    kind: TypeEngine[datetime] = Instant()
+    return Column(name, kind, nullable=nullable)
+
+
+projects = Table(
+    "projects",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("key", Text, nullable=False),
+    Column("name", Text, nullable=False),
+)
+
+project_aliases = Table(
+    "project_aliases",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("alias", Text, nullable=False),
+    _reference("project_id"),
+)
+
+conversations = Table(
+    "conversations",
+    metadata,
+    _key(),
+    _tenant(),
+    _uid(),
+    Column("channel", Text, nullable=False),
+    Column("external_id", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    _reference("project_id", nullable=True),
+    Column("parent_uid", Text),
+    _moment("created_at"),
+    _moment("updated_at"),
+    Column("metadata", Json),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    _key(),
+    _tenant(),
+    _uid(),
+    _reference("conversation_id"),
+    Column("number", Integer, nullable=False),
+    _moment("started_at"),
+)
+
+exchanges = Table(
+    "exchanges",
+    metadata,
+    _key(),
+    _tenant(),
+    _uid(),
+    _reference("conversation_id"),
+    _reference("segment_id"),
+    Column("number", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    _moment("started_at"),
+    _moment("completed_at", nullable=True),
+    Column("error", Text),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    _key(),
+    _tenant(),
+    _uid(),
+    _reference("conversation_id"),
+    _reference("segment_id"),
+    _reference("exchange_id"),
+    Column("role", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("author", Text),
+    Column("trust", Text, nullable=False),
+    Column("call_id", Text),
+    Column("tool_name", Text),
+    Column("external_id", Text, nullable=False),
+    _moment("created_at"),
+    Column("text", Text, nullable=False),
+    Column("metadata", Json),
+)
+
+entries = Table(
+    "entries",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("source", Text, nullable=False),
+    Column("part", Text, nullable=False),
+    Column("ref_uid", Text, nullable=False),
+    _reference("conversation_id", nullable=True),
+    _reference("segment_id", nullable=True),
+    _reference("exchange_id", nullable=True),
+    _reference("project_id", nullable=True),
+    Column("role", Text),
+    Column("author", Text),
+    Column("trust", Text, nullable=False),
+    _moment("created_at"),
+    Column("text", Text, nullable=False),
+    Column("weight", Float, nullable=False),
+    Column("is_turn", Boolean, nullable=False),
+    # 0 waits for a vector, NULL never gets one, else the space of the newest vector.
+    Column("space_id", BigInteger, nullable=True),
+    sqlite_autoincrement=True,
+)
+
+spaces = Table(
+    "spaces",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("name", Text, nullable=False),
+    Column("dims", Integer, nullable=False),
+    Column("threshold", Float, nullable=False),
+    Column("spec", Json),
+    # `active` answers queries; `filling` is being embedded and takes over when it is complete.
+    Column("state", Text, nullable=False),
+)
+
+vectors = Table(
+    "vectors",
+    metadata,
+    _key(),
+    _tenant(),
+    _reference("entry_id"),
+    _reference("space_id"),
+    Column("vector", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+work = Table(
+    "work",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("kind", Text, nullable=False),
+    _reference("item_id"),
+    Column("claimed_by", Text),
+    _moment("lease_until", nullable=True),
+    Column("attempts", Integer, nullable=False),
+    _moment("retry_at", nullable=True),
+)
+
+failed_work = Table(
+    "failed_work",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("kind", Text, nullable=False),
+    _reference("item_id"),
+    Column("attempts", Integer, nullable=False),
+    Column("error_class", Text, nullable=False),
+    _moment("failed_at"),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("name", Text, nullable=False),
+    Column("value", Text, nullable=False),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("name", Text, nullable=False),
+    Column("value", BigInteger, nullable=False),
+)
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    _key(),
+    _tenant(),
+    _uid(),
+    Column("conversation_uid", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    _moment("at"),
+)
+
+import_state = Table(
+    "import_state",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("format", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("modified", BigInteger, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("unreadable", Integer, nullable=False),
+    _moment("imported_at"),
+)
+
+journal_files = Table(
+    "journal_files",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("path", Text, nullable=False),
+    Column("applied", BigInteger, nullable=False),
+)

@@ -1,0 +1,163 @@
+"""Vectors as rows: float16 blobs, written with their entry's state, read back for exact scoring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Update, and_, delete, insert, select, update
+
+from harken.storage.batches import batches, rows_in
+from harken.storage.entries import scope_conditions
+from harken.storage.state import count_up
+from harken.storage.store import RowScope, StoredSpace, Transaction
+from harken.storage.tables import entries, spaces, vectors
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+# The counter of removals: a derived index that has seen fewer holds what is gone.
+VECTORS_REMOVED = "vectors_removed"
+
+
+def pack(vector: Float32) -> bytes:
+    """A unit vector as its row keeps it: little-endian float16."""
+    return vector.astype("<f2").tobytes()
+
+
+def unpack(blobs: Sequence[bytes], dims: int) -> Float32:
+    """Blobs as a matrix, `(len(blobs), dims)` float32; rounding leaves lengths within 0.001 of one."""
+    flat = np.frombuffer(b"".join(blobs), dtype="<f2")
+    return flat.reshape(len(blobs), dims).astype(np.float32)
+
+
+def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], matrix: Float32) -> int:
+    """Store vectors and their entries' state; an entry that has one in this space, or is gone, is left alone.
+
+    Returns:
+        How many were new.
+    """
+    present = set(
+        tx.connection.scalars(
+            select(vectors.c.entry_id).where(
+                vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id, vectors.c.entry_id.in_(entry_ids)
+            )
+        )
+    )
+    alive = set(
+        tx.connection.scalars(select(entries.c.id).where(entries.c.tenant == tx.tenant, entries.c.id.in_(entry_ids)))
+    )
+    rows = [
+        {"tenant": tx.tenant, "entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
+        for entry_id, row in zip(entry_ids, matrix, strict=True)
+        if entry_id in alive and entry_id not in present
+    ]
+    if rows:
+        tx.connection.execute(insert(vectors), rows)
+    tx.connection.execute(
+        update(entries).where(entries.c.tenant == tx.tenant, entries.c.id.in_(entry_ids)).values(space_id=space.id)
+    )
+    return len(rows)
+
+
+def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) -> tuple[Int64, Float32]:
+    """Those entries' vectors: ids and `(n, dims)` float32, in no promised order; entries without one are left out."""
+    statement = select(vectors.c.entry_id, vectors.c.vector).where(
+        vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id
+    )
+    return _matrix(list(rows_in(tx, statement, vectors.c.entry_id, entry_ids)), space.dims)
+
+
+def scan_scope(tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> tuple[Int64, Float32] | None:
+    """Every vector of a scope, or None when it has more than `limit`: then an index is the better way."""
+    statement = (
+        select(vectors.c.entry_id, vectors.c.vector)
+        .select_from(
+            entries.join(vectors, and_(vectors.c.tenant == entries.c.tenant, vectors.c.entry_id == entries.c.id))
+        )
+        .where(entries.c.tenant == tx.tenant, vectors.c.space_id == space.id, *scope_conditions(scope))
+        .limit(limit + 1)
+    )
+    rows = tx.connection.execute(statement).all()
+    return None if len(rows) > limit else _matrix(rows, space.dims)
+
+
+def has_vectors(tx: Transaction, space: StoredSpace) -> bool:
+    """Whether a space holds anything yet."""
+    statement = select(vectors.c.id).where(vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id).limit(1)
+    return tx.connection.execute(statement).first() is not None
+
+
+def delete_vectors(tx: Transaction, entry_ids: Sequence[int]) -> None:
+    """Remove the entries' vectors in every space."""
+    for batch in batches(entry_ids):
+        delete_vectors_where(tx, vectors.c.entry_id.in_(batch))
+
+
+def delete_vectors_where(tx: Transaction, condition: ColumnElement[bool]) -> None:
+    """Remove every vector that meets the condition; indexes derived from them are told."""
+    if tx.connection.execute(delete(vectors).where(vectors.c.tenant == tx.tenant, condition)).rowcount:
+        count_up(tx, {VECTORS_REMOVED: 1})
+
+
+def _matrix(rows: Sequence[Any], dims: int) -> tuple[Int64, Float32]:
+    ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+    return ids, unpack([row[1] for row in rows], dims)
+
+
+def list_spaces(tx: Transaction) -> list[StoredSpace]:
+    """Every space that the store has vectors or plans for, oldest first."""
+    rows = tx.connection.execute(select(spaces).where(spaces.c.tenant == tx.tenant).order_by(spaces.c.id)).all()
+    return [StoredSpace(r.id, r.name, r.dims, r.threshold, dict(r.spec), r.state) for r in rows]
+
+
+def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: dict[str, object]) -> StoredSpace:
+    """The space that is to be filled, made if it is new: `active` where no other answers yet, else `filling`.
+
+    A store without vectors follows a change of model at once: there is no old space to answer meanwhile.
+    """
+    known = list_spaces(tx)
+    found = next((space for space in known if space.name == name), None)
+    answering = next((space for space in known if space.state == "active" and has_vectors(tx, space)), None)
+    state = "active" if answering is None or answering == found else "filling"
+    values = {"dims": dims, "threshold": threshold, "spec": spec, "state": state}
+    if found is None:
+        tx.connection.execute(insert(spaces).values(tenant=tx.tenant, name=name, **values))
+    elif any(getattr(found, key) != value for key, value in values.items()):
+        tx.connection.execute(_of_space(tx, found).values(values))
+    unwanted = [space for space in known if space not in (found, answering) and space.state != "retired"]
+    for space in unwanted:
+        tx.connection.execute(_of_space(tx, space).values(state="retired"))
+    if unwanted and answering is not None and answering == found:
+        _prefer(tx, answering)
+    return next(space for space in list_spaces(tx) if space.name == name)
+
+
+def activate_space(tx: Transaction, space: StoredSpace) -> None:
+    """Let a complete space answer from now on; the others are retired and their vectors removed."""
+    tx.connection.execute(
+        update(spaces).where(spaces.c.tenant == tx.tenant, spaces.c.id != space.id).values(state="retired")
+    )
+    tx.connection.execute(_of_space(tx, space).values(state="active"))
+    delete_vectors_where(tx, vectors.c.space_id != space.id)
+    # What was given up has no vector any more and waits for one, should it be tried again.
+    tx.connection.execute(
+        update(entries)
+        .where(entries.c.tenant == tx.tenant, entries.c.space_id.not_in([0, space.id]))
+        .values(space_id=0)
+    )
+
+
+def _prefer(tx: Transaction, space: StoredSpace) -> None:
+    """Entries that another space was filled with meanwhile need nothing more where they have this one's vector."""
+    here = select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id)
+    tx.connection.execute(
+        update(entries)
+        .where(entries.c.tenant == tx.tenant, entries.c.space_id.not_in([0, space.id]), entries.c.id.in_(here))
+        .values(space_id=space.id)
+    )
+
+
+def _of_space(tx: Transaction, space: StoredSpace) -> Update:
+    return update(spaces).where(spaces.c.tenant == tx.tenant, spaces.c.id == space.id)

@@ -1,0 +1,220 @@
+"""Vectors and their spaces: kept beside their entries, compared exactly, replaced while the old ones answer."""
+
+from __future__ import annotations
+
+import numpy as np
+from sqlalchemy import select
+
+from harken.storage.reading import count_all
+from harken.storage.store import RowScope, Store, StoredSpace
+from harken.storage.tables import vectors
+from harken.storage.vectors import (
+    activate_space,
+    delete_vectors,
+    ensure_space,
+    has_vectors,
+    list_spaces,
+    put_vectors,
+    read_vectors,
+    scan_scope,
+)
+from harken.storage.work import count_unembedded
+from harken.testing.store_conformance.asking import (
+    DIMS,
+    apply,
+    embed,
+    entry_ids,
+    keep,
+    space_of,
+    spoken_at_length,
+    unit_vectors,
+)
+
+
+def _embedded(store: Store, count: int, dims: int = DIMS) -> tuple[StoredSpace, list[int]]:
+    talk = spoken_at_length("row", count)
+    keep(store, talk)
+    space, ids = space_of(store, dims=dims), entry_ids(store, talk.messages)
+    embed(store, space, ids, unit_vectors(count, dims))
+    return space, ids
+
+
+def _states(store: Store) -> dict[str, str]:
+    with store.reading() as tx:
+        return {space.name: space.state for space in list_spaces(tx)}
+
+
+class VectorTests:
+    """Inherited by `StoreConformance`."""
+
+    def test_vectors_come_back_to_a_thousandth(self, store: Store) -> None:
+        space, ids = _embedded(store, 20)
+        with store.reading() as tx:
+            found, matrix = read_vectors(tx, space, [*ids, max(ids) + 1])
+        assert matrix.dtype == np.float32
+        assert sorted(found.tolist()) == sorted(ids)
+        expected = unit_vectors(20)[[ids.index(entry_id) for entry_id in found.tolist()]]
+        assert np.abs(matrix - expected).max() < 0.001
+
+    def test_no_ids_give_no_vectors(self, store: Store) -> None:
+        space, _ = _embedded(store, 1)
+        with store.reading() as tx:
+            ids, matrix = read_vectors(tx, space, [])
+        assert (ids.shape, matrix.shape) == ((0,), (0, DIMS))
+
+    def test_an_entry_has_one_vector_in_a_space(self, store: Store) -> None:
+        space, ids = _embedded(store, 3)
+        assert embed(store, space, ids, unit_vectors(3, seed=8)) == 0
+        with store.reading() as tx:
+            found, matrix = read_vectors(tx, space, ids[:1])
+        assert found.tolist() == ids[:1]
+        assert np.abs(matrix[0] - unit_vectors(3)[0]).max() < 0.001
+
+    def test_an_entry_that_is_gone_gets_no_vector(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        ids = entry_ids(store, talk.messages)
+        apply(store, [talk.forget(talk.messages[0])])
+        assert embed(store, space_of(store), ids, unit_vectors(2)) == 1
+
+    def test_a_small_scope_is_scanned_whole(self, store: Store) -> None:
+        space, ids = _embedded(store, 6)
+        with store.reading() as tx:
+            scanned = scan_scope(tx, space, RowScope(), 6)
+        assert scanned is not None
+        assert sorted(scanned[0].tolist()) == sorted(ids)
+        assert scanned[1].shape == (6, DIMS)
+
+    def test_a_scope_above_the_limit_is_not_scanned(self, store: Store) -> None:
+        space, _ = _embedded(store, 6)
+        with store.reading() as tx:
+            assert scan_scope(tx, space, RowScope(), 5) is None
+
+    def test_the_nearest_are_among_the_candidates(self, store: Store) -> None:
+        space, ids = _embedded(store, 400)
+        matrix, queries = unit_vectors(400), unit_vectors(10, seed=9)
+        for query in queries:
+            nearest = [ids[index] for index in np.argsort(-(matrix @ query))[:5]]
+            with store.reading() as tx:
+                candidates = store.nearest.nearest(tx.connection, space, query, 50)
+            assert len(candidates) == 50
+            assert set(nearest) <= set(candidates.tolist())
+
+    def test_a_space_of_any_size_is_searched(self, store: Store) -> None:
+        space, ids = _embedded(store, 10, dims=7)
+        with store.reading() as tx:
+            near = store.nearest.nearest(tx.connection, space, unit_vectors(10, 7)[3], 10)
+        assert sorted(near.tolist()) == sorted(ids)
+
+    def test_the_index_catches_up_with_new_vectors(self, store: Store) -> None:
+        space, ids = _embedded(store, 5)
+        query = unit_vectors(1, seed=3)[0]
+        with store.reading() as tx:
+            assert sorted(store.nearest.nearest(tx.connection, space, query, 10).tolist()) == sorted(ids)
+        more = spoken_at_length("more", 2)
+        keep(store, more)
+        added = entry_ids(store, more.messages)
+        embed(store, space, added, unit_vectors(2, seed=4))
+        with store.reading() as tx:
+            assert sorted(store.nearest.nearest(tx.connection, space, query, 10).tolist()) == sorted(ids + added)
+
+    def test_a_discarded_index_is_made_again(self, store: Store) -> None:
+        space, ids = _embedded(store, 5)
+        store.nearest.save()
+        store.nearest.discard()
+        with store.reading() as tx:
+            assert store.nearest.problems(tx.connection) == []
+            assert len(store.nearest.nearest(tx.connection, space, unit_vectors(1)[0], 10)) == len(ids)
+
+    def test_an_empty_space_has_no_nearest(self, store: Store) -> None:
+        space = space_of(store)
+        with store.reading() as tx:
+            assert store.nearest.nearest(tx.connection, space, unit_vectors(1)[0], 10).tolist() == []
+            assert not has_vectors(tx, space)
+
+    def test_vectors_that_are_put_again_are_found_again(self, store: Store) -> None:
+        space, ids = _embedded(store, 4)
+        query = unit_vectors(1, seed=3)[0]
+        with store.reading() as tx:
+            store.nearest.nearest(tx.connection, space, query, 4)
+        with store.writing() as tx:
+            delete_vectors(tx, ids)
+            put_vectors(tx, space, ids, unit_vectors(4, seed=5))
+        with store.reading() as tx:
+            assert sorted(store.nearest.nearest(tx.connection, space, query, 10).tolist()) == sorted(ids)
+
+
+class SpaceTests:
+    """Inherited by `StoreConformance`."""
+
+    def test_the_first_space_answers_at_once(self, store: Store) -> None:
+        assert space_of(store, "first").state == "active"
+
+    def test_a_space_is_the_same_by_its_name(self, store: Store) -> None:
+        assert space_of(store, "first") == space_of(store, "first")
+
+    def test_the_old_space_answers_while_the_new_one_is_filled(self, store: Store) -> None:
+        old, ids = _embedded(store, 3)
+        new = space_of(store, "new")
+        embed(store, new, ids[:2], unit_vectors(2))
+        assert _states(store) == {"words": "active", "new": "filling"}
+        with store.reading() as tx:
+            assert count_unembedded(tx, new) == 1
+            assert len(read_vectors(tx, old, ids)[0]) == 3
+
+    def test_a_full_space_takes_over_and_the_old_vectors_go(self, store: Store) -> None:
+        old, ids = _embedded(store, 3)
+        new = space_of(store, "new")
+        embed(store, new, ids, unit_vectors(3))
+        with store.writing() as tx:
+            activate_space(tx, new)
+        assert _states(store) == {"words": "retired", "new": "active"}
+        with store.reading() as tx:
+            assert not has_vectors(tx, old)
+            assert len(tx.connection.execute(select(vectors.c.id)).all()) == 3
+            assert count_all(tx, new.id).embedded == 3
+
+    def test_what_a_new_space_lacks_waits_for_its_vector(self, store: Store) -> None:
+        _, ids = _embedded(store, 3)
+        new = space_of(store, "new")
+        embed(store, new, ids[:2], unit_vectors(2))
+        with store.writing() as tx:
+            activate_space(tx, new)
+            assert count_unembedded(tx, new) == 1
+
+    def test_a_store_without_vectors_follows_a_change_of_model_at_once(self, store: Store) -> None:
+        space_of(store, "old")
+        assert space_of(store, "new").state == "active"
+        assert _states(store) == {"old": "retired", "new": "active"}
+
+    def test_going_back_to_the_answering_space_ends_the_filling(self, store: Store) -> None:
+        _, ids = _embedded(store, 3)
+        embed(store, space_of(store, "new"), ids[:1], unit_vectors(1))
+        assert space_of(store, "words").state == "active"
+        assert _states(store) == {"words": "active", "new": "retired"}
+
+    def test_a_retired_space_that_is_wanted_again_is_filled_again(self, store: Store) -> None:
+        old, ids = _embedded(store, 3)
+        query = unit_vectors(1, seed=3)[0]
+        with store.reading() as tx:
+            store.nearest.nearest(tx.connection, old, query, 5)
+        new = space_of(store, "new")
+        embed(store, new, ids, unit_vectors(3))
+        with store.writing() as tx:
+            activate_space(tx, new)
+        again = space_of(store, "words")
+        assert (again.id, again.state) == (old.id, "filling")
+        assert embed(store, again, ids, unit_vectors(3, seed=5)) == 3
+        with store.writing() as tx:
+            assert count_unembedded(tx, again) == 0
+            activate_space(tx, again)
+        with store.reading() as tx:
+            assert sorted(store.nearest.nearest(tx.connection, again, query, 5).tolist()) == sorted(ids)
+
+    def test_a_space_follows_its_models_settings(self, store: Store) -> None:
+        space_of(store, "words")
+        with store.writing() as tx:
+            ensure_space(tx, "words", DIMS, 0.7, {"name": "words", "threads": 4})
+        with store.reading() as tx:
+            (space,) = list_spaces(tx)
+        assert (space.threshold, space.spec) == (0.7, {"name": "words", "threads": 4})

@@ -1,0 +1,197 @@
+"""Words find the entries that hold them, and less surely those that stand beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harken.model import MessageType, Role
+from harken.storage.store import RowScope, Store
+from harken.testing.store_conformance.asking import apply, entry_ids, found, keep, text_problems
+from harken.testing.talk import START, Talk, talk_of
+
+# Words that mean something to SQL, to a full-text query language, or to nobody.
+SYNTAX = (
+    '"',
+    "'",
+    "''; DROP TABLE entries; --",
+    "zebra OR giraffe",
+    "zebra AND NOT giraffe",
+    "NEAR(zebra giraffe)",
+    "own : zebra",
+    "zebra*",
+    "^zebra",
+    "zebra:*",
+    "(zebra",
+    "zebra)",
+    "{own} : zebra",
+    "zebra & | ! <-> giraffe",
+    "%_\\",
+    "zebra\x00giraffe",
+    "\ud800zebra",
+    "",
+    "   ",
+    "🦓",
+    "-- zebra",
+    "$1 ?1 :a {0}",
+)
+
+
+class FullTextTests:
+    """Inherited by `StoreConformance`."""
+
+    def test_a_word_finds_its_entry_in_any_case(self, store: Store) -> None:
+        talk = Talk("case")
+        message = talk.say("The Zebra crossed the road.")
+        keep(store, talk, talk_of("other", "nothing of the kind"))
+        assert found(store, "zebra") == found(store, "ZEBRA") == [message.uid]
+
+    def test_another_form_of_a_word_finds_it(self, store: Store) -> None:
+        talk = talk_of("forms", "we deployed three servers")
+        keep(store, talk)
+        assert found(store, "deploying") == found(store, "server") == [talk.messages[0].uid]
+
+    def test_any_of_several_words_is_enough_and_more_are_better(self, store: Store) -> None:
+        one, both = talk_of("one", "zebra at night"), talk_of("both", "zebra and giraffe")
+        keep(store, one, both, talk_of("none", "nothing of the kind"))
+        assert found(store, "zebra", "giraffe") == [both.messages[0].uid, one.messages[0].uid]
+
+    def test_a_rare_word_weighs_more_than_a_common_one(self, store: Store) -> None:
+        talks = [talk_of(f"common {number}", "a zebra was seen") for number in range(8)]
+        rare = talk_of("rare", "a giraffe was seen")
+        keep(store, *talks, rare)
+        assert found(store, "zebra", "giraffe")[0] == rare.messages[0].uid
+
+    def test_better_entries_have_higher_scores(self, store: Store) -> None:
+        keep(store, *(talk_of(f"t{number}", "zebra " + "and more words " * number) for number in range(5)))
+        with store.reading() as tx:
+            scores = [score for _, score in tx.text.search(tx.connection, ["zebra"], RowScope(), 10)]
+        assert scores == sorted(scores, reverse=True)
+        assert len(set(scores)) > 1
+
+    def test_no_more_than_the_limit_are_found_and_they_are_the_best(self, store: Store) -> None:
+        keep(store, *(talk_of(f"t{number}", "zebra " + "and more words " * number) for number in range(6)))
+        everything = found(store, "zebra")
+        assert len(everything) == 6
+        assert found(store, "zebra", limit=2) == everything[:2]
+
+    def test_no_words_find_nothing(self, store: Store) -> None:
+        keep(store, talk_of("t", "a zebra"))
+        assert found(store) == []
+
+    def test_two_neighbours_on_each_side_are_found_and_no_more(self, store: Store) -> None:
+        talk = talk_of("row", "one", "two", "three", "zebra", "five", "six", "seven")
+        keep(store, talk)
+        assert set(found(store, "zebra")) == {message.uid for message in talk.messages[1:6]}
+
+    def test_own_words_rank_above_those_of_neighbours(self, store: Store) -> None:
+        talk = talk_of("row", "one", "two", "zebra", "four", "five")
+        keep(store, talk)
+        assert found(store, "zebra")[0] == talk.messages[2].uid
+
+    def test_without_context_only_own_words_find(self, store: Store) -> None:
+        talk = talk_of("row", "one", "two", "zebra", "four", "five")
+        keep(store, talk)
+        assert found(store, "zebra", with_context=False) == [talk.messages[2].uid]
+        assert found(store, "2023", with_context=False) == []
+
+    def test_neighbours_are_of_the_same_conversation(self, store: Store) -> None:
+        keep(store, talk_of("one", "a zebra"), other := talk_of("two", "a giraffe"))
+        assert other.messages[0].uid not in found(store, "zebra")
+
+    def test_tools_are_nobodys_neighbours(self, store: Store) -> None:
+        talk = Talk("tools")
+        talk.say("one")
+        talk.say("grep zebra", Role.ASSISTANT, type=MessageType.TOOL_CALL)
+        call, last = talk.messages[1], talk.say("giraffe")
+        keep(store, talk)
+        assert found(store, "zebra") == [call.uid]
+        assert set(found(store, "giraffe")) == {talk.messages[0].uid, last.uid}
+
+    def test_the_date_in_words_finds(self, store: Store) -> None:
+        may, june = talk_of("may", "zebra"), talk_of("june", "zebra", start=START.replace(month=6, day=24))
+        keep(store, may, june)
+        assert found(store, "zebra", "May", "2023")[0] == may.messages[0].uid
+        assert found(store, "24", "June")[0] == june.messages[0].uid
+
+    def test_an_author_is_found_by_name(self, store: Store) -> None:
+        talk = Talk("names")
+        by_melanie = talk.say("I paint.", author="Melanie")
+        keep(store, talk, talk_of("other", "who paints"))
+        assert found(store, "melanie", with_context=False) == [by_melanie.uid]
+
+    def test_words_in_their_order_are_found_as_a_quotation(self, store: Store) -> None:
+        quoted = talk_of("quoted", "He said: the early, small bird!", "What of it?")
+        keep(store, quoted, talk_of("other", "bird small early the"))
+        with store.reading() as tx:
+            hits = tx.text.quoting(tx.connection, "early small bird", RowScope(), 10)
+            assert tx.text.quoting(tx.connection, " ?! ", RowScope(), 10) == []
+        assert [entry_id for entry_id, _ in hits] == entry_ids(store, quoted.messages[:1])
+
+    @pytest.mark.parametrize("word", ["北京", "天气", "京天"])
+    def test_words_of_chinese_are_found_inside_a_sentence(self, store: Store, word: str) -> None:
+        talk = talk_of("chinese", "我想知道北京天气怎么样")
+        keep(store, talk, talk_of("other", "上海的早餐很好吃"))
+        assert found(store, word) == [talk.messages[0].uid]
+
+    def test_characters_of_chinese_in_another_order_are_another_word(self, store: Store) -> None:
+        keep(store, talk_of("chinese", "我想知道北京天气怎么样"))
+        assert found(store, "京北") == []
+
+    def test_words_of_japanese_and_korean_are_found(self, store: Store) -> None:
+        japanese, korean = talk_of("japanese", "東京でラーメンを食べた"), talk_of("korean", "서울에서 김치를 먹었다")
+        keep(store, japanese, korean)
+        assert found(store, "ラーメン") == [japanese.messages[0].uid]
+        assert found(store, "김치") == [korean.messages[0].uid]
+
+    def test_words_of_russian_are_found_in_any_case(self, store: Store) -> None:
+        talk = talk_of("russian", "Завтра едем в Москву на поезде")
+        keep(store, talk)
+        assert found(store, "москву") == found(store, "ПОЕЗДЕ") == [talk.messages[0].uid]
+
+    @pytest.mark.parametrize("term", SYNTAX, ids=ascii)
+    def test_no_query_is_taken_for_syntax(self, store: Store, term: str) -> None:
+        keep(store, talk_of("t", "one two three"))
+        assert found(store, term) == []
+        assert len(found(store, term, "three")) == 1
+        with store.reading() as tx:
+            assert tx.text.quoting(tx.connection, term, RowScope(), 10) == []
+
+    def test_no_text_is_taken_for_syntax(self, store: Store) -> None:
+        talk = Talk("syntax")
+        for term in SYNTAX:
+            talk.say(term.encode("utf-8", "replace").decode().replace("\x00", " "), author='O\'Neil "x"')
+        keep(store, talk)
+        assert text_problems(store) == []
+        apply(store, [talk.forget()])
+        assert found(store, "zebra") == []
+        assert text_problems(store) == []
+
+    def test_a_message_that_arrives_in_the_middle_becomes_a_neighbour(self, store: Store) -> None:
+        talk = talk_of("row", "one", "two", "three", "four")
+        keep(store, talk)
+        second, third = talk.messages[1], talk.messages[2]
+        middle = talk.say("zebra", at=second.created_at + (third.created_at - second.created_at) / 2)
+        apply(store, [middle])
+        assert set(found(store, "zebra")) == {message.uid for message in talk.messages}
+        # "two" is now three places away from "four".
+        assert set(found(store, "two")) == {talk.messages[0].uid, second.uid, middle.uid, third.uid}
+        assert text_problems(store) == []
+
+    def test_messages_of_the_same_moment_keep_the_order_of_their_coming(self, store: Store) -> None:
+        talk = Talk("moment")
+        for text in ("one", "two", "three", "four", "five"):
+            talk.say(text, at=START)
+        keep(store, talk)
+        assert set(found(store, "one")) == {message.uid for message in talk.messages[:3]}
+        apply(store, [talk.say("six", at=START)])
+        assert set(found(store, "six")) == {message.uid for message in talk.messages[3:]}
+        assert text_problems(store) == []
+
+    def test_rebuilding_changes_no_answer(self, store: Store) -> None:
+        talk = talk_of("row", "one", "two", "zebra", "four", "five", "six")
+        keep(store, talk, talk_of("other", "a zebra and more"))
+        before = found(store, "zebra", "six")
+        with store.writing() as tx:
+            tx.text.rebuild(tx.connection)
+        assert found(store, "zebra", "six") == before
+        assert text_problems(store) == []

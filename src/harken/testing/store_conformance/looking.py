@@ -1,0 +1,183 @@
+"""Records are read back in their surroundings, and counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from harken.errors import NotFoundError
+from harken.model import Message, MessageType, ProjectIdentity, Role
+from harken.storage.entries import entry_facts, load_entries
+from harken.storage.reading import (
+    Surroundings,
+    count_all,
+    list_projects,
+    look_up,
+    messages_holding,
+    messages_of,
+    read_titles,
+)
+from harken.storage.store import Store
+from harken.testing.store_conformance.asking import (
+    apply,
+    embed,
+    entry_ids,
+    keep,
+    space_of,
+    spoken_at_length,
+    unit_vectors,
+)
+from harken.testing.talk import START, Talk, talk_of
+
+QUERIES = ("zebra", "giraffe zebra", "москва", "%_", "0__")
+
+
+def _look(store: Store, beginning: str, reach: int = 2) -> Surroundings:
+    with store.reading() as tx:
+        return look_up(tx, beginning, reach)
+
+
+def _texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages]
+
+
+class LookingTests:
+    """Inherited by `StoreConformance`."""
+
+    def test_a_message_is_shown_among_its_neighbours(self, store: Store) -> None:
+        talk = talk_of("row", *"abcdefgh")
+        keep(store, talk)
+        shown = _look(store, talk.messages[3].uid)
+        assert (_texts(shown.messages), shown.before, shown.after) == (list("bcdef"), 1, 2)
+        assert shown.message == talk.messages[3]
+        assert shown.conversation.uid == talk.uid
+
+    def test_neighbours_of_the_same_moment_keep_their_order(self, store: Store) -> None:
+        talk = Talk("moment")
+        for text in "abcde":
+            talk.say(text, at=START)
+        keep(store, talk)
+        shown = _look(store, talk.messages[2].uid, 1)
+        assert (_texts(shown.messages), shown.before, shown.after) == (list("bcd"), 1, 1)
+
+    def test_a_conversation_is_shown_whole_by_the_beginning_of_its_id(self, store: Store) -> None:
+        talk = talk_of("row", *"abc")
+        keep(store, talk)
+        shown = _look(store, talk.uid[:8])
+        assert (_texts(shown.messages), shown.message, shown.before, shown.after) == (list("abc"), None, 0, 0)
+
+    def test_an_exchange_is_shown_whole(self, store: Store) -> None:
+        talk = talk_of("row", *"ab")
+        first = talk.exchange
+        talk.begin_exchange()
+        talk.say("c")
+        keep(store, talk)
+        assert _texts(_look(store, first.uid).messages) == list("ab")
+
+    def test_an_exchange_of_which_all_was_forgotten_says_so(self, store: Store) -> None:
+        talk = talk_of("row", "a")
+        first = talk.exchange
+        talk.begin_exchange()
+        talk.say("b")
+        keep(store, talk)
+        apply(store, [talk.forget(talk.messages[0])])
+        with pytest.raises(NotFoundError, match="forgotten"):
+            _look(store, first.uid)
+
+    @pytest.mark.parametrize("beginning", ["", "abc", "ffffffff-ffff", "%", "______", "' OR 1=1"])
+    def test_what_names_nothing_says_so(self, store: Store, beginning: str) -> None:
+        keep(store, talk_of("row", "a"))
+        with pytest.raises(NotFoundError, match="names nothing"):
+            _look(store, beginning)
+
+    def test_what_names_several_says_so(self, store: Store) -> None:
+        talk = Talk("row")
+        for number in range(2):
+            talk.say(f"text {number}")
+        twins = [
+            Message(
+                f"0190aaaa-000{number}",
+                talk.uid,
+                talk.segment.uid,
+                talk.exchange.uid,
+                Role.USER,
+                MessageType.TEXT,
+                "x",
+                START,
+            )
+            for number in range(2)
+        ]
+        apply(store, [*talk.events, *twins])
+        with pytest.raises(NotFoundError, match="several"):
+            _look(store, "0190aaaa")
+        assert _look(store, "0190aaaa-0001").message == twins[1]
+
+    def test_messages_are_read_in_the_order_of_time(self, store: Store) -> None:
+        talk = talk_of("row", "b", "c")
+        keep(store, talk)
+        apply(store, [talk.say("a", at=START.replace(hour=1))])
+        with store.reading() as tx:
+            assert [message.text for message in messages_of(tx, talk.uid)] == list("abc")
+            assert [message.text for message in messages_of(tx, talk.uid, 2)] == list("ab")
+
+    def test_messages_are_found_by_what_their_whole_text_holds(self, store: Store) -> None:
+        talk = Talk("row")
+        for text in ("A Zebra and a giraffe", "ZEBRA", "giraffe", "Москва", "100%_sure", "я люблю МОСКВА"):
+            talk.say(text)
+        talk.say("x " * 500 + "zebra giraffe", Role.TOOL, type=MessageType.TOOL_RESULT)
+        keep(store, talk)
+        with store.reading() as tx:
+            found = {word: [text for _, text in messages_holding(tx, word.split())] for word in QUERIES}
+        assert [text[:9] for text in found["zebra"]] == ["A Zebra a", "ZEBRA", "x x x x x"]
+        assert [text[:9] for text in found["giraffe zebra"]] == ["A Zebra a", "x x x x x"]
+        assert (found["москва"], found["%_"], found["0__"]) == (["Москва", "я люблю МОСКВА"], ["100%_sure"], [])
+
+    def test_a_conversation_without_a_title_is_called_by_its_first_words(self, store: Store) -> None:
+        titled, plain, long = (
+            talk_of("one", "words"),
+            talk_of("two", "the  first\nwords"),
+            talk_of("three", "long " * 99),
+        )
+        titled.titled("A title")
+        empty = Talk("four")
+        keep(store, titled, plain, long, empty)
+        with store.reading() as tx:
+            titles = read_titles(tx, [talk.uid for talk in (titled, plain, long, empty)] + ["nothing"])
+        assert titles[titled.uid] == "A title"
+        assert titles[plain.uid] == "the first words"
+        assert titles[long.uid].endswith("…")
+        assert len(titles[long.uid]) < 80
+        assert titles[empty.uid] == ""
+        assert len(titles) == 4
+
+    def test_projects_are_listed_the_busiest_first(self, store: Store) -> None:
+        quiet, busy = ProjectIdentity("k:quiet", "quiet"), ProjectIdentity("k:busy", "busy")
+        keep(store, talk_of("a", "x", project=quiet), talk_of("b", "x", project=busy), talk_of("c", "x", project=busy))
+        with store.reading() as tx:
+            assert list_projects(tx) == [("k:busy", "busy", 2), ("k:quiet", "quiet", 1)]
+
+    def test_everything_is_counted(self, store: Store) -> None:
+        talk = spoken_at_length("row", 3)
+        talk.say("short")
+        keep(store, talk, talk_of("other", "a", "b", project=ProjectIdentity("k", "k")))
+        apply(store, [talk.forget(talk.messages[0])])
+        space = space_of(store)
+        embed(store, space, entry_ids(store, talk.messages[1:2]), unit_vectors(1))
+        with store.reading() as tx:
+            counts, unanswered = count_all(tx, space.id), count_all(tx, None)
+        assert (counts.messages, counts.conversations, counts.exchanges, counts.projects) == (5, 2, 2, 1)
+        assert (counts.entries, counts.embeddable, counts.embedded) == (5, 2, 1)
+        assert (counts.failed, counts.forgotten, unanswered.embedded) == (0, 1, 0)
+
+    def test_an_entry_knows_what_it_was_made_from(self, store: Store) -> None:
+        talk = Talk("row", ProjectIdentity("k", "name"))
+        message = talk.say("words", Role.ASSISTANT, author="Ada")
+        keep(store, talk)
+        (entry_id,) = entry_ids(store, [message])
+        with store.reading() as tx:
+            entry = load_entries(tx, [entry_id, entry_id + 99])[entry_id]
+            facts = entry_facts(tx, [entry_id, entry_id + 99])
+        assert (entry.ref_uid, entry.source, entry.role, entry.project) == (message.uid, "message", "assistant", "k")
+        assert (entry.conversation_uid, entry.exchange_uid) == (talk.uid, talk.exchange.uid)
+        assert (entry.spoken, entry.created_at, entry.weight) == ("Ada: words", message.created_at, 1.0)
+        assert list(facts) == [entry_id]
+        assert (facts[entry_id].author, facts[entry_id].role) == ("Ada", "assistant")

@@ -1,0 +1,179 @@
+"""Events become rows, once, whatever is applied again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select
+
+from harken.model import Conversation, Event, ExchangeStatus, Message, MessageType, ProjectIdentity, Role, Titled, Trust
+from harken.storage.known import find_known, find_tombstones
+from harken.storage.reading import count_all, find_conversation, find_message, list_projects, messages_of
+from harken.storage.state import REDACTED, read_counters
+from harken.storage.store import Store
+from harken.storage.tables import exchanges, messages
+from harken.storage.work import count_embeddable
+from harken.testing.store_conformance.asking import LONG, TOOL_CHARS, apply, found, keep, text_problems
+from harken.testing.talk import START, Talk, talk_of
+
+
+class RecordingTests:
+    """Inherited by `StoreConformance`."""
+
+    def test_a_message_comes_back_as_it_was(self, store: Store) -> None:
+        talk = Talk("whole")
+        message = Message(
+            uid="0190a000-0000-7000-8000-000000000001",
+            conversation_uid=talk.uid,
+            segment_uid=talk.segment.uid,
+            exchange_uid=talk.exchange.uid,
+            role=Role.TOOL,
+            type=MessageType.TOOL_RESULT,
+            text="naïve 東京 \U0001f600 \n\ttabs 'quotes' \"more\" \\ %_",
+            created_at=datetime(2024, 2, 29, 23, 59, 59, 999_999, tzinfo=UTC),
+            author="Мария",
+            trust=Trust.TOOL,
+            call_id="call-1",
+            tool_name="grep",
+            external_id="ext-1",
+            metadata={"model": "m", "nested": {"list": [1, None, "ü"]}},
+        )
+        apply(store, [*talk.events, message])
+        with store.reading() as tx:
+            assert find_message(tx, message.uid) == message
+
+    def test_a_conversation_comes_back_with_its_project(self, store: Store) -> None:
+        project = ProjectIdentity("git:example.org/owner/name", "name")
+        head = Conversation("c-1", "chat", "ext", "A title", START, START, project, "c-0", {"branch": "main"})
+        apply(store, [head])
+        with store.reading() as tx:
+            assert find_conversation(tx, "c-1") == head
+            assert find_conversation(tx, "c-2") is None
+
+    @pytest.mark.parametrize("year", [1, 1969, 9999])
+    def test_any_moment_is_kept_to_the_microsecond(self, store: Store, year: int) -> None:
+        talk = Talk("moments")
+        message = talk.say("then", at=datetime(year, 6, 1, 1, 2, 3, 4, tzinfo=UTC))
+        keep(store, talk)
+        with store.reading() as tx:
+            kept = find_message(tx, message.uid)
+        assert kept is not None
+        assert kept.created_at == message.created_at
+
+    def test_applying_events_again_changes_nothing(self, store: Store) -> None:
+        talk = talk_of("twice", "a zebra", "a giraffe")
+        talk.end_exchange()
+        assert apply(store, talk.events) == 2
+        assert apply(store, talk.events) == 0
+        with store.reading() as tx:
+            counts = count_all(tx, None)
+        assert (counts.conversations, counts.exchanges, counts.messages, counts.entries) == (1, 1, 2, 2)
+        assert text_problems(store) == []
+
+    def test_of_events_that_are_partly_known_only_the_others_are_added(self, store: Store) -> None:
+        talk = talk_of("partly", "a zebra", "a giraffe")
+        apply(store, talk.events)
+        talk.say("an antelope")
+        assert apply(store, talk.events) == 1
+        with store.reading() as tx:
+            assert [message.text for message in messages_of(tx, talk.uid)] == ["a zebra", "a giraffe", "an antelope"]
+
+    def test_an_event_that_comes_twice_in_one_call_is_added_once(self, store: Store) -> None:
+        talk = talk_of("doubled", "a zebra")
+        assert apply(store, [*talk.events, *talk.events]) == 1
+
+    def test_an_exchange_keeps_how_it_ended(self, store: Store) -> None:
+        talk = talk_of("ended", "a question", "an answer")
+        end = talk.end_exchange(ExchangeStatus.FAILED, "out of paper")
+        keep(store, talk)
+        with store.reading() as tx:
+            row = tx.connection.execute(select(exchanges).where(exchanges.c.uid == talk.exchange.uid)).one()
+        assert (row.status, row.completed_at, row.error) == ("failed", end.at, "out of paper")
+
+    def test_a_title_that_comes_later_replaces_the_first(self, store: Store) -> None:
+        talk = talk_of("titled", "a zebra")
+        keep(store, talk)
+        apply(store, [Titled(talk.uid, "Of zebras", START)])
+        with store.reading() as tx:
+            conversation = find_conversation(tx, talk.uid)
+        assert conversation is not None
+        assert conversation.title == "Of zebras"
+
+    def test_a_conversation_is_as_new_as_its_newest_message(self, store: Store) -> None:
+        talk = talk_of("dated", "first")
+        late = talk.say("last", at=START + timedelta(days=3))
+        keep(store, talk)
+        apply(store, [talk.say("an old one turns up", at=START + timedelta(days=1))])
+        with store.reading() as tx:
+            conversation = find_conversation(tx, talk.uid)
+        assert conversation is not None
+        assert (conversation.created_at, conversation.updated_at) == (START, late.created_at)
+
+    def test_secrets_taken_out_are_counted_by_kind(self, store: Store) -> None:
+        talk = Talk("redacted")
+        talk.say("one", metadata={REDACTED: {"aws": 2, "jwt": 1}})
+        talk.say("two", metadata={REDACTED: {"aws": 1}, "model": "m"})
+        talk.say("three", metadata={REDACTED: "a word of somebody else's"})
+        keep(store, talk)
+        apply(store, talk.events)
+        with store.reading() as tx:
+            assert read_counters(tx, "redacted:") == {"aws": 3, "jwt": 1}
+
+    def test_a_tool_result_is_kept_whole_and_searched_by_its_head(self, store: Store) -> None:
+        talk = Talk("tools")
+        text = "zebra " + "x " * TOOL_CHARS + "giraffe"
+        message = talk.say(text, Role.TOOL, type=MessageType.TOOL_RESULT)
+        keep(store, talk)
+        assert found(store, "zebra") == [message.uid]
+        assert found(store, "giraffe") == []
+        with store.reading() as tx:
+            kept = find_message(tx, message.uid)
+        assert kept is not None
+        assert kept.text == text
+
+    def test_what_nobody_said_is_kept_and_not_searched(self, store: Store) -> None:
+        talk = Talk("quiet")
+        talk.say("a zebra", Role.SYSTEM, type=MessageType.MARKER)
+        talk.say("another zebra", Role.SYSTEM)
+        talk.say(" \n ")
+        keep(store, talk)
+        assert found(store, "zebra") == []
+        with store.reading() as tx:
+            counts = count_all(tx, None)
+        assert (counts.messages, counts.entries) == (3, 0)
+
+    def test_only_words_of_people_and_agents_at_some_length_wait_for_a_vector(self, store: Store) -> None:
+        talk = Talk("lengths")
+        talk.say(LONG)
+        talk.say(LONG, Role.ASSISTANT)
+        talk.say("ok")
+        talk.say(LONG, Role.ASSISTANT, type=MessageType.TOOL_CALL)
+        talk.say(LONG, Role.TOOL, type=MessageType.TOOL_RESULT)
+        keep(store, talk)
+        with store.reading() as tx:
+            assert count_embeddable(tx) == 2
+
+    def test_a_project_is_the_same_under_each_of_its_names(self, store: Store) -> None:
+        keep(store, talk_of("old", "one", project=ProjectIdentity("path:/src/name", "name")))
+        moved = ProjectIdentity("git:example.org/o/name", "name", ("path:/src/name",))
+        keep(store, talk_of("new", "two", project=moved), talk_of("newer", "three", project=replace(moved, aliases=())))
+        keep(store, talk_of("other", "four", project=ProjectIdentity("path:/src/other", "other")))
+        with store.reading() as tx:
+            assert [(name, count) for _, name, count in list_projects(tx)] == [("name", 3), ("other", 1)]
+
+    def test_any_number_of_ids_can_be_asked_for_at_once(self, store: Store) -> None:
+        talk = talk_of("many", "a zebra")
+        keep(store, talk)
+        uids = [talk.messages[0].uid, *(f"no-{number}" for number in range(70_000))]
+        with store.reading() as tx:
+            assert find_known(tx, messages, uids) == {talk.messages[0].uid}
+            assert find_tombstones(tx, uids) == set()
+
+    def test_events_of_several_conversations_may_be_mixed(self, store: Store) -> None:
+        one, two = talk_of("one", "a zebra", "a giraffe"), talk_of("two", "an ant", "a bee")
+        mixed: list[Event] = [event for pair in zip(one.events, two.events, strict=True) for event in pair]
+        assert apply(store, mixed) == 4
+        assert set(found(store, "giraffe")) == {message.uid for message in one.messages}
+        assert text_problems(store) == []

@@ -1,0 +1,150 @@
+"""A search sees what its scope lets it see, by words and by vectors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from harken.errors import NotFoundError
+from harken.model import MessageType, ProjectIdentity, Role, SearchScope
+from harken.storage.entries import in_scope
+from harken.storage.scopes import row_scope
+from harken.storage.store import RowScope, Store
+from harken.storage.vectors import scan_scope
+from harken.testing.store_conformance.asking import LONG, embed, entry_ids, found, keep, space_of, unit_vectors
+from harken.testing.talk import START, Talk
+
+HOUSE, GARDEN = ProjectIdentity("git:example.org/o/house", "house"), ProjectIdentity("path:/src/garden", "garden")
+
+
+class Town:
+    """Three conversations, two projects, two segments, three days; every message says `zebra`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.house = Talk("house", HOUSE)
+        self.house.say(f"zebra one {LONG}")
+        self.first_segment = self.house.segment.uid
+        self.house.begin_segment()
+        self.house.say(f"zebra two {LONG}", Role.ASSISTANT)
+        self.house.say("zebra tool", Role.TOOL, type=MessageType.TOOL_RESULT)
+        self.garden = Talk("garden", GARDEN, START + timedelta(days=1))
+        self.garden.say(f"zebra three {LONG}")
+        self.nowhere = Talk("nowhere", start=START + timedelta(days=2))
+        self.nowhere.say(f"zebra four {LONG}")
+        keep(store, self.house, self.garden, self.nowhere)
+        self.names = dict(zip(("one", "two", "tool"), (m.uid for m in self.house.messages), strict=True))
+        self.names |= {"three": self.garden.messages[0].uid, "four": self.nowhere.messages[0].uid}
+
+    def found(self, scope: SearchScope) -> set[str]:
+        """Which messages a search by words finds, by their names; the entries themselves must agree."""
+        with self.store.reading() as tx:
+            rows = row_scope(tx, scope)
+        uids = set(found(self.store, "zebra", scope=rows))
+        ids = dict(zip(self.names, entry_ids(self.store, self.messages), strict=True))
+        with self.store.reading() as tx:
+            inside = in_scope(tx, list(ids.values()), rows)
+        named = {name for name, uid in self.names.items() if uid in uids}
+        assert named == {name for name, entry_id in ids.items() if entry_id in inside}
+        return named
+
+    @property
+    def messages(self) -> list:  # type: ignore[type-arg]
+        """Every message, in the order of the names."""
+        return [*self.house.messages, *self.garden.messages, *self.nowhere.messages]
+
+
+DAY = timedelta(days=1)
+SCOPES: dict[str, tuple[Callable[[Town], SearchScope], set[str]]] = {
+    "everywhere": (lambda _town: SearchScope(), {"one", "two", "tool", "three", "four"}),
+    "source": (lambda _town: SearchScope(sources=("message",)), {"one", "two", "tool", "three", "four"}),
+    "another source": (lambda _town: SearchScope(sources=("memory",)), set()),
+    "one of two sources": (
+        lambda _town: SearchScope(sources=("memory", "message"), roles=("tool",)),
+        {"tool"},
+    ),
+    "project by name": (lambda _town: SearchScope(project="garden"), {"three"}),
+    "project by key": (lambda _town: SearchScope(project=HOUSE.key), {"one", "two", "tool"}),
+    "project by path": (lambda _town: SearchScope(project="/src/garden"), {"three"}),
+    "conversation": (lambda town: SearchScope(conversation=town.nowhere.uid), {"four"}),
+    "conversation by the beginning of its id": (
+        lambda town: SearchScope(conversation=town.house.uid[:13]),
+        {"one", "two", "tool"},
+    ),
+    "conversation by its own name": (lambda _town: SearchScope(conversation="garden"), {"three"}),
+    "segment": (lambda town: SearchScope(segment=town.first_segment), {"one"}),
+    "role": (lambda _town: SearchScope(roles=("assistant",)), {"two"}),
+    "roles": (lambda _town: SearchScope(roles=("assistant", "tool")), {"two", "tool"}),
+    "since, inclusive": (lambda _town: SearchScope(since=START + DAY), {"three", "four"}),
+    "until, exclusive": (lambda _town: SearchScope(until=START + DAY), {"one", "two", "tool"}),
+    "between": (lambda _town: SearchScope(since=START + DAY, until=START + 2 * DAY), {"three"}),
+    "project and role": (lambda _town: SearchScope(project="house", roles=("user",)), {"one"}),
+    "nothing meets both": (lambda town: SearchScope(project="garden", conversation=town.house.uid), set()),
+}
+
+
+class ScopeTests:
+    """Inherited by `StoreConformance`."""
+
+    @pytest.mark.parametrize("name", SCOPES)
+    def test_only_what_is_in_scope_is_found(self, store: Store, name: str) -> None:
+        scope, expected = SCOPES[name]
+        town = Town(store)
+        assert town.found(scope(town)) == expected
+
+    def test_a_scope_limits_the_scanned_vectors(self, store: Store) -> None:
+        town = Town(store)
+        space = space_of(store)
+        ids = entry_ids(store, town.messages)
+        embed(store, space, ids, unit_vectors(5))
+        with store.reading() as tx:
+            rows = row_scope(tx, SearchScope(project="house", roles=("user", "assistant")))
+            scanned = scan_scope(tx, space, rows, 10)
+        assert scanned is not None
+        assert sorted(scanned[0].tolist()) == sorted(ids[:2])
+
+    def test_moments_before_1970_have_their_place(self, store: Store) -> None:
+        talk = Talk("old", start=datetime(1950, 1, 1, tzinfo=UTC))
+        old = talk.say("zebra")
+        keep(store, talk)
+        for scope in (
+            SearchScope(until=datetime(1960, 1, 1, tzinfo=UTC)),
+            SearchScope(since=datetime(1940, 1, 1, tzinfo=UTC)),
+            SearchScope(until=datetime(1970, 1, 1, tzinfo=UTC)),
+        ):
+            with store.reading() as tx:
+                rows = row_scope(tx, scope)
+            assert found(store, "zebra", scope=rows) == [old.uid]
+
+    def test_an_empty_scope_is_open(self, store: Store) -> None:
+        with store.reading() as tx:
+            assert row_scope(tx, SearchScope()).is_open
+            assert not row_scope(tx, SearchScope(roles=("user",))).is_open
+        assert RowScope().is_open
+
+    @pytest.mark.parametrize(
+        ("scope", "words"),
+        [
+            (SearchScope(project="castle"), "no project castle"),
+            (SearchScope(conversation="nothing"), "no conversation nothing"),
+            (SearchScope(conversation=""), "Several conversations"),
+            (SearchScope(segment="nothing"), "no segment nothing"),
+        ],
+    )
+    def test_a_name_that_names_nothing_or_several_says_so(self, store: Store, scope: SearchScope, words: str) -> None:
+        Town(store)
+        with pytest.raises(NotFoundError, match=words), store.reading() as tx:
+            row_scope(tx, scope)
+
+    def test_two_projects_of_one_name_are_named_by_their_keys(self, store: Store) -> None:
+        Town(store)
+        twin = Talk("twin", ProjectIdentity("path:/other/garden", "garden"))
+        twin.say("zebra")
+        keep(store, twin)
+        with pytest.raises(NotFoundError, match=r"path:/src/garden"), store.reading() as tx:
+            row_scope(tx, SearchScope(project="garden"))
+        with store.reading() as tx:
+            rows = row_scope(tx, SearchScope(project="path:/other/garden"))
+        assert found(store, "zebra", scope=rows) == [twin.messages[0].uid]

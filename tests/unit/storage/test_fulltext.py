@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from harken.model import ProjectIdentity, Role, SearchScope
+from harken.storage.scopes import row_scope
+from harken.storage.sqlite import fulltext
+from harken.storage.sqlite.store import SqliteStore
+from harken.storage.store import RowScope
+from harken.testing.store_conformance.asking import apply, found, keep, text_problems
+from harken.testing.talk import START, Talk, talk_of
+
+HOUSE = ProjectIdentity("k:house", "house")
+
+
+class TestTwoStages:
+    """Above so many matches only the rarest words drive the candidates."""
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(fulltext, "MATCHES_TO_RANK", 8)
+
+    @pytest.fixture
+    def town(self, store: SqliteStore) -> dict[str, str]:
+        """Thirty entries with a common word, one of them with a rare one, one with both; ids by name."""
+        talks = {f"common {number}": talk_of(f"c{number}", "deploy the thing") for number in range(30)}
+        talks["rare"] = talk_of("rare", "the kubernetes cluster")
+        talks["both"] = talk_of("both", "deploy it to kubernetes")
+        talks["here"] = talk_of("here", "deploy the house", project=HOUSE)
+        talks["later"] = talk_of("later", "deploy it later", start=START.replace(year=2024))
+        keep(store, *talks.values())
+        return {talk.messages[0].uid: name for name, talk in talks.items()}
+
+    def _names(
+        self, store: SqliteStore, town: dict[str, str], *terms: str, scope: SearchScope | None = None
+    ) -> list[str]:
+        with store.reading() as tx:
+            rows = row_scope(tx, scope or SearchScope())
+        return [town[uid] for uid in found(store, *terms, scope=rows)]
+
+    def test_the_rarest_words_choose_and_the_common_ones_order(self, store: SqliteStore, town: dict[str, str]) -> None:
+        assert self._names(store, town, "deploy", "kubernetes") == ["both", "rare"]
+
+    def test_common_words_alone_still_find(self, store: SqliteStore, town: dict[str, str]) -> None:
+        assert len(self._names(store, town, "deploy")) == 33
+
+    def test_words_that_nothing_holds_do_not_hide_the_others(self, store: SqliteStore, town: dict[str, str]) -> None:
+        assert "both" in self._names(store, town, "nothing", "whatsoever", "kubernetes")
+        assert len(self._names(store, town, "nothing", "deploy")) == 33
+
+    def test_a_rare_word_of_another_project_hides_nothing(self, store: SqliteStore, town: dict[str, str]) -> None:
+        assert self._names(store, town, "kubernetes", "deploy", scope=SearchScope(project="house")) == ["here"]
+
+    def test_a_rare_word_of_other_days_hides_nothing(self, store: SqliteStore, town: dict[str, str]) -> None:
+        scope = SearchScope(since=START.replace(year=2024))
+        assert self._names(store, town, "kubernetes", "deploy", scope=scope) == ["later"]
+
+    def test_a_conversation_is_ranked_whole(self, store: SqliteStore, town: dict[str, str]) -> None:
+        scope = SearchScope(conversation="c3")
+        assert self._names(store, town, "kubernetes", "deploy", scope=scope) == ["common 3"]
+
+    def test_a_common_word_counts_in_any_form_and_place(self, store: SqliteStore) -> None:
+        fill = [talk_of(f"c{number}", "server in 北京") for number in range(30)]
+        plain, form, chinese = (
+            talk_of("p", "kubernetes"),
+            talk_of("f", "kubernetes servers"),
+            talk_of("z", "kubernetes 北京"),
+        )
+        keep(store, *fill, plain, form, chinese)
+        order = found(store, "kubernetes", "server")
+        assert order[0] == form.messages[0].uid
+        order = found(store, "kubernetes", "北京")
+        assert order[0] == chinese.messages[0].uid
+
+
+class TestDamage:
+    def test_an_index_that_differs_from_the_rows_is_found_and_made_anew(self, store: SqliteStore) -> None:
+        talk = talk_of("c", "a zebra", "a giraffe")
+        keep(store, talk)
+        with store.writing() as tx:
+            tx.connection.exec_driver_sql("UPDATE entries SET text = 'an antelope' WHERE text = 'a zebra'")
+        assert text_problems(store) == ["The full-text index differs from the rows."]
+        with store.writing() as tx:
+            tx.text.rebuild(tx.connection)
+        assert text_problems(store) == []
+        assert len(found(store, "antelope")) == 2
+        assert found(store, "zebra") == []
+
+    def test_an_entry_that_only_the_index_knows_harms_no_search(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(fulltext, "MATCHES_TO_RANK", 1)
+        keep(store, talk_of("c", "a zebra"), talk_of("d", "a rare zebra"), talk_of("e", "a rare giraffe"))
+        with store.writing() as tx:
+            tx.connection.exec_driver_sql("DELETE FROM entries WHERE text = 'a rare giraffe'")
+        with store.reading() as tx:
+            assert len(tx.text.search(tx.connection, ["rare", "zebra", "giraffe"], RowScope(), 10)) >= 1
+
+
+class TestUsedIndexes:
+    def test_neighbours_are_found_by_the_index_of_their_conversation(self, store: SqliteStore) -> None:
+        """Else every recorded message reads the whole table."""
+        talk = Talk("c")
+        talk.say("one")
+        keep(store, talk)
+        statements: list[str] = []
+        with store.writing() as tx:
+            driver = tx.connection.connection.driver_connection
+            assert driver is not None
+            driver.set_trace_callback(statements.append)
+        apply(store, [talk.say("two", Role.ASSISTANT)])
+        driver.set_trace_callback(None)
+        asked = [statement for statement in statements if statement.startswith("SELECT") and "is_turn" in statement]
+        assert asked
+        with store.reading() as tx:
+            for statement in asked:
+                plan = " ".join(row[3] for row in tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}"))
+                assert "SCAN entries" not in plan
+                assert "ix_entries_created" not in plan
+                assert "ix_entries_turns" in plan

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harken.errors import (
+    ConfigError,
+    SchemaError,
+    StoreBusyError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
+from harken.storage.forgetting import forget_rows
+from harken.storage.sqlite import connection
+from harken.storage.sqlite.connection import date_in_words, translated, words
+from harken.storage.sqlite.store import SqliteStore
+from harken.storage.state import get_setting, set_setting
+from harken.storage.store import open_store
+from harken.testing.store_conformance.asking import keep
+from harken.testing.talk import talk_of
+
+_OPEN = "import sys; from pathlib import Path; from harken.storage.store import open_store; input(); \
+open_store(Path(sys.argv[1]), Path(sys.argv[1]).parent / 'cache').close(); print('opened')"
+
+
+@contextmanager
+def locked(database: Path) -> Iterator[sqlite3.Connection]:
+    """Somebody else holds the write lock."""
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield other
+    other.close()
+
+
+class TestOpening:
+    def test_a_new_store_is_made_with_its_folders(self, tmp_path: Path) -> None:
+        store = open_store(tmp_path / "a" / "b" / "harken.db", tmp_path / "cache")
+        with store.writing() as tx:
+            set_setting(tx, "colour", "green")
+        store.close()
+        again = open_store(tmp_path / "a" / "b" / "harken.db", tmp_path / "cache")
+        with again.reading() as tx:
+            assert get_setting(tx, "colour") == "green"
+        again.close()
+
+    @pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a b", "Grüße", "q'q", 'q"q'])
+    def test_a_path_may_hold_what_means_something_in_a_url(self, tmp_path: Path, name: str) -> None:
+        open_store(tmp_path / name / "harken.db", tmp_path / "cache").close()
+        assert [file.name for file in (tmp_path / name).iterdir()] == ["harken.db"]
+        assert [folder.name for folder in tmp_path.iterdir()] == [name]
+
+    def test_a_url_names_a_file_or_none(self, tmp_path: Path) -> None:
+        store = open_store(f"sqlite:///{tmp_path / 'harken.db'}", tmp_path / "cache")
+        memory = open_store("sqlite://", tmp_path / "cache")
+        assert (store.url, memory.url) == (f"sqlite:///{tmp_path / 'harken.db'}", "sqlite://")
+        assert (store.size_bytes() > 0, memory.size_bytes()) == (True, 0)
+        store.close()
+        memory.close()
+
+    @pytest.mark.parametrize("url", ["mysql://host/name", "postgresql://host/name", "nothing at all", ""])
+    def test_a_url_of_another_engine_or_of_none_is_refused(self, tmp_path: Path, url: str) -> None:
+        with pytest.raises(ConfigError, match="sqlite:///PATH"):
+            open_store(url, tmp_path / "cache")
+
+    def test_nobody_else_may_read_its_files(self, tmp_path: Path) -> None:
+        before = os.umask(0)
+        try:
+            store = open_store(tmp_path / "home" / "harken.db", tmp_path / "cache")
+            keep(store, talk_of("c", "a zebra"))
+            found = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "home").iterdir()}
+            store.close()
+        finally:
+            os.umask(before)
+        assert set(found.values()) == {0o600}
+        assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+
+    def test_closing_leaves_one_file(self, store: SqliteStore, database: Path) -> None:
+        keep(store, talk_of("c", "a zebra"))
+        threads = [threading.Thread(target=keep, args=(store, talk_of(f"c{n}", "a zebra"))) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        store.close()
+        assert [file.name for file in database.parent.iterdir()] == ["harken.db"]
+
+    def test_processes_that_open_a_new_home_at_the_same_moment_make_it_once(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-c", _OPEN, str(tmp_path / "home" / "harken.db")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        openers = [subprocess.Popen(command, text=True, **pipes) for _ in range(2)]
+        for opener in openers:
+            assert opener.stdin is not None
+            opener.stdin.write("now\n")
+            opener.stdin.flush()
+        outcomes = [opener.communicate() for opener in openers]
+        assert [out for out, _ in outcomes] == ["opened\n"] * 2, outcomes
+        store = open_store(tmp_path / "home" / "harken.db", tmp_path / "cache")
+        assert store.check() == []
+        store.close()
+
+    def test_threads_that_make_stores_at_once_do_not_disturb_each_other(self, tmp_path: Path) -> None:
+        outcomes: Counter[str] = Counter()
+
+        def make(number: int) -> None:
+            try:
+                open_store(tmp_path / str(number) / "harken.db", tmp_path / "cache").close()
+                outcomes["made"] += 1
+            except Exception as error:  # noqa: BLE001 - the test shows whatever it was
+                outcomes[repr(error)] += 1
+
+        threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert outcomes == {"made": 4}
+
+
+class TestRefusals:
+    def test_a_store_of_a_later_version_is_left_alone(self, database: Path) -> None:
+        _execute(database, "UPDATE alembic_version SET version_num = '9999'")
+        with pytest.raises(SchemaError, match="pip install -U harken"):
+            SqliteStore(database, database.parent / "cache")
+
+    def test_a_file_that_is_no_database_is_named(self, database: Path) -> None:
+        database.write_bytes(b"hello, I am a letter to my aunt" * 100)
+        with pytest.raises(StoreCorruptError, match=r"harken\.db is damaged.*reindex --from-journal"):
+            SqliteStore(database, database.parent / "cache")
+
+    def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("in the way")
+        with pytest.raises(StoreReadOnlyError, match="another home"):
+            open_store(tmp_path / "file" / "home" / "harken.db", tmp_path / "cache")
+
+    def test_a_lock_that_is_held_too_long_is_named(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "BUSY_TIMEOUT_SECONDS", 0.05)
+        store = SqliteStore(database, database.parent / "cache")
+        with locked(database), pytest.raises(StoreBusyError, match="locked by another process"):
+            _set(store, "green")
+        _set(store, "green")
+        store.close()
+
+    def test_a_reader_waits_for_no_writer(self, store: SqliteStore, database: Path) -> None:
+        _set(store, "green")
+        with locked(database) as other:
+            other.execute("UPDATE settings SET value = '\"red\"' WHERE name = 'colour'")
+            with store.reading() as tx:
+                assert get_setting(tx, "colour") == "green"
+
+    def test_a_reader_sees_one_moment(self, store: SqliteStore) -> None:
+        _set(store, "green")
+        with store.reading() as tx:
+            assert get_setting(tx, "colour") == "green"
+            _set(store, "red")
+            assert get_setting(tx, "colour") == "green"
+
+    def test_a_full_disk_is_named_and_leaves_the_store_whole(self, store: SqliteStore) -> None:
+        keep(store, talk_of("c", "a zebra"))
+        with store.reading() as tx:
+            pages = tx.connection.exec_driver_sql("PRAGMA page_count").scalar()
+
+        def fill() -> None:
+            with store.writing() as tx:
+                tx.connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+                set_setting(tx, "long", "x" * 200_000)
+
+        with pytest.raises(StoreFullError, match="Free some space"):
+            fill()
+        with store.writing() as tx:
+            tx.connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+        keep(store, talk_of("d", "another zebra"))
+        assert store.check() == []
+
+    @pytest.mark.parametrize(
+        ("reason", "expected"),
+        [
+            ("database is locked", StoreBusyError),
+            ("database is busy", StoreBusyError),
+            ("database or disk is full", StoreFullError),
+            ("disk I/O error", StoreFullError),
+            ("attempt to write a readonly database", StoreReadOnlyError),
+            ("unable to open database file", StoreReadOnlyError),
+            ("database disk image is malformed", StoreCorruptError),
+            ("file is not a database", StoreCorruptError),
+            ("something new", StoreError),
+        ],
+    )
+    def test_what_the_driver_says_is_translated_with_the_place(self, reason: str, expected: type[StoreError]) -> None:
+        with pytest.raises(expected, match="The place") as caught, translated("The place"):
+            raise sqlite3.OperationalError(reason)
+        assert type(caught.value) is expected
+        assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+
+
+class TestKeepingInOrder:
+    def test_damage_is_found(self, store: SqliteStore, database: Path) -> None:
+        keep(store, talk_of("c", *(f"text {number} {'x' * 200}" for number in range(300))))
+        store.close()
+        content = bytearray(database.read_bytes())
+        middle = len(content) // 2 // 4096 * 4096
+        content[middle : middle + 8 * 4096] = b"\xa5" * (8 * 4096)
+        database.write_bytes(bytes(content))
+        damaged = SqliteStore(database, database.parent / "cache")
+        problems = damaged.check()
+        damaged.close()
+        assert problems
+        assert all("damaged" in problem for problem in problems)
+
+    def test_scrubbing_leaves_no_deleted_text_in_any_file(self, store: SqliteStore, database: Path) -> None:
+        talk = talk_of("c", "a quetzalcoatl", "a giraffe")
+        keep(store, talk)
+        with store.writing() as tx:
+            forget_rows(tx, talk.forget(talk.messages[0]))
+        assert _holding(database.parent, b"quetzalc")
+        assert store.scrub() is True
+        assert not _holding(database.parent, b"quetzalc")
+
+    def test_idle_connections_of_this_process_do_not_prevent_scrubbing(self, store: SqliteStore) -> None:
+        with store.reading() as one, store.reading() as two:
+            assert get_setting(one, "colour") == get_setting(two, "colour")
+        assert store.scrub() is True
+
+    def test_a_reader_elsewhere_prevents_scrubbing_which_says_so(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "BUSY_TIMEOUT_SECONDS", 0.05)
+        store = SqliteStore(database, database.parent / "cache")
+        reader = sqlite3.connect(database, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM settings").fetchone()
+        _set(store, "green")
+        assert store.scrub() is False
+        reader.close()
+        assert store.scrub() is True
+        store.close()
+
+    def test_a_backup_made_while_others_write_is_whole(self, store: SqliteStore, tmp_path: Path) -> None:
+        keep(store, talk_of("c", "a zebra"))
+        with locked(tmp_path / "harken.db"):
+            store.backup(tmp_path / "copy.db")
+        copy = SqliteStore(tmp_path / "copy.db", tmp_path / "cache")
+        assert copy.check() == []
+        copy.close()
+
+
+class TestFunctionsOfTheSchema:
+    @pytest.mark.parametrize(
+        ("microseconds", "expected"),
+        [
+            (0, "1 January 1970"),
+            (-1, "31 December 1969"),
+            (1_683_547_200_000_000, "8 May 2023"),
+            (-62135596800000000, "1 January 1"),
+        ],
+    )
+    def test_a_day_in_words(self, microseconds: int, expected: str) -> None:
+        assert date_in_words(microseconds) == expected
+
+    def test_scripts_without_spaces_are_taken_apart(self) -> None:
+        assert words("plain text") == "plain text"
+        assert words("Grüße") == "Grüße"
+        assert words("去北京x").split() == ["去", "北", "京", "x"]
+
+
+def _set(store: SqliteStore, colour: str) -> None:
+    with store.writing() as tx:
+        set_setting(tx, "colour", colour)
+
+
+def _execute(database: Path, statement: str) -> None:
+    raw = sqlite3.connect(database)
+    raw.execute(statement)
+    raw.commit()
+    raw.close()
+
+
+def _holding(folder: Path, text: bytes) -> list[str]:
+    return [file.name for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
