@@ -1,0 +1,87 @@
+"""Backup and restore: one file with a consistent copy of the database and the journal."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tarfile
+import tempfile
+import zlib
+from pathlib import Path
+
+from harken.errors import StoreError, UsageError
+from harken.storage.store import Store
+
+DATABASE_NAME = "harken.db"
+JOURNAL_NAME = "conversations"
+# The journal first: a restore that dies half-way leaves what the rest can be made of again.
+_PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
+# What a file that is cut short or no archive at all is answered with.
+_UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+
+
+def backup(store: Store, home: Path, target: Path) -> int:
+    """Write a backup while others use the store; they wait only while files are copied beside it.
+
+    Returns:
+        The backup's size in bytes.
+    Raises:
+        UsageError: the target exists.
+        StoreError: the store cannot be read, or the target cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists. Name a file that does not.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".harken-backup-", dir=target.parent) as staging:
+            copy = Path(staging)
+            # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
+            with store.writing():
+                store.backup(copy / DATABASE_NAME)
+                for name in _PARTS:
+                    if name != DATABASE_NAME:
+                        _copy(home / name, copy / name)
+            part = copy / "backup.tar.gz"
+            with tarfile.open(part, "w:gz", compresslevel=3) as archive:
+                for name in _PARTS:
+                    if (copy / name).exists():
+                        archive.add(copy / name, arcname=name)
+            part.chmod(0o600)
+            part.replace(target)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
+    return target.stat().st_size
+
+
+def restore(source: Path, home: Path) -> None:
+    """Put a backup where no store is.
+
+    Raises:
+        UsageError: the home has a store already, or the file is no backup.
+        StoreError: the home cannot be written.
+    """
+    if (home / DATABASE_NAME).exists() or (home / JOURNAL_NAME).exists():
+        raise UsageError(f"{home} has a store already. Restore into another home: harken --home PATH restore {source}")
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".harken-restore-", dir=home) as staging:
+            with tarfile.open(source, "r:gz") as archive:
+                archive.extractall(staging, filter="data")
+            found = [name for name in _PARTS if (Path(staging) / name).exists()]
+            if DATABASE_NAME not in found:
+                raise UsageError(f"{source} is not a backup of Harken.")
+            for place in Path(staging).rglob("*"):
+                place.chmod(0o700 if place.is_dir() else 0o600)
+            for name in found:
+                (Path(staging) / name).replace(home / name)
+    except _UNREADABLE as error:
+        raise UsageError(f"{source} is not a backup of Harken, or it is damaged.") from error
+    except OSError as error:
+        raise StoreError(f"{source} cannot be restored to {home}: {error.strerror}.") from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    elif source.is_file():
+        shutil.copy2(source, target)

@@ -1,0 +1,259 @@
+"""The doctor: does the database hold together, and do journal, rows, full text and vectors say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Table, and_, func, select
+
+from harken.model import (
+    Conversation,
+    Event,
+    Exchange,
+    ExchangeEnd,
+    ExchangeStatus,
+    Message,
+    Segment,
+    Titled,
+    Tombstone,
+)
+from harken.record.forget import finish_forgetting
+from harken.record.journal import Journal
+from harken.record.recorder import Recorder
+from harken.record.replay import FORGETTING, replay_conversation, replay_tail
+from harken.storage.reading import find_conversation, messages_of, tombstones_of
+from harken.storage.state import journal_offsets, put_journal_offset
+from harken.storage.store import Store, Transaction
+from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones, vectors
+from harken.storage.vectors import delete_vectors_where
+from harken.storage.work import drop_stale_leases, stale_leases
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not agree.
+
+    Attributes:
+        check: a short constant name.
+        problem: one sentence.
+        fixed: whether it agrees now.
+    """
+
+    check: str
+    problem: str
+    fixed: bool = False
+
+
+@dataclass(slots=True)
+class Doctor:
+    """Looks at everything, and repairs what can be repaired from the rest.
+
+    Args:
+        fix: repair; else only report.
+    """
+
+    store: Store
+    journal: Journal | None
+    recorder: Recorder
+    now: datetime
+    fix: bool = False
+
+    def examine(self) -> list[Finding]:
+        """Everything that does not agree, in the order in which it was looked for; empty when all does."""
+        damage = [Finding("database", problem) for problem in self.store.check()]
+        if damage:
+            return damage
+        return [*self._journal(), *self._full_text(), *self._vectors(), *self._leases(), *self._freed_space()]
+
+    def _journal(self) -> Iterator[Finding]:
+        """Journal and rows must hold the same, and neither what was forgotten."""
+        if self.journal is None:
+            return
+        # Under the write lock nobody is between writing a line and committing its row.
+        with self.store.writing() as tx:
+            offsets = journal_offsets(tx)
+            waiting = [path for path, size in self.journal.files() if offsets.get(path, 0) != size]
+            uids = {*_known_conversations(tx), *(path.partition("/")[0] for path, _ in self.journal.files())}
+        if waiting:
+            if self.fix:
+                replay_tail(self.store, self.journal, self.recorder.ingest)
+            yield Finding("journal", f"{len(waiting)} journal files differ from what the rows have seen.", self.fix)
+        for uid in sorted(uids):
+            with self.store.writing() as tx:
+                found = _compare(tx, self.journal, uid)
+                if self.fix:
+                    self._settle(tx, self.journal, uid, found)
+            for problem in found.problems(uid):
+                yield Finding("journal", problem, self.fix)
+
+    def _settle(self, tx: Transaction, journal: Journal, uid: str, found: _Compared) -> None:
+        if found.unforgotten or found.lacking or found.unburied:
+            for path, _ in journal.files(uid):
+                put_journal_offset(tx, path, FORGETTING if found.unforgotten else 0)
+            replay_conversation(tx, journal, uid, self.recorder.ingest(tx))
+        if found.missing:
+            self.recorder.journal_again(
+                tx, [event for event in _events_of(tx, uid) if _name_of(event) in found.missing]
+            )
+
+    def _full_text(self) -> Iterator[Finding]:
+        with self.store.writing() as tx:
+            problems = tx.text.problems(tx.connection)
+            if problems and self.fix:
+                tx.text.rebuild(tx.connection)
+        for problem in problems:
+            yield Finding("full_text", problem, self.fix)
+
+    def _vectors(self) -> Iterator[Finding]:
+        known = select(entries.c.id)
+        orphans = vectors.c.entry_id.not_in(known)
+        hollow = and_(entries.c.space_id > 0, entries.c.id.not_in(select(vectors.c.entry_id)))
+        with self.store.writing() as tx:
+            stray, empty = _count(tx, vectors, orphans), _count(tx, entries, hollow)
+            if self.fix:
+                delete_vectors_where(tx, orphans)
+                tx.connection.execute(entries.update().where(entries.c.tenant == tx.tenant, hollow).values(space_id=0))
+            problems = self.store.nearest.problems(tx.connection)
+        if stray:
+            yield Finding("vectors", f"{stray} vectors belong to no entry.", self.fix)
+        if empty:
+            yield Finding("vectors", f"{empty} entries are marked as embedded and have no vector.", self.fix)
+        if problems and self.fix:
+            self.store.nearest.discard()
+        for problem in problems:
+            yield Finding("vector_cache", problem, self.fix)
+
+    def _freed_space(self) -> Iterator[Finding]:
+        if not finish_forgetting(self.store):
+            problem = "What was forgotten may still be in freed space, for another process has the database open."
+            yield Finding("freed_space", problem)
+
+    def _leases(self) -> Iterator[Finding]:
+        with self.store.writing() as tx:
+            stale = stale_leases(tx, self.now)
+            if stale and self.fix:
+                drop_stale_leases(tx, self.now)
+        if stale:
+            yield Finding("leases", f"{stale} pieces of work were left by a process that is gone.", self.fix)
+
+
+def _known_conversations(tx: Transaction) -> list[str]:
+    """Every conversation that the rows know, the forgotten ones included."""
+    present = select(conversations.c.uid).where(conversations.c.tenant == tx.tenant)
+    gone = select(tombstones.c.conversation_uid).where(tombstones.c.tenant == tx.tenant)
+    return sorted(tx.connection.scalars(present.union(gone)))
+
+
+_Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """How the journal and the rows of one conversation differ.
+
+    Attributes:
+        missing: names of what the rows hold and the journal does not.
+        lacking: messages that the journal has and the rows lack.
+        unburied: records that the journal says were forgotten, and the rows still have or do not know of.
+        unforgotten: messages that the rows say were forgotten, and the journal still has.
+    """
+
+    missing: set[_Name]
+    lacking: int
+    unburied: int
+    unforgotten: int
+
+    def problems(self, uid: str) -> Iterator[str]:
+        """One sentence for each kind of difference."""
+        if self.missing:
+            count = sum(1 for kind, _ in self.missing if kind == Message.__name__)
+            others = len(self.missing) - count
+            yield f"The journal of conversation {uid} lacks {count} messages and {others} other events of the rows."
+        if self.lacking:
+            yield f"The rows lack {self.lacking} messages of the journal of conversation {uid}."
+        if self.unburied:
+            yield f"The rows do not know that {self.unburied} records of conversation {uid} were forgotten."
+        if self.unforgotten:
+            yield f"The journal still has {self.unforgotten} forgotten messages of conversation {uid}."
+
+
+def _compare(tx: Transaction, journal: Journal, uid: str) -> _Compared:
+    """By names alone: a conversation may have a hundred thousand messages."""
+    written = {
+        _name_of(event) for path, _ in journal.files(uid) for event, _ in journal.read(path) if event is not None
+    }
+    held = _held(tx, uid)
+    journalled, kept = _of_kind(written, Message), _of_kind(held, Message)
+    graves = _of_kind(held, Tombstone)
+    forgotten = journalled if uid in graves else journalled & graves
+    buried = _of_kind(written, Tombstone)
+    unburied = buried - graves | (kept if uid in buried else kept & buried)
+    return _Compared(held - written, len(journalled - kept - forgotten), len(unburied), len(forgotten))
+
+
+def _held(tx: Transaction, uid: str) -> set[_Name]:
+    """The names of everything that the rows hold of a conversation."""
+    of_it = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+    conversation_id = of_it.scalar_subquery()
+    held: set[_Name] = {(Tombstone.__name__, grave.uid) for grave in tombstones_of(tx, uid)}
+    if tx.connection.execute(of_it).first() is not None:
+        held.add((Conversation.__name__, uid))
+    for table, kind in ((segments, Segment), (exchanges, Exchange), (messages, Message)):
+        rows = select(table.c.uid).where(table.c.tenant == tx.tenant, table.c.conversation_id == conversation_id)
+        held.update((kind.__name__, found) for found in tx.connection.scalars(rows))
+    ended = select(exchanges.c.uid).where(
+        exchanges.c.tenant == tx.tenant,
+        exchanges.c.conversation_id == conversation_id,
+        exchanges.c.status != ExchangeStatus.IN_PROGRESS.value,
+    )
+    held.update((ExchangeEnd.__name__, found) for found in tx.connection.scalars(ended))
+    return held
+
+
+def _of_kind(names: set[_Name], kind: type[Event]) -> set[str]:
+    return {uid for name, uid in names if name == kind.__name__}
+
+
+def _name_of(event: Event) -> _Name:
+    kind = type(event).__name__
+    if isinstance(event, ExchangeEnd):
+        return kind, event.exchange_uid
+    return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
+
+
+def _count(tx: Transaction, table: Table, condition: ColumnElement[bool]) -> int:
+    statement = select(func.count()).select_from(table).where(table.c.tenant == tx.tenant, condition)
+    return int(tx.connection.execute(statement).scalar_one())
+
+
+def _events_of(tx: Transaction, uid: str) -> list[Event]:
+    """A conversation's rows as the events that make them, in an order that can be replayed."""
+    graves: list[Event] = [*tombstones_of(tx, uid)]
+    head = find_conversation(tx, uid)
+    if head is None:
+        return graves
+    conversation_id = (
+        select(conversations.c.id)
+        .where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+        .scalar_subquery()
+    )
+    segment_rows = tx.connection.execute(
+        select(segments).where(segments.c.tenant == tx.tenant, segments.c.conversation_id == conversation_id)
+    )
+    found_segments = {row.id: Segment(row.uid, uid, row.number, row.started_at) for row in segment_rows}
+    exchange_rows = tx.connection.execute(
+        select(exchanges).where(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id == conversation_id)
+    ).all()
+    found: list[Event] = [head, *found_segments.values()]
+    for row in exchange_rows:
+        begun, segment_uid = ExchangeStatus.IN_PROGRESS, found_segments[row.segment_id].uid
+        found.append(Exchange(row.uid, uid, segment_uid, row.number, begun, row.started_at))
+    found += messages_of(tx, uid)
+    found += [
+        ExchangeEnd(row.uid, uid, ExchangeStatus(row.status), row.completed_at or row.started_at, row.error)
+        for row in exchange_rows
+        if row.status != ExchangeStatus.IN_PROGRESS.value
+    ]
+    return [*found, *graves]

@@ -1,0 +1,152 @@
+"""Forgetting: the words leave the rows, the full text, the vectors, the caches and the journal; an id remains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+
+from harken.errors import NotFoundError
+from harken.model import Tombstone
+from harken.record.journal import Journal
+from harken.record.replay import FORGETTING, IngestOf, replay_conversation
+from harken.storage.batches import rows_in
+from harken.storage.forgetting import forget_rows
+from harken.storage.scopes import project_row
+from harken.storage.state import get_setting, put_journal_offset, set_setting
+from harken.storage.store import Store, Transaction
+from harken.storage.tables import conversations, messages
+
+# How many go in one transaction: others wait for the write lock no longer than a second or so.
+_AT_ONCE = 100
+_SCRUB_DUE = "store.scrub_due"
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """What a request to forget names, before it is carried out.
+
+    Attributes:
+        tombstones: one per message, or one per conversation that goes whole.
+        messages: how many messages that is.
+    """
+
+    tombstones: tuple[Tombstone, ...]
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was forgotten.
+
+    Attributes:
+        scrubbed: whether the freed space of the database file was overwritten as well; False while another process
+            prevents it, then whoever opens the store next does it.
+    """
+
+    messages: int
+    conversations: int
+    scrubbed: bool
+
+
+def doom_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doomed:
+    """Name messages by id.
+
+    Raises:
+        NotFoundError: an id names no message.
+    """
+    statement = (
+        select(messages.c.uid, conversations.c.uid.label("conversation_uid"))
+        .select_from(messages.join(conversations, conversations.c.id == messages.c.conversation_id))
+        .where(messages.c.tenant == tx.tenant)
+    )
+    rows = list(rows_in(tx, statement, messages.c.uid, uids))
+    found = {row.uid for row in rows}
+    missing = [uid for uid in uids if uid not in found]
+    if missing:
+        raise NotFoundError(f"There is no message {missing[0]}. Ids are printed by: harken search QUERY")
+    return Doomed(tuple(Tombstone(row.uid, row.conversation_uid, "message", moment) for row in rows), len(rows))
+
+
+def doom_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doomed:
+    """Name whole conversations by id.
+
+    Raises:
+        NotFoundError: an id names no conversation.
+    """
+    count = func.count(messages.c.id)
+    statement = (
+        select(conversations.c.uid, count)
+        .select_from(conversations.outerjoin(messages, conversations.c.id == messages.c.conversation_id))
+        .where(conversations.c.tenant == tx.tenant)
+        .group_by(conversations.c.uid)
+    )
+    found = {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, uids)}
+    missing = [uid for uid in uids if uid not in found]
+    if missing:
+        raise NotFoundError(f"There is no conversation {missing[0]}. Ids are printed by: harken search QUERY")
+    tombstones = tuple(Tombstone(uid, uid, "conversation", moment) for uid in sorted(found))
+    return Doomed(tombstones, sum(found.values()))
+
+
+def doom_project(tx: Transaction, name: str, moment: datetime) -> Doomed:
+    """Name every conversation of a project, by its key or its short name.
+
+    Raises:
+        NotFoundError: no project, or more than one, has that name.
+    """
+    project_id = project_row(tx, name)
+    uids = tx.connection.scalars(
+        select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, conversations.c.project_id == project_id)
+    ).all()
+    return doom_conversations(tx, uids, moment)
+
+
+def forget(
+    store: Store,
+    journal: Journal | None,
+    doomed: Doomed,
+    ingest: IngestOf,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Forgotten:
+    """Forget for good.
+
+    First the rows go, together with notes that the journal is still to be rewritten and freed space to be overwritten;
+    then the journal; then the space. A process that dies between leaves the notes, and whoever opens the store next
+    finishes the work.
+    """
+    total = len(doomed.tombstones)
+    for start in range(0, total, _AT_ONCE):
+        with store.writing() as tx:
+            set_setting(tx, _SCRUB_DUE, True)
+            for number, tombstone in enumerate(doomed.tombstones[start : start + _AT_ONCE], start=start + 1):
+                forget_rows(tx, tombstone)
+                if journal is not None:
+                    for path, _ in journal.files(tombstone.conversation_uid):
+                        put_journal_offset(tx, path, FORGETTING)
+                progress(number, total)
+    if journal is not None:
+        for folder in sorted({tombstone.conversation_uid for tombstone in doomed.tombstones}):
+            with store.writing() as tx:
+                replay_conversation(tx, journal, folder, ingest(tx))
+    store.nearest.discard()
+    whole = sum(1 for tombstone in doomed.tombstones if tombstone.kind == "conversation")
+    return Forgotten(doomed.messages, whole, finish_forgetting(store))
+
+
+def finish_forgetting(store: Store) -> bool:
+    """Overwrite what forgotten words left in freed space, if that is still to be done.
+
+    Returns:
+        Whether nothing is left to do; False while another process prevents it.
+    """
+    with store.reading() as tx:
+        due = get_setting(tx, _SCRUB_DUE)
+    if due and not store.scrub():
+        return False
+    if due:
+        with store.writing() as tx:
+            set_setting(tx, _SCRUB_DUE, None)
+    return True

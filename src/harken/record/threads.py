@@ -1,0 +1,173 @@
+"""How messages fall into segments and exchanges: the same way when they are said and when they are imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, bindparam, select
+
+from harken.model import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
+from harken.record.identity import derived_uid
+from harken.storage.store import Transaction
+from harken.storage.tables import conversations, exchanges, messages, segments
+
+
+@dataclass(slots=True)
+class Thread:
+    """Where a conversation stands, and how it goes on.
+
+    Attributes:
+        segment: the newest; None before the first message.
+        exchange: the last one of that segment, ended or not; None where it has none.
+        exchange_count: how many the conversation has.
+        last_role: who spoke last in the exchange, markers left aside.
+        last_type: what that was.
+        last_at: when.
+        title: the conversation's; None for one that is new.
+        row_ids: rows of the conversation, its segment and its exchange by uid, which saves looking for them.
+        project_id: the conversation's.
+        events: what `place` and `finish` add: new segments, exchanges, messages, ends.
+        messages: the messages that `place` put in their places.
+    """
+
+    conversation_uid: str
+    segment: Segment | None = None
+    exchange: Exchange | None = None
+    exchange_count: int = 0
+    last_role: Role | None = None
+    last_type: MessageType | None = None
+    last_at: datetime | None = None
+    title: str | None = None
+    row_ids: dict[str, int] = field(default_factory=dict)
+    project_id: int | None = None
+    events: list[Event] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+    @property
+    def replied(self) -> bool:
+        """Whether the agent has done or said anything in the exchange."""
+        return self.last_role in (Role.ASSISTANT, Role.TOOL)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the agent's words are the last thing in the exchange."""
+        return self.last_role is Role.ASSISTANT and self.last_type is MessageType.TEXT
+
+    def place(self, message: Message) -> None:
+        """Give a message its segment and exchange.
+
+        A user's words begin an exchange, unless the one in progress has no reply yet: then they belong to it. What
+        comes before anybody asked begins one as well, so that every reply is in an exchange.
+        """
+        if self.segment is None:
+            uid = derived_uid("segment", self.conversation_uid, "1")
+            self.segment = Segment(uid, self.conversation_uid, 1, message.created_at)
+            self.events.append(self.segment)
+        if self.exchange is None or (self._asks(message) and not self._waits()):
+            self.end(ExchangeStatus.COMPLETED if self.replied else ExchangeStatus.FAILED)
+            self._begin(message, self.segment)
+        assert self.exchange is not None  # noqa: S101 - begun above where there was none
+        whole = replace(message, segment_uid=self.segment.uid, exchange_uid=self.exchange.uid)
+        self.messages.append(whole)
+        self.events.append(whole)
+        if message.role is not Role.SYSTEM:
+            self.last_role, self.last_type, self.last_at = message.role, message.type, message.created_at
+
+    def finish(self) -> None:
+        """Nothing more will come for now: end the exchange if its answer is there."""
+        if self.answered:
+            self.end(ExchangeStatus.COMPLETED)
+
+    def end(self, status: ExchangeStatus, error: str | None = None) -> None:
+        """End the exchange in progress; one that is ended, or none, is left alone."""
+        if self.exchange is not None and self.exchange.status is ExchangeStatus.IN_PROGRESS and self.last_at:
+            self.events.append(ExchangeEnd(self.exchange.uid, self.conversation_uid, status, self.last_at, error))
+            self.exchange = replace(self.exchange, status=status)
+
+    def _asks(self, message: Message) -> bool:
+        return message.role is Role.USER and message.type is MessageType.TEXT
+
+    def _waits(self) -> bool:
+        in_progress = self.exchange is not None and self.exchange.status is ExchangeStatus.IN_PROGRESS
+        return in_progress and not self.replied
+
+    def _begin(self, message: Message, segment: Segment) -> None:
+        self.exchange_count += 1
+        self.exchange = Exchange(
+            uid=derived_uid("exchange", message.uid),
+            conversation_uid=self.conversation_uid,
+            segment_uid=segment.uid,
+            number=self.exchange_count,
+            status=ExchangeStatus.IN_PROGRESS,
+            started_at=message.created_at,
+        )
+        self.events.append(self.exchange)
+        self.last_role = self.last_type = None
+
+
+def _newest(table: Table, order: Sequence[str], **conditions: Any) -> ColumnElement[bool]:
+    """The join to the newest row of a table that meets the conditions."""
+    other = table.alias()
+    met = [other.c[column] == value for column, value in conditions.items()]
+    if table is messages:
+        met.append(other.c.role != Role.SYSTEM.value)
+    ordered = [other.c[column].desc() for column in order]
+    return table.c.id == select(other.c.id).where(*met).order_by(*ordered).limit(1).scalar_subquery()
+
+
+_OF_CONVERSATION = {"tenant": conversations.c.tenant, "conversation_id": conversations.c.id}
+# The conversation is named as well because messages are indexed by it: without it, each record reads the whole table.
+_OF_EXCHANGE = {**_OF_CONVERSATION, "exchange_id": exchanges.c.id}
+_THREAD = (
+    select(
+        conversations.c.id.label("conversation_id"),
+        conversations.c.title,
+        conversations.c.project_id,
+        segments.c.id.label("segment_id"),
+        segments.c.uid.label("segment_uid"),
+        segments.c.number.label("segment_number"),
+        segments.c.started_at.label("segment_started_at"),
+        exchanges.c.id.label("exchange_id"),
+        exchanges.c.uid.label("exchange_uid"),
+        exchanges.c.segment_id.label("exchange_segment_id"),
+        exchanges.c.number,
+        exchanges.c.status,
+        exchanges.c.started_at,
+        messages.c.role,
+        messages.c.type,
+        messages.c.created_at.label("said_at"),
+    )
+    .select_from(
+        conversations.outerjoin(segments, _newest(segments, ["number"], **_OF_CONVERSATION))
+        .outerjoin(exchanges, _newest(exchanges, ["number"], **_OF_CONVERSATION))
+        .outerjoin(messages, _newest(messages, ["created_at", "id"], **_OF_EXCHANGE))
+    )
+    .where(conversations.c.tenant == bindparam("tenant"), conversations.c.uid == bindparam("uid"))
+)
+
+
+def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
+    """Where the conversation stands in the rows, in one look; an empty thread for one that is new."""
+    thread = Thread(conversation_uid)
+    row = tx.connection.execute(_THREAD, {"tenant": tx.tenant, "uid": conversation_uid}).first()
+    if row is None:
+        return thread
+    thread.title, thread.project_id = row.title, row.project_id
+    thread.row_ids[conversation_uid] = row.conversation_id
+    if row.segment_id is None:
+        return thread
+    thread.segment = Segment(row.segment_uid, conversation_uid, row.segment_number, row.segment_started_at)
+    thread.row_ids[row.segment_uid] = row.segment_id
+    thread.exchange_count = row.number or 0
+    if row.exchange_segment_id == row.segment_id:
+        status = ExchangeStatus(row.status)
+        uid = row.exchange_uid
+        thread.exchange = Exchange(uid, conversation_uid, row.segment_uid, row.number, status, row.started_at)
+        thread.row_ids[uid] = row.exchange_id
+        thread.last_role = Role(row.role) if row.role else None
+        thread.last_type = MessageType(row.type) if row.type else None
+        thread.last_at = row.said_at or row.started_at
+    return thread

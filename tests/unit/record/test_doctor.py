@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, update
+
+from command_line import files_holding
+from harken.model import ExchangeStatus, Role
+from harken.record.doctor import Finding
+from harken.storage.reading import find_conversation
+from harken.storage.tables import entries, exchanges, messages, tombstones, vectors
+from harken.storage.vectors import ensure_space, put_vectors
+from harken.storage.work import EMBED, claim_unembedded, complete
+from harken.testing import hashed_vectors
+from recorded import LONG, RecordedHome
+
+
+def lived_in(place: RecordedHome) -> None:
+    place.talk("c", f"one {LONG}", "two", "three")
+    place.recorder.end_exchange(place.uid("c"), ExchangeStatus.FAILED, "interrupted")
+    place.forget(place.say("c", "zebra"))
+    place.talk("d", "four", "five")
+    with place.store.writing() as tx:
+        space = ensure_space(tx, "words", 64, 0.2, {})
+        claimed = claim_unembedded(tx, space, "me", 100, place.clock(), 60)
+        put_vectors(tx, space, [item.entry_id for item in claimed], hashed_vectors([i.text for i in claimed], 64))
+        complete(tx, EMBED, [item.entry_id for item in claimed])
+
+
+def lose_a_journal_file(place: RecordedHome) -> None:
+    place.journal_files("c")[0].unlink()
+
+
+def lose_journal_lines(place: RecordedHome) -> None:
+    file = place.journal_files("c")[0]
+    file.write_bytes(b"".join(line for line in place.lines("c") if b"two" not in line and b"exchange_end" not in line))
+
+
+def lose_rows(place: RecordedHome) -> None:
+    with place.store.writing() as tx:
+        lost = tx.connection.scalars(messages.select().with_only_columns(messages.c.uid)).all()[1:3]
+        ids = tx.connection.scalars(entries.select().with_only_columns(entries.c.id).where(entries.c.ref_uid.in_(lost)))
+        found = ids.all()
+        tx.text.remove(tx.connection, found)
+        tx.connection.execute(delete(messages).where(messages.c.uid.in_(lost)))
+        tx.connection.execute(delete(entries).where(entries.c.id.in_(found)))
+        tx.text.rebuild(tx.connection)
+
+
+def keep_what_was_forgotten_in_the_journal(place: RecordedHome) -> None:
+    message = place.say("d", "zebra")
+    kept = place.lines("d")
+    place.forget(message)
+    place.journal_files("d")[0].write_bytes(b"".join(kept))
+    with place.store.writing() as tx:
+        tx.connection.exec_driver_sql(
+            f"UPDATE journal_files SET applied = {len(b''.join(kept))} WHERE path LIKE '{place.uid('d')}%'"
+        )
+
+
+def keep_what_was_forgotten_in_the_rows(place: RecordedHome) -> None:
+    message = place.say("d", "zebra")
+    place.snapshot()
+    place.forget(message)
+    place.die_back(replaying=False)
+    with place.store.writing() as tx:
+        for path, size in place.journal.files():
+            tx.connection.exec_driver_sql(f"UPDATE journal_files SET applied = {size} WHERE path = '{path}'")
+
+
+def lose_tombstones(place: RecordedHome) -> None:
+    with place.store.writing() as tx:
+        tx.connection.execute(delete(tombstones))
+
+
+def leave_a_tail(place: RecordedHome) -> None:
+    place.snapshot()
+    place.say("d", "six")
+    place.die_back(replaying=False)
+
+
+def change_a_text_behind_the_index(place: RecordedHome) -> None:
+    with place.store.writing() as tx:
+        tx.connection.execute(update(entries).where(entries.c.text == "five").values(text="fifth"))
+
+
+def leave_vectors_behind(place: RecordedHome) -> None:
+    with place.store.writing() as tx:
+        tx.connection.execute(update(vectors).values(entry_id=vectors.c.entry_id + 1000))
+        tx.connection.execute(update(entries).values(space_id=None))
+
+
+def lose_vectors(place: RecordedHome) -> None:
+    with place.store.writing() as tx:
+        tx.connection.execute(delete(vectors))
+
+
+def damage_the_cache(place: RecordedHome) -> None:
+    cache = place.home / "cache"
+    cache.mkdir(exist_ok=True)
+    (cache / "vectors-abc-1-0-1.tvim").write_bytes(b"garbage")
+
+
+def leave_leases(place: RecordedHome) -> None:
+    place.say("d", LONG)
+    with place.store.writing() as tx:
+        claim_unembedded(tx, ensure_space(tx, "words", 64, 0.2, {}), "dead", 1, place.clock(), 60)
+    place.clock.go_on(hours=1)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that may go wrong, what finds it, and whether the records are the same again after its repair."""
+
+    do: Callable[[RecordedHome], None]
+    check: str
+    words: str
+    same: bool = True
+
+
+DAMAGES = [
+    Damage(lose_a_journal_file, "journal", "lacks 3 messages"),
+    Damage(lose_journal_lines, "journal", "lacks 1 messages and 2 other"),
+    Damage(lose_rows, "journal", "rows lack 2 messages"),
+    Damage(keep_what_was_forgotten_in_the_journal, "journal", "still has 1 forgotten", same=False),
+    Damage(keep_what_was_forgotten_in_the_rows, "journal", "do not know that 1 records", same=False),
+    Damage(lose_tombstones, "journal", "do not know that 1 records"),
+    Damage(leave_a_tail, "journal", "1 journal files differ", same=False),
+    Damage(change_a_text_behind_the_index, "full_text", "full-text index differs", same=False),
+    Damage(leave_vectors_behind, "vectors", "1 vectors belong to no entry", same=False),
+    Damage(lose_vectors, "vectors", "1 entries are marked as embedded", same=False),
+    Damage(damage_the_cache, "vector_cache", "is damaged"),
+    Damage(leave_leases, "leases", "1 pieces of work", same=False),
+]
+
+
+def test_a_sound_home_has_nothing_to_find(place: RecordedHome) -> None:
+    lived_in(place)
+    assert place.doctor() == []
+    assert place.doctor(fix=True) == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.do.__name__)
+class TestDamages:
+    def test_it_is_found_and_left_alone(self, place: RecordedHome, damage: Damage) -> None:
+        lived_in(place)
+        damage.do(place)
+        found = place.doctor()
+        assert _said(found, damage)
+        assert not any(finding.fixed for finding in found)
+        assert place.doctor() == found
+
+    def test_it_is_repaired_for_good(self, place: RecordedHome, damage: Damage) -> None:
+        lived_in(place)
+        before = place.rows()
+        damage.do(place)
+        fixed = place.doctor(fix=True)
+        assert _said(fixed, damage)
+        assert all(finding.fixed for finding in fixed)
+        assert place.doctor() == []
+        if damage.same:
+            after = place.rows()
+            assert {name: after[name] for name in _RECORDS} == {name: before[name] for name in _RECORDS}
+        repaired = place.rows()
+        # The journal is whole again as well: it gives back the same rows.
+        place.lose_database()
+        after = place.rows()
+        assert {name: after[name] for name in _RECORDS} == {name: repaired[name] for name in _RECORDS}
+        assert files_holding(place.home, b"zebra") == []
+
+
+_RECORDS = ("conversations", "segments", "exchanges", "messages", "tombstones")
+
+
+def _said(found: list[Finding], damage: Damage) -> bool:
+    return any(finding.check == damage.check and damage.words in finding.problem for finding in found)
+
+
+def test_a_damaged_database_is_reported_and_nothing_else_is_tried(place: RecordedHome) -> None:
+    place.talk("c", *(f"text {number} {LONG}" for number in range(200)))
+    place.close()
+    damage_pages(place.home / "harken.db")
+    place.open(replaying=False)
+    found = place.doctor(fix=True)
+    assert {finding.check for finding in found} == {"database"}
+    assert not any(finding.fixed for finding in found)
+
+
+def damage_pages(database: Path) -> None:
+    """Overwrite a stretch in the middle of the file."""
+    content = bytearray(database.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 8 * 4096] = b"\xa5" * (8 * 4096)
+    database.write_bytes(bytes(content))
+
+
+def test_a_title_that_came_later_is_given_back_to_a_lost_journal(place: RecordedHome) -> None:
+    place.talk("c", "one", "two")
+    place.record("c", title="A title", finish=True)
+    lose_a_journal_file(place)
+    place.doctor(fix=True)
+    place.lose_database()
+    with place.store.reading() as tx:
+        head = find_conversation(tx, place.uid("c"))
+    assert head is not None
+    assert (head.title, head.channel) == ("A title", "test")
+
+
+def test_without_a_journal_only_the_database_is_looked_at(place: RecordedHome) -> None:
+    place.recorder.journal = None
+    place.journal, kept = None, place.journal  # type: ignore[assignment]
+    place.say("c", "one", Role.USER)
+    assert place.doctor(fix=True) == []
+    place.journal = kept
+
+
+def test_a_status_of_an_exchange_that_the_rows_lost_comes_back(place: RecordedHome) -> None:
+    lived_in(place)
+    before = place.rows()
+    with place.store.writing() as tx:
+        tx.connection.execute(delete(exchanges))
+    place.reindex()
+    assert place.rows()["exchanges"] == before["exchanges"]

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+
+import pytest
+
+from command_line import files_holding
+from harken.errors import NotFoundError, StoreError
+from harken.model import Message, ProjectIdentity, Role
+from harken.record.forget import doom_conversations, doom_messages, doom_project, forget
+from harken.record.recorder import NewMessage
+from harken.storage.entries import load_entries
+from harken.storage.reading import count_all, tombstones_of
+from harken.storage.sqlite import connection
+from harken.storage.store import RowScope
+from harken.storage.vectors import ensure_space, put_vectors
+from harken.storage.work import claim_unembedded
+from harken.testing import hashed_vectors
+from recorded import LONG, RecordedHome
+
+# Begins like no other word: full text keeps words without what they share with the one before.
+WORD = "quetzalcoatl"
+TRACE = b"quetzalc"
+
+
+def found(place: RecordedHome, *words: str) -> list[str]:
+    with place.store.reading() as tx:
+        scored = tx.text.search(tx.connection, words, RowScope(), 50)
+        return [entry.text for entry in load_entries(tx, [entry_id for entry_id, _ in scored]).values()]
+
+
+def embedded(place: RecordedHome) -> None:
+    """Give everything that waits for one a vector."""
+    with place.store.writing() as tx:
+        space = ensure_space(tx, "words", 64, 0.2, {})
+        claimed = claim_unembedded(tx, space, "me", 100, place.clock(), 60)
+        put_vectors(tx, space, [item.entry_id for item in claimed], hashed_vectors([i.text for i in claimed], 64))
+
+
+class TestMessages:
+    def test_the_words_are_in_no_file_under_the_home(self, place: RecordedHome) -> None:
+        place.talk("c", "one", "two")
+        message = place.say("c", f"My {WORD} is {LONG}")
+        place.talk("c", "four", "five")
+        embedded(place)
+        assert files_holding(place.home, TRACE) != []
+        done = place.forget(message)
+        assert (done.messages, done.conversations, done.scrubbed) == (1, 0, True)
+        assert files_holding(place.home, TRACE) == []
+        assert found(place, WORD) == []
+        assert len(found(place, "four")) == 4
+
+    def test_while_another_has_the_home_open_the_words_go_all_the_same(self, place: RecordedHome) -> None:
+        message = place.say("c", WORD)
+        other = RecordedHome.__new__(RecordedHome)
+        other.home, other.clock = place.home, place.clock
+        other.open()
+        assert other.texts("c") == [WORD]
+        assert place.forget(message).scrubbed
+        assert files_holding(place.home, TRACE) == []
+        assert other.texts("c") == []
+        other.close()
+
+    def test_while_another_reads_the_files_keep_traces_until_the_doctor_comes(
+        self, place: RecordedHome, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "BUSY_TIMEOUT_SECONDS", 0.1)
+        place.reopen()
+        message = place.say("c", WORD)
+        reader = sqlite3.connect(place.home / "harken.db", isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM messages").fetchone()
+        assert place.forget(message).scrubbed is False
+        reader.close()
+        place.doctor(fix=True)
+        assert files_holding(place.home, TRACE) == []
+
+    def test_the_others_keep_their_place_and_their_exchange(self, place: RecordedHome) -> None:
+        said = place.talk("c", "one", "two", "three", "four")
+        place.forget(said[1])
+        assert place.texts("c") == ["one", "three", "four"]
+        assert len(place.rows()["exchanges"]) == 2
+
+    def test_they_stay_gone_when_the_database_is_made_anew(self, place: RecordedHome) -> None:
+        said = place.talk("c", "one", WORD, "three")
+        place.clock.go_on(days=3)
+        place.forget(said[1])
+        before = place.rows()
+        assert place.clock() - said[1].created_at >= timedelta(days=3)
+        place.lose_database()
+        assert place.texts("c") == ["one", "three"]
+        assert place.rows() == before
+
+    def test_what_was_set_aside_of_the_conversation_goes_too(self, place: RecordedHome) -> None:
+        message = place.say("c", "one")
+        (file,) = place.journal_files("c")
+        file.write_bytes(file.read_bytes() + f'{{"event":"message","text":"{WORD}'.encode())
+        place.reopen()
+        assert files_holding(place.home / "torn", TRACE) != []
+        place.forget(message)
+        assert files_holding(place.home, TRACE) == []
+
+    def test_a_message_that_is_not_in_the_journal_leaves_its_id_there(self, place: RecordedHome) -> None:
+        said = place.talk("c", "one", WORD)
+        (file,) = place.journal_files("c")
+        file.write_bytes(b"".join(line for line in place.lines("c") if TRACE not in line))
+        place.reopen()
+        place.forget(said[1])
+        place.lose_database()
+        with place.store.reading() as tx:
+            assert [grave.uid for grave in tombstones_of(tx, place.uid("c"))] == [said[1].uid]
+
+    def test_hundreds_at_once_are_forgotten(self, place: RecordedHome) -> None:
+        batch = [NewMessage(Role.USER, f"{WORD} {number}" if number % 2 else f"kept {number}") for number in range(300)]
+        said = place.record("c", *batch).messages
+        seen: list[tuple[int, int]] = []
+        with place.store.reading() as tx:
+            doomed = doom_messages(tx, [m.uid for m in said if WORD in m.text], place.clock())
+        forget(place.store, place.journal, doomed, place.recorder.ingest, lambda *at: seen.append(at))
+        assert seen[-1] == (150, 150)
+        assert len(place.texts("c")) == 150
+        assert files_holding(place.home, TRACE) == []
+        assert place.doctor() == []
+
+    def test_a_failure_before_the_rows_are_gone_leaves_everything(self, place: RecordedHome) -> None:
+        message = place.say("c", WORD)
+
+        def fails(_done: int, _all: int) -> None:
+            raise RuntimeError("stop")
+
+        with place.store.reading() as tx:
+            doomed = doom_messages(tx, [message.uid], place.clock())
+        with pytest.raises(RuntimeError, match="stop"):
+            forget(place.store, place.journal, doomed, place.recorder.ingest, fails)
+        assert place.texts("c") == [WORD]
+        assert place.doctor() == []
+
+    def test_without_a_journal_the_rows_are_all_there_is_to_clean(self, place: RecordedHome) -> None:
+        place.recorder.journal = None
+        message = place.say("c", WORD)
+        with place.store.reading() as tx:
+            doomed = doom_messages(tx, [message.uid], place.clock())
+        assert forget(place.store, None, doomed, place.recorder.ingest).messages == 1
+        assert files_holding(place.home, TRACE) == []
+
+
+class TestConversations:
+    def test_nothing_but_its_id_remains(self, place: RecordedHome) -> None:
+        place.record("c", NewMessage(Role.USER, f"{WORD} one"), title=f"Of {WORD}", metadata={"branch": WORD})
+        place.talk("c", f"{WORD} two", f"{WORD} three")
+        kept = place.say("d", "kept")
+        done = place.forget(conversation="c")
+        assert (done.messages, done.conversations) == (3, 1)
+        assert files_holding(place.home, TRACE) == []
+        assert place.texts("d") == [kept.text]
+        with place.store.reading() as tx:
+            assert count_all(tx, None).conversations == 1
+        assert len(place.lines("c")) == 1
+
+    def test_it_stays_gone_when_the_database_is_made_anew(self, place: RecordedHome) -> None:
+        said = place.talk("c", "one", "two", "three")
+        place.forget(said[0])
+        place.clock.go_on(days=1)
+        place.say("c", "four")
+        place.forget(conversation="c")
+        before = place.rows()
+        place.lose_database()
+        assert place.texts("c") == []
+        assert place.rows() == before
+        assert place.record("c", NewMessage(Role.USER, "again")).forgotten == 1
+
+    def test_one_whose_head_line_is_lost_stays_gone_as_well(self, place: RecordedHome) -> None:
+        place.talk("c", "one", "two")
+        (file,) = place.journal_files("c")
+        file.write_bytes(b"".join(place.lines("c")[1:]))
+        place.reopen()
+        place.forget(conversation="c")
+        place.lose_database()
+        assert place.record("c", NewMessage(Role.USER, "again")).forgotten == 1
+
+
+class TestNaming:
+    def test_messages_are_named_by_id(self, place: RecordedHome) -> None:
+        said = place.talk("c", "one", "two")
+        with place.store.reading() as tx:
+            doomed = doom_messages(tx, [said[0].uid], place.clock())
+        (tombstone,) = doomed.tombstones
+        assert (tombstone.uid, tombstone.conversation_uid, tombstone.kind) == (said[0].uid, place.uid("c"), "message")
+        assert (tombstone.at, doomed.messages) == (place.clock(), 1)
+
+    def test_a_project_is_all_its_conversations(self, place: RecordedHome) -> None:
+        house = ProjectIdentity("git:example.org/o/house", "house")
+        for name, project in (("a", house), ("b", house), ("c", None)):
+            place.record(name, NewMessage(Role.USER, "hi"), NewMessage(Role.ASSISTANT, "hi"), project=project)
+        with place.store.reading() as tx:
+            doomed = doom_project(tx, "house", place.clock())
+        assert {tombstone.uid for tombstone in doomed.tombstones} == {place.uid("a"), place.uid("b")}
+        assert doomed.messages == 4
+
+    def test_a_conversation_without_messages_can_be_named(self, place: RecordedHome) -> None:
+        place.forget(place.say("c", "one"))
+        with place.store.reading() as tx:
+            assert doom_conversations(tx, [place.uid("c")], place.clock()).messages == 0
+
+    def test_what_is_not_there_cannot_be_named(self, place: RecordedHome) -> None:
+        message = place.say("c", "one")
+        with place.store.reading() as tx:
+            with pytest.raises(NotFoundError, match="no message nothing"):
+                doom_messages(tx, [message.uid, "nothing"], place.clock())
+            with pytest.raises(NotFoundError, match="no conversation nothing"):
+                doom_conversations(tx, ["nothing"], place.clock())
+            with pytest.raises(NotFoundError, match="no project nothing"):
+                doom_project(tx, "nothing", place.clock())
+
+
+def test_a_home_whose_journal_cannot_be_rewritten_finishes_later(
+    place: RecordedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message: Message = place.say("c", WORD)
+
+    def refused(*_: object) -> None:
+        raise StoreError("no")
+
+    monkeypatch.setattr(place.journal, "rewrite", refused)
+    with pytest.raises(StoreError):
+        place.forget(message)
+    assert place.texts("c") == []
+    place.reopen()
+    assert not any(TRACE in line for line in place.lines("c"))

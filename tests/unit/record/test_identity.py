@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harken.record.identity import derived_uid, new_uid
+
+NOW = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
+MOMENTS = st.datetimes(timezones=st.just(UTC))
+
+
+@given(MOMENTS)
+def test_a_new_id_is_a_uuid_of_version_7_that_no_other_equals(moment: datetime) -> None:
+    one, other = new_uid(moment), new_uid(moment)
+    assert one != other
+    assert UUID(one).version == 7
+    assert UUID(one).variant == "specified in RFC 4122"
+
+
+@given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9999, 1, 1), timezones=st.just(UTC)))
+def test_new_ids_sort_by_their_millisecond(moment: datetime) -> None:
+    assert new_uid(moment) < new_uid(moment + timedelta(milliseconds=2))
+
+
+@given(st.lists(st.text(), min_size=1, max_size=4), st.none() | MOMENTS)
+def test_a_derived_id_is_always_the_same_uuid_of_version_8(parts: list[str], moment: datetime | None) -> None:
+    uid = derived_uid(*parts, moment=moment)
+    assert uid == derived_uid(*parts, moment=moment)
+    assert UUID(uid).version == 8
+
+
+def test_a_derived_id_depends_on_every_part_and_on_the_moment() -> None:
+    uids = {
+        derived_uid("message", "a", "b"),
+        derived_uid("message", "b", "a"),
+        derived_uid("message", "ab"),
+        derived_uid("segment", "a", "b"),
+        derived_uid("message", "a", "b", moment=NOW),
+        derived_uid("message", "a", "b", moment=NOW + timedelta(seconds=1)),
+    }
+    assert len(uids) == 6
+
+
+def test_derived_ids_with_a_moment_sort_by_it() -> None:
+    assert derived_uid("z", moment=NOW) < derived_uid("a", moment=NOW + timedelta(seconds=1))
