@@ -1,0 +1,1 @@
+"""Background work: what recorded messages are given so that they can be found by meaning."""

@@ -1,0 +1,153 @@
+"""The embedding pipeline: entries without a vector in the current space get one, newest first."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import structlog
+
+from harken.errors import EndpointError, HarkenError, ProviderError
+from harken.model import spoken
+from harken.providers.embedder import Embedder
+from harken.storage.store import Store, StoredSpace
+from harken.storage.vectors import activate_space, put_vectors
+from harken.storage.work import (
+    BACKOFF_SECONDS,
+    EMBED,
+    Claimed,
+    claim_unembedded,
+    complete,
+    count_unembedded,
+    fail,
+    lease_owners,
+    owned,
+    release,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class EmbedWork:
+    """Embeds one batch at a time; any number of processes may do so at once.
+
+    Args:
+        space: the space that `embedder` fills.
+        batch_size: 1 to 100; a batch is stored whole or not at all.
+        fail_fast: raise an endpoint's failure after noting it, instead of going on to the next batch.
+
+    Attributes:
+        stored: how many vectors were stored so far.
+    """
+
+    store: Store
+    embedder: Embedder
+    space: StoredSpace
+    batch_size: int
+    lease_seconds: float
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}")
+    fail_fast: bool = False
+    stored: int = field(default=0, init=False)
+    _outages: int = field(default=0, init=False)
+    _rests_until: datetime | None = field(default=None, init=False)
+
+    name = EMBED
+
+    def run_once(self) -> int:
+        """Embed one batch.
+
+        Returns:
+            How many entries were taken on, well or not; 0 when there is nothing to do now.
+        """
+        if self._rests_until is not None and self.now() < self._rests_until:
+            return 0
+        with self.store.writing() as tx:
+            for owner in lease_owners(tx, EMBED):
+                if _is_dead(owner):
+                    release(tx, EMBED, owner)
+            claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
+        if not claimed:
+            self._take_over()
+            return 0
+        self._embed(claimed)
+        return len(claimed)
+
+    def waiting(self) -> int:
+        """How many entries still need a vector."""
+        with self.store.reading() as tx:
+            return count_unembedded(tx, self.space)
+
+    def give_back(self) -> None:
+        """Return unfinished leases, for a worker that stops in the middle."""
+        with self.store.writing() as tx:
+            release(tx, EMBED, self.owner)
+
+    def _embed(self, claimed: Sequence[Claimed]) -> None:
+        try:
+            matrix = self.embedder.embed_passages([spoken(item.author, item.text) for item in claimed])
+        except HarkenError as error:
+            if isinstance(error, EndpointError):
+                self._rest()
+            if len(claimed) > 1 and not isinstance(error, EndpointError):
+                # One bad text must not take its batch with it into the list of the given up.
+                middle = len(claimed) // 2
+                self._embed(claimed[:middle])
+                self._embed(claimed[middle:])
+                return
+            self._failed(claimed, error)
+            return
+        self._outages, self._rests_until = 0, None
+        ids = [item.entry_id for item in claimed]
+        with self.store.writing() as tx:
+            mine = owned(tx, EMBED, ids, self.owner)
+            kept = [index for index, entry_id in enumerate(ids) if entry_id in mine]
+            stored = put_vectors(tx, self.space, [ids[index] for index in kept], matrix[kept])
+            complete(tx, EMBED, list(mine))
+        self.stored += stored
+
+    def _failed(self, claimed: Sequence[Claimed], error: HarkenError) -> None:
+        error_class = type(error).__name__
+        _log.warning("embedding_failed", entries=len(claimed), error_class=error_class)
+        with self.store.writing() as tx:
+            mine = owned(tx, EMBED, [item.entry_id for item in claimed], self.owner)
+            fail(tx, EMBED, sorted(mine), error_class, self.now())
+        if not isinstance(error, ProviderError) or (self.fail_fast and isinstance(error, EndpointError)):
+            raise error
+
+    def _rest(self) -> None:
+        """Leave an endpoint that fails alone for a while, so that one outage does not use up every entry's attempts."""
+        seconds = BACKOFF_SECONDS[min(self._outages, len(BACKOFF_SECONDS) - 1)]
+        self._outages += 1
+        self._rests_until = self.now() + timedelta(seconds=seconds)
+
+    def _take_over(self) -> None:
+        """Let the space answer queries once nothing waits for it any more."""
+        if self.space.state == "active":
+            return
+        with self.store.writing() as tx:
+            if count_unembedded(tx, self.space):
+                return
+            activate_space(tx, self.space)
+        self.space = replace(self.space, state="active")
+        self.store.nearest.discard()
+        _log.info("space_activated", space=self.space.name)
+
+
+def _is_dead(owner: str) -> bool:
+    """Whether the owner was a process of this machine that no longer runs; its leases need not be waited for."""
+    host, pid, *_ = (*owner.rsplit(":", 2), "")
+    if os.name != "posix" or host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

@@ -1,0 +1,96 @@
+"""Which embedding model fills the store, and which one answers while another is still being filled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from harken.errors import MissingExtraError, ProviderError
+from harken.providers.embedder import Embedder
+from harken.storage.store import Store, StoredSpace
+from harken.storage.vectors import ensure_space, has_vectors, list_spaces
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSpace:
+    """A space of the store together with the model that embeds into it."""
+
+    space: StoredSpace
+    embedder: Embedder
+
+
+class Spaces:
+    """The store's spaces and their models, opened when first needed and once.
+
+    Args:
+        store: keeps the spaces.
+        configured: opens the model that the settings name; None where they name none.
+        spec: what opens that model again, kept with its space.
+        from_spec: opens the model of an older space.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        configured: Callable[[], Embedder] | None,
+        spec: dict[str, Any],
+        from_spec: Callable[[dict[str, Any]], Embedder],
+    ) -> None:
+        self._store = store
+        self._configured = configured
+        self._spec = spec
+        self._from_spec = from_spec
+        self._embedder: Embedder | None = None
+        self._older: dict[str, Embedder] = {}
+        self._lock = threading.RLock()
+
+    def embedder(self) -> Embedder | None:
+        """The configured model; None where the settings name none.
+
+        Raises:
+            ProviderError: it cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        with self._lock:
+            if self._embedder is None and self._configured is not None:
+                self._embedder = self._configured()
+            return self._embedder
+
+    def filled(self) -> OpenSpace | None:
+        """The space that new vectors go into, made if it is new; None where the settings name no model."""
+        embedder = self.embedder()
+        if embedder is None:
+            return None
+        described = embedder.space
+        with self._store.writing() as tx:
+            space = ensure_space(tx, described.id, described.dims, described.threshold, self._spec)
+        return OpenSpace(space, embedder)
+
+    def answering(self) -> OpenSpace | None:
+        """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
+        if self._configured is None:
+            return None
+        with self._store.reading() as tx:
+            active = next((space for space in list_spaces(tx) if space.state == "active"), None)
+            if active is None or not has_vectors(tx, active):
+                return None
+        return OpenSpace(active, self._embedder_of(active))
+
+    def _embedder_of(self, space: StoredSpace) -> Embedder:
+        configured = self._configured_as(space.name)
+        if configured is not None:
+            return configured
+        with self._lock:
+            if space.name not in self._older:
+                self._older[space.name] = self._from_spec(space.spec)
+            return self._older[space.name]
+
+    def _configured_as(self, name: str) -> Embedder | None:
+        """The configured model where it embeds into that space; the old space answers on where it cannot be opened."""
+        try:
+            embedder = self.embedder()
+            return embedder if embedder is not None and embedder.space.id == name else None
+        except (ProviderError, MissingExtraError):
+            return None

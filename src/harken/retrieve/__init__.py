@@ -1,0 +1,1 @@
+"""Finding what matters: words, meaning, fusion, weights, thresholds."""

@@ -1,0 +1,68 @@
+"""Dates as people give them: `2026-05-08`, `yesterday`, `two weeks ago`, `May 2023`."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from datetime import UTC, date, datetime, time, timedelta
+
+from harken.errors import UsageError
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """The first moment of what is named, timezone-aware.
+
+    Raises:
+        UsageError: it is no date.
+    """
+    return _span(text, now)[0]
+
+
+def parse_until(text: str, now: datetime) -> datetime:
+    """The first moment after what is named: `2026-05-08` reaches to the end of that day.
+
+    Raises:
+        UsageError: it is no date.
+    """
+    return _span(text, now)[1]
+
+
+def _span(text: str, now: datetime) -> tuple[datetime, datetime]:
+    """The first moment of what is named and the first after it, in UTC; days are those of this machine's clock."""
+    text = text.strip()
+    try:
+        day = datetime.combine(date.fromisoformat(text), time())
+        return day.astimezone(UTC), (day + timedelta(days=1)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        if _DAY.fullmatch(text):
+            raise UsageError(f"'{text}' is not a day of the calendar, or at the end of time.") from error
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        begin, end = _spoken_span(text, now.astimezone().replace(tzinfo=None))
+        return begin.astimezone(UTC), end.astimezone(UTC)
+    return moment, moment
+
+
+def _spoken_span(text: str, local: datetime) -> tuple[datetime, datetime]:
+    # Imported late: it costs a quarter of a second, and most searches name no date.
+    from dateparser.date import DateDataParser
+
+    settings = {"RELATIVE_BASE": local, "PREFER_DATES_FROM": "past", "PREFER_DAY_OF_MONTH": "first"}
+    found = DateDataParser(settings=settings).get_date_data(text)
+    if found is None or found.date_obj is None:
+        raise UsageError(f"'{text}' is not a date. Write 2026-05-08, yesterday, '2 weeks ago' or 'May 2023'.")
+    moment = found.date_obj.replace(tzinfo=None)
+    if found.period == "time" or re.search(r"\b(hour|minute|second)", text):
+        return moment, moment
+    begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = 1
+    if found.period == "month" and "ago" not in text:
+        begin = begin.replace(day=1)
+        days = calendar.monthrange(begin.year, begin.month)[1]
+    elif found.period == "year" and "ago" not in text:
+        begin = begin.replace(month=1, day=1)
+        days = 366 if calendar.isleap(begin.year) else 365
+    return begin, begin + timedelta(days=days)

@@ -1,0 +1,200 @@
+"""The one retrieval path: words and meaning, fused, weighed, held to a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import prod
+from typing import Any, Protocol
+
+from harken.config import SearchConfig
+from harken.errors import MissingExtraError, ProviderError, UsageError
+from harken.model import Hit, Reason, SearchResult, SearchScope
+from harken.providers.embedder import Embedder, Reranker, Vectors
+from harken.retrieve.fuse import fuse_ranks, fuse_scores
+from harken.retrieve.query import Query, parse_query
+from harken.retrieve.rerank import rerank
+from harken.retrieve.vector import nearest, similarities
+from harken.retrieve.weigh import AuthorCue, weigh
+from harken.storage.entries import EntryFacts, entry_facts, load_entries
+from harken.storage.scopes import row_scope
+from harken.storage.store import RowScope, Store, StoredSpace, Transaction
+
+MODES = ("hybrid", "keyword", "semantic")
+
+
+class SpaceReader(Protocol):
+    """A space that answers queries, and the model that embeds a query into it."""
+
+    @property
+    def space(self) -> StoredSpace:
+        """Whose vectors are compared."""
+        ...
+
+    @property
+    def embedder(self) -> Embedder:
+        """Embeds the query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    space: StoredSpace
+    vector: Vectors
+
+
+@dataclass(slots=True)
+class _Candidates:
+    keyword: dict[int, float] = field(default_factory=dict)
+    vector: dict[int, float] = field(default_factory=dict)
+    similarity: dict[int, float] = field(default_factory=dict)
+    quoting: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Searcher:
+    """Searches a store.
+
+    Args:
+        reader: opens the answering space on first use; None where there is no embedder, which a note says.
+        reranker: opens the cross-encoder on first use.
+    """
+
+    store: Store
+    config: SearchConfig
+    reader: Callable[[], SpaceReader | None]
+    reranker: Callable[[], Reranker]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def search(
+        self,
+        text: str,
+        scope: SearchScope | None = None,
+        limit: int | None = None,
+        mode: str = "hybrid",
+        use_reranker: bool | None = None,
+    ) -> SearchResult:
+        """Find what answers a query.
+
+        Args:
+            text: anything; a query without a single word finds nothing.
+            scope: where to look; None is everywhere.
+            limit: how many hits at most; None takes the setting.
+            mode: `hybrid`, `keyword` or `semantic`.
+            use_reranker: None takes the setting.
+        Raises:
+            UsageError: the limit or the mode is not possible.
+            NotFoundError: the scope names something that is not there.
+        """
+        limit = self.config.limit if limit is None else limit
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        if mode not in MODES:
+            raise UsageError(f"mode must be one of {', '.join(MODES)}, not '{mode}'.")
+        query = parse_query(text)
+        if not query.text:
+            return SearchResult((), notes=("The query has no words.",))
+        asked, notes = self._asked(query, mode)
+        threshold = self._threshold(asked)
+        with self.store.reading() as tx:
+            rows = row_scope(tx, scope or SearchScope())
+            found = self._candidates(tx, query, rows, asked, mode, max(limit, self.config.candidates))
+            hits = self._hits(tx, query, found, threshold, limit)
+        if self.config.rerank if use_reranker is None else use_reranker:
+            hits = rerank(self.reranker(), query.text, hits, self.config.rerank_top, self.config.rerank_blend)
+        return SearchResult(tuple(hits[:limit]), query.terms, threshold, tuple(notes))
+
+    def _asked(self, query: Query, mode: str) -> tuple[_Asked | None, list[str]]:
+        """The query's vector. Made before the transaction: a model may take seconds, which no snapshot need last."""
+        if mode == "keyword":
+            return None, []
+        try:
+            reader = self.reader()
+            if reader is None:
+                return None, ["Searched by words alone: nothing is embedded yet."]
+            return _Asked(reader.space, reader.embedder.embed_query(query.text)), []
+        except (ProviderError, MissingExtraError) as error:
+            return None, [f"Searched by words alone: {error}"]
+
+    def _candidates(
+        self, tx: Transaction, query: Query, rows: RowScope, asked: _Asked | None, mode: str, depth: int
+    ) -> _Candidates:
+        found = _Candidates()
+        if mode != "semantic":
+            window = self.config.context_window
+            found.keyword = dict(tx.text.search(tx.connection, query.terms, rows, depth, window))
+            if query.quote:
+                found.quoting = {entry_id for entry_id, _ in tx.text.quoting(tx.connection, query.quote, rows, depth)}
+                lowest = min(found.keyword.values(), default=0.0)
+                found.keyword |= dict.fromkeys(found.quoting - found.keyword.keys(), lowest)
+        if asked is not None:
+            found.vector = nearest(self.store, tx, asked.space, asked.vector, rows, depth)
+            rest = [entry_id for entry_id in found.keyword if entry_id not in found.vector]
+            found.similarity = {**found.vector, **similarities(tx, asked.space, asked.vector, rest)}
+        return found
+
+    def _threshold(self, asked: _Asked | None) -> float | None:
+        if asked is None:
+            return None
+        configured = self.config.relevance_threshold
+        return asked.space.threshold if configured is None else configured
+
+    def _hits(
+        self, tx: Transaction, query: Query, found: _Candidates, threshold: float | None, limit: int
+    ) -> list[Hit]:
+        fused = self._fused(found)
+        if threshold is not None:
+            # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
+            fused = {
+                entry_id: score
+                for entry_id, score in fused.items()
+                if entry_id in found.keyword or found.similarity[entry_id] >= threshold
+            }
+        facts = entry_facts(tx, list(fused))
+        weighed = self._weighed(query, fused, facts, found.quoting)
+        wanted = max(limit, self.config.rerank_top)
+        best = sorted(weighed, key=lambda entry_id: (-weighed[entry_id][0], -entry_id))[:wanted]
+        entries = load_entries(tx, best)
+        keyword_ranks = _ranks(found.keyword)
+        vector_ranks = _ranks(found.vector)
+        return [
+            Hit(
+                entry=entries[entry_id],
+                score=weighed[entry_id][0],
+                fused=fused[entry_id],
+                similarity=found.similarity.get(entry_id),
+                keyword_rank=keyword_ranks.get(entry_id),
+                vector_rank=vector_ranks.get(entry_id),
+                reasons=tuple(weighed[entry_id][1]),
+            )
+            for entry_id in best
+            if entry_id in entries
+        ]
+
+    def _fused(self, found: _Candidates) -> dict[int, float]:
+        if self.config.fusion == "rrf":
+            fused = fuse_ranks([list(found.keyword), list(found.vector)], self.config.rrf_k)
+        else:
+            share = self.config.vector_weight
+            fused = fuse_scores([(1.0 - share, found.keyword), (share, found.similarity)])
+        # Neither fusion exceeds 1: who quotes words finds them before everything else.
+        return {entry_id: score + (entry_id in found.quoting) for entry_id, score in fused.items()}
+
+    def _weighed(
+        self, query: Query, fused: Mapping[int, float], facts: Mapping[int, EntryFacts], quoting: set[int]
+    ) -> dict[int, tuple[float, list[Reason]]]:
+        cue = AuthorCue(query, facts)
+        now = self.now()
+        weighed: dict[int, tuple[float, list[Reason]]] = {}
+        for entry_id, score in fused.items():
+            if entry_id in facts:
+                reasons = weigh(facts[entry_id], cue, self.config, now)
+                if entry_id in quoting:
+                    reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
+                weighed[entry_id] = (score * prod(reason.value for reason in reasons), reasons)
+        return weighed
+
+
+def _ranks(scores: Mapping[int, Any]) -> dict[int, int]:
+    return {entry_id: rank for rank, entry_id in enumerate(scores, start=1)}

@@ -1,0 +1,60 @@
+"""What a candidate's score is multiplied by, each factor with its reason; 1.0 changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from harken.config import SearchConfig
+from harken.model import Reason, Role
+from harken.retrieve.query import Query
+from harken.storage.entries import EntryFacts
+
+_ASSISTANT_CUES = frozenset({"you", "your"})
+_USER_CUES = frozenset({"i", "my", "me"})
+_SECONDS_PER_DAY = 86_400
+
+
+def weigh(facts: EntryFacts, cue: AuthorCue, config: SearchConfig, now: datetime) -> list[Reason]:
+    """The factors of one candidate; those that are neutral are left out."""
+    reasons = []
+    if cue.names(facts):
+        reasons.append(Reason("author", 1.0 + config.author_lift, "the query names who said it"))
+    if config.recency_half_life_days is not None:
+        age_days = max(0.0, (now - facts.created_at).total_seconds() / _SECONDS_PER_DAY)
+        reasons.append(Reason("recency", 0.5 ** (age_days / config.recency_half_life_days), f"{age_days:.0f} days old"))
+    if facts.weight != 1.0:
+        reasons.append(Reason("importance", facts.weight))
+    return reasons
+
+
+class AuthorCue:
+    """Whom a query names as the speaker: one known author, or the person, or the agent; never several at once.
+
+    Args:
+        query: the query's words decide.
+        candidates: their authors are the names that may be meant.
+    """
+
+    def __init__(self, query: Query, candidates: Mapping[int, EntryFacts]) -> None:
+        authors = {facts.author for facts in candidates.values() if facts.author}
+        self._authors = {author for author in authors if _named(author, query)}
+        self._role = _role_meant(query) if not authors else None
+
+    def names(self, facts: EntryFacts) -> bool:
+        """Whether this candidate's author is the one meant."""
+        if len(self._authors) == 1:
+            return facts.author in self._authors
+        return not self._authors and self._role is not None and facts.role == self._role
+
+
+def _named(author: str, query: Query) -> bool:
+    first = next(iter(author.lower().split()), "")
+    return first in query.words or f"{first}'s" in query.words or f"{first}’s" in query.words
+
+
+def _role_meant(query: Query) -> str | None:
+    agent, person = bool(query.words & _ASSISTANT_CUES), bool(query.words & _USER_CUES)
+    if agent == person:
+        return None
+    return Role.ASSISTANT.value if agent else Role.USER.value
