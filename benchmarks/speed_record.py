@@ -1,0 +1,135 @@
+"""Speed of what comes in: recording one message, importing many, embedding them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+import embedding
+import locomo
+from harken.engine import Harken
+from harken.providers.model_files import BGE_SMALL, ModelRequest, find_model
+from harken.providers.onnx_session import TOKEN_AREA, OnnxModel
+from measuring import Figure, Times, harken_command, run_process, times_of
+from synthetic import Talks, write_jsonl
+
+RECORD_P95_MS, IMPORT_PER_SECOND, SEARCHABLE_SECONDS, EMBED_RATIO = 1.0, 10_000, 15.0, 0.9
+SEED = 1
+_BULK = 2_000
+_PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
+_BARE_SCHEMA = (
+    "CREATE TABLE messages (id INTEGER PRIMARY KEY, uid TEXT UNIQUE, conversation_id INT, created_at INT, text TEXT)",
+    "CREATE INDEX by_conversation ON messages (conversation_id, created_at, id)",
+    "CREATE VIRTUAL TABLE words USING fts5(own, context, content='', tokenize='porter unicode61 remove_diacritics 2')",
+)
+
+
+def record_one(home: Path, size: int, count: int) -> Iterator[Figure]:
+    """Recording into a conversation that goes on, message by message, beside the bare row, words and journal line."""
+    texts = Talks(99).texts(count + 20)
+    with Harken(home, settings={"embedder": "none"}) as harken:
+
+        def say(place: int) -> None:
+            harken.record_message("live", "assistant" if place % 2 else "user", texts[place])
+
+        for place in range(20):
+            say(place)
+        times = times_of((lambda place=place: say(place)) for place in range(20, len(texts)))
+    bare = bare_inserts(home.parent / "bare-single", texts, 1)
+    ratio = float(np.median(times.wall)) / (1000 * bare)
+    note = f"{ratio:.1f} x a bare row, its words and line ({1000 * bare:.2f} ms)"
+    yield times.figure("record one message", size, RECORD_P95_MS, note)
+
+
+def import_file(home: Path, messages: int) -> Iterator[Figure]:
+    """`harken import` of one file in a process of its own, and the first search that finds its last message."""
+    file = home.parent / f"{messages}.jsonl"
+    last = "zanzibarquokka"
+    write_jsonl(file, Talks(SEED).talks(messages - 1))
+    with file.open("a", encoding="utf-8") as stream:
+        said = f"the very last {last}"
+        line = {"conversation": "last", "role": "user", "content": said, "ts": "2026-01-01T00:00:00Z"}
+        stream.write(json.dumps(line) + "\n")
+    ran = run_process(harken_command(home, "import", "jsonl", str(file), "--no-embed", "--json"))
+    added = json.loads(ran.out)["added"]
+    assert added == messages, f"{added} of {messages} messages came in"
+    asked = run_process(harken_command(home, "search", last, "--json"))
+    assert json.loads(asked.out)["hits"], "the last message is not found"
+    bare = bare_inserts(home.parent / "bare-bulk", Talks(SEED).texts(20_000), _BULK)
+    rate = messages / ran.wall
+    note = f"{rate * bare:.2f} of bare rows and words alone ({1 / bare:,.0f}/s)"
+    own = messages / ran.cpu
+    yield Figure("import, process start included", messages, "/s", rate, None, own, IMPORT_PER_SECOND, note)
+    target = SEARCHABLE_SECONDS if messages == 100_000 else None
+    wall, cpu = ran.wall + asked.wall, ran.cpu + asked.cpu
+    yield Figure("import until its last word is found", messages, "s", wall, None, cpu, target)
+    yield Figure("import, peak memory", messages, "MB", ran.peak_mb)
+    sizes = [sum(path.stat().st_size for path in home.rglob(name)) / 2**20 for name in ("harken.db*", "*.jsonl")]
+    note = f"and the journal {sizes[1]:,.0f} MB, for a file of {file.stat().st_size / 2**20:,.0f} MB"
+    yield Figure("database on disk, no vectors", messages, "MB", sizes[0], note=note)
+    file.unlink()
+
+
+def bare_inserts(folder: Path, texts: Sequence[str], batch: int) -> float:
+    """Median seconds a message of the least that any store must do: a row, its words with context, a journal line."""
+    folder.mkdir(exist_ok=True)
+    database = folder / "bare.db"
+    connection = sqlite3.connect(database, isolation_level=None)
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+    for statement in _BARE_SCHEMA:
+        connection.execute(statement)
+    now = int(datetime.now(UTC).timestamp())
+    times = Times()
+    with (folder / "bare.jsonl").open("ab", buffering=0) as journal:
+        for start in range(0, len(texts), batch):
+            part = range(start, min(len(texts), start + batch))
+            rows = [(i + 1, f"{os.urandom(16).hex()}", 1, now + i, texts[i]) for i in part]
+            words = [(i + 1, texts[i], " ".join(texts[max(0, i - 2) : i] + texts[i + 1 : i + 3])) for i in part]
+            lines = "".join(f'{{"id": "{row[1]}", "text": "{row[4]}"}}\n' for row in rows).encode()
+            times.take(lambda rows=rows, words=words, lines=lines: _bare_batch(connection, journal, rows, words, lines))
+    connection.close()
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    return float(np.median(times.wall)) / 1000 / min(batch, len(texts))
+
+
+def _bare_batch(connection: sqlite3.Connection, journal, rows, words, lines: bytes) -> None:  # noqa: ANN001
+    journal.write(lines)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?)", rows)
+    connection.executemany("INSERT INTO words (rowid, own, context) VALUES (?, ?, ?)", words)
+    connection.execute("COMMIT")
+
+
+def embed_all(folder: Path, rounds: int, texts_a_round: int) -> Iterator[Figure]:
+    """The whole pipeline (find, claim, embed, store) beside the bare model on the same texts, rounds in turn."""
+    path = locomo.default_path()
+    texts = embedding.read_turns(path, texts_a_round) if path.exists() else Talks(5).texts(texts_a_round)
+    files = find_model(ModelRequest(home=folder, known=BGE_SMALL, path_setting="embedding.path"))
+    session = embedding.bare_session(files, 2, spinning=False)
+    ready = embedding.feeds(OnnxModel(files, 512), texts, TOKEN_AREA)
+    embedding.run_all(session, ready[:4])
+    bare, ours = Times(), Times()
+    for number in range(rounds):
+        home = folder / f"embed-{number}"
+        with Harken(home, settings={"embedding.min_message_tokens": 0, "embedding.threads": 2}) as harken:
+            for place, text in enumerate(texts):
+                harken.record_message("talk", "assistant" if place % 2 else "user", text)
+            harken.spaces.embedder().embed_query("warm")
+            bare.take(lambda: embedding.run_all(session, ready))
+            done = ours.take(harken.embed)
+            assert done == len(texts), f"{done} of {len(texts)} embedded"
+    ratios = np.array(bare.wall) / np.array(ours.wall)
+    rates = [1000 * len(texts) / float(np.median(times.wall)) for times in (ours, bare)]
+    cpu = float(np.median(np.array(bare.cpu) / np.array(ours.cpu)))
+    note = f"{rates[0]:,.0f} against {rates[1]:,.0f} texts/s of {'LoCoMo' if path.exists() else 'synthetic talk'}"
+    ratio = float(np.median(ratios))
+    yield Figure("embedding beside the bare model", None, "ratio", ratio, None, cpu, EMBED_RATIO, note)

@@ -1,0 +1,158 @@
+"""Speed of what goes out: hybrid search and its parts, scopes, the index of nearest vectors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import insert, select, update
+
+from harken.engine import Harken
+from harken.enrich.spaces import OpenSpace
+from harken.model import SearchScope
+from harken.retrieve import search as searching
+from harken.storage.sqlite.nearest import VectorCache
+from harken.storage.tables import conversations, entries, vectors
+from harken.storage.vectors import pack, put_vectors
+from measuring import Figure, Times, times_of, watched
+from synthetic import Talks, clustered
+
+REBUILD_PER_SECOND = 80_000
+_HYBRID_P95_MS = {100_000: 25.0, 1_000_000: 50.0}
+_CENTERS, _CAUGHT_UP = 256, 300
+_BULK = 10_000
+
+
+def fill_vectors(harken: Harken) -> OpenSpace:
+    """Give every entry a made-up vector near that of a real text, straight into the rows."""
+    filled = harken.spaces.filled()
+    assert filled is not None
+    centers = np.asarray(filled.embedder.embed_passages(Talks(77).texts(_CENTERS)))
+    with harken.store.reading() as tx:
+        lacks = entries.c.space_id.is_distinct_from(filled.space.id)
+        missing = select(entries.c.id).where(lacks).order_by(entries.c.id)
+        ids = list(tx.connection.scalars(missing))
+    chunks = clustered(centers, len(ids), chunk=_BULK)
+    for start, matrix in zip(range(0, len(ids), _BULK), chunks, strict=True):
+        part = ids[start : start + _BULK]
+        with harken.store.writing() as tx:
+            row = {"tenant": tx.tenant, "space_id": filled.space.id}
+            rows = [{**row, "entry_id": i, "vector": pack(vector)} for i, vector in zip(part, matrix, strict=True)]
+            tx.connection.execute(insert(vectors), rows)
+            inside = entries.c.id.between(part[0], part[-1])
+            tx.connection.execute(update(entries).where(inside).values(space_id=filled.space.id))
+    return filled
+
+
+def index_cache(harken: Harken, filled: OpenSpace, size: int, rounds: int) -> Iterator[Figure]:
+    """Rebuilding the derived index from the rows, loading a kept one, catching up with new rows."""
+    query = np.asarray(filled.embedder.embed_query("what did we say about the garden"))
+    folder = harken.home / "cache"
+    rebuilt, loaded, warm = Times(), Times(), Times()
+    for _ in range(rounds):
+        VectorCache(folder).discard()
+        fresh = VectorCache(folder)
+        rebuilt.take(partial(_nearest, harken, fresh, filled, query))
+        fresh.save()
+        kept = VectorCache(folder)
+        loaded.take(partial(_nearest, harken, kept, filled, query))
+        for _ in range(20):
+            warm.take(partial(_nearest, harken, kept, filled, query))
+    rate, cpu = (size * 1000 / float(np.median(taken)) for taken in (rebuilt.wall, rebuilt.cpu))
+    target = REBUILD_PER_SECOND if size >= 100_000 else None
+    yield Figure("index rebuilt from the rows", size, "/s", rate, None, cpu, target, f"{size / rate:.1f} s")
+    file = max(path.stat().st_size for path in folder.glob("*.tvim")) / 2**20 if size > 5000 else 0
+    yield loaded.figure("index loaded, first search", size, note=f"{file:,.0f} MB")
+    yield warm.figure("index asked for 200", size)
+    yield _catch_up(harken, filled, query, size, float(np.median(warm.wall)))
+
+
+def _catch_up(harken: Harken, filled: OpenSpace, query: np.ndarray, size: int, warm_ms: float) -> Figure:
+    centers = np.eye(filled.space.dims, dtype=np.float32)[:1]
+    times = Times()
+    _nearest(harken, harken.store.nearest, filled, query)
+    for number in range(5):
+        texts = Talks(1000 + number).texts(_CAUGHT_UP)
+        uids = [harken.record_message(f"caught-up-{number}", "user", text).uid for text in texts]
+        with harken.store.writing() as tx:
+            ids = list(tx.connection.scalars(select(entries.c.id).where(entries.c.ref_uid.in_(uids))))
+            put_vectors(tx, filled.space, ids, next(clustered(centers, len(ids), number)))
+        times.take(partial(_nearest, harken, harken.store.nearest, filled, query))
+    return times.figure(f"index asked after {_CAUGHT_UP} new rows", size, note=f"{warm_ms:.1f} ms without new rows")
+
+
+def _nearest(harken: Harken, cache: VectorCache, filled: OpenSpace, query: np.ndarray) -> None:
+    with harken.store.reading() as tx:
+        cache.nearest(tx.connection, filled.space, query, 200)
+
+
+def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure]:
+    """The whole search with the query embedded by the real model, then the same queries with every part timed."""
+    for query in queries[:10]:
+        harken.search(query)
+    target = _HYBRID_P95_MS.get(size)
+    yield times_of(partial(harken.search, query) for query in queries).figure("hybrid search", size, target)
+    for mode in ("keyword", "semantic"):
+        times = times_of(partial(harken.search, query, mode=mode) for query in queries)
+        yield times.figure(f"{mode} search alone", size)
+    model = harken.spaces.embedder()
+    parts = {
+        "embed the query": (model, "embed_query"),
+        "find the answering space": (harken._searcher, "reader"),
+        "keyword": (harken.store.text, "search"),
+        "quoted words": (harken.store.text, "quoting"),
+        "nearest, rescored": (searching, "nearest"),
+        "similarity of keyword hits": (searching, "similarities"),
+        "facts of candidates": (searching, "entry_facts"),
+        "load the hits": (searching, "load_entries"),
+    }
+    whole = Times()
+    with watched({label: place for label, place in parts.items() if hasattr(*place)}) as found:
+        for query in queries:
+            whole.take(partial(harken.search, query))
+    for label, times in found.items():
+        if times.wall:
+            share = sum(times.wall) / sum(whole.wall)
+            yield times.figure(f"  of it: {label}", size, note=f"{share:.0%} of the time")
+
+
+def scoped(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure]:
+    """Searches that may see only a part."""
+    with harken.store.reading() as tx:
+        middle = tx.connection.execute(
+            select(conversations.c.uid, conversations.c.created_at).order_by(conversations.c.id).limit(1).offset(3)
+        ).one()
+    begin = datetime(2024, 6, 1, tzinfo=UTC)
+    scopes = {
+        "one conversation": SearchScope(conversation=middle.uid),
+        "one project of 20": SearchScope(project="project-3"),
+        "one month of 24": SearchScope(since=begin, until=begin + timedelta(days=30)),
+        "since the last month": SearchScope(since=datetime(2025, 12, 1, tzinfo=UTC)),
+        "one role": SearchScope(roles=("user",)),
+    }
+    for label, scope in scopes.items():
+        for query in queries[:5]:
+            harken.search(query, scope=scope)
+        works = (partial(harken.search, query, scope=scope) for query in queries)
+        yield times_of(works).figure(f"hybrid search, {label}", size)
+
+
+def status(harken: Harken, size: int) -> Iterator[Figure]:
+    """Counting everything, as `harken status` does."""
+    yield times_of([harken.upkeep.status] * 3).figure("status", size)
+
+
+def measure(home: Path, size: int, queries: Sequence[str], rounds: int) -> Iterator[Figure]:
+    """Everything above on one store, which gets its vectors first."""
+    with Harken(home) as harken:
+        begin = time.perf_counter()
+        filled = fill_vectors(harken)
+        print(f"  vectors written straight into the rows: {time.perf_counter() - begin:.0f} s", flush=True)
+        yield from index_cache(harken, filled, size, rounds)
+        yield from hybrid(harken, size, queries)
+        yield from scoped(harken, size, queries)
+        yield from status(harken, size)

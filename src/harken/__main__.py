@@ -1,0 +1,5 @@
+"""`python -m harken`."""
+
+from harken.serve.cli import main
+
+main()

@@ -1,0 +1,354 @@
+"""Harken: opens everything, and has the verbs that the command line, servers and libraries share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from harken.config import Settings, environment, load_settings
+from harken.enrich.embed import EmbedWork
+from harken.enrich.spaces import Spaces
+from harken.enrich.worker import Worker, run_until_idle
+from harken.errors import NotFoundError, UsageError
+from harken.model import ExchangeStatus, Message, MessageType, Role, SearchResult, SearchScope, Segment, Trust
+from harken.providers.embedder import Embedder, Reranker
+from harken.providers.options import EmbedderOptions, RerankerOptions
+from harken.providers.registry import open_embedder, open_reranker
+from harken.record.backup import DATABASE_NAME, JOURNAL_NAME
+from harken.record.forget import finish_forgetting
+from harken.record.importer import Importer, ImportReport, Progress
+from harken.record.journal import Journal
+from harken.record.project import identify_project
+from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
+from harken.record.redact import Redactor
+from harken.record.replay import Replayed, replay
+from harken.record.transcripts import formats
+from harken.record.transcripts.parsed import TranscriptFormat
+from harken.retrieve.search import Searcher
+from harken.storage.reading import Surroundings, look_up, read_titles
+from harken.storage.store import Store, open_store
+from harken.upkeep import Upkeep
+
+
+class Harken:
+    """Memory in one place: records, imports, embeds, searches, forgets.
+
+    Safe to use from several threads; several processes may open the same home at once.
+
+    Args:
+        home: where everything is kept; None takes `HARKEN_HOME`, else the platform's data directory.
+        settings: values that stand above the settings file and the environment; nested or with dotted keys.
+        embedder: stands in place of the configured model.
+        reranker: likewise for the cross-encoder.
+        env: the environment; None takes the process's own.
+        on_replay: called with (conversations done, in all) when the journal has what the database lacks.
+        now: the clock.
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        home: str | Path | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        embedder: Embedder | None = None,
+        reranker: Reranker | None = None,
+        env: Mapping[str, str] | None = None,
+        on_replay: Callable[[int, int], None] = lambda _done, _all: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._env = environment() if env is None else env
+        self.loaded = load_settings(home, self._env, settings)
+        self._now = now
+        self._given_embedder = embedder
+        self._reranker = reranker
+        redactor = Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
+        self.store = self._open_store()
+        self._journal = self._open_journal()
+        self._worker: Worker | None = None
+        self.replayed = Replayed(0, 0, [])
+        self.spaces = self._open_spaces()
+        self.recorder = Recorder(
+            store=self.store,
+            journal=self._journal,
+            redactor=redactor,
+            config=self.settings.record,
+            min_message_tokens=self.settings.embedding.min_message_tokens,
+            wake=self._wake,
+            now=now,
+        )
+        self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
+        self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
+        try:
+            self._replay_tail(on_replay)
+        except BaseException:
+            self.store.close()
+            raise
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.loaded.settings
+
+    @property
+    def home(self) -> Path:
+        """Where everything is kept."""
+        return self.settings.home
+
+    def record_message(
+        self,
+        conversation: str,
+        role: Role | str,
+        text: str,
+        *,
+        channel: str = "library",
+        author: str | None = None,
+        type: MessageType | str = MessageType.TEXT,
+        call_id: str | None = None,
+        tool_name: str | None = None,
+        directory: str | Path | None = None,
+        trust: Trust | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Message:
+        """Record one message; when this returns it survives the process.
+
+        Args:
+            conversation: the caller's own name for the conversation; made if it is new.
+            role: who it speaks for.
+            text: kept whole, secrets and `<private>` parts taken out first.
+            channel: what kind of place the conversation is held in.
+            author: a person's or an agent's name, if known.
+            type: what it is.
+            call_id: links a tool call with its result.
+            tool_name: for tool calls and results.
+            directory: the working directory, which tells the project; only looked at when the conversation is new.
+            trust: None takes the role's own: a person is believed more than a tool.
+            metadata: small facts, JSON-able.
+        Raises:
+            StoreError: it was not kept; the call may be repeated.
+        """
+        who = Role(role)
+        trusted = trust or {Role.USER: Trust.OWNER, Role.TOOL: Trust.TOOL}.get(who, Trust.AGENT)
+        project = identify_project(directory) if directory is not None else None
+        message = NewMessage(
+            role=who,
+            text=text,
+            type=MessageType(type),
+            author=author,
+            trust=trusted,
+            call_id=call_id,
+            tool_name=tool_name,
+            metadata=metadata or {},
+        )
+        head = NewConversation(channel, conversation, project=project)
+        recorded = self.recorder.record([Batch(head, [message])])
+        if not recorded.messages:
+            raise NotFoundError(f"Conversation {conversation} was forgotten; choose another name for a new one.")
+        return recorded.messages[0]
+
+    def end_exchange(
+        self,
+        conversation: str,
+        status: ExchangeStatus = ExchangeStatus.COMPLETED,
+        *,
+        channel: str = "library",
+        error: str | None = None,
+    ) -> None:
+        """End the conversation's exchange in progress.
+
+        Raises:
+            NotFoundError: there is no such conversation.
+        """
+        self.recorder.end_exchange(NewConversation(channel, conversation).uid, status, error)
+
+    def new_segment(self, conversation: str, *, channel: str = "library") -> Segment:
+        """Begin a new segment of a conversation.
+
+        Raises:
+            NotFoundError: there is no such conversation.
+        """
+        return self.recorder.new_segment(NewConversation(channel, conversation).uid)
+
+    def transcript_formats(self) -> dict[str, TranscriptFormat]:
+        """Every format that can be imported, by name."""
+        return formats(self._env, Path.home())
+
+    def import_transcripts(
+        self,
+        format_name: str,
+        paths: Sequence[str | Path],
+        *,
+        progress: Callable[[Progress], None] = lambda _progress: None,
+        report: ImportReport | None = None,
+    ) -> ImportReport:
+        """Import transcripts; what was imported before is known and not added again.
+
+        Args:
+            format_name: one of `transcript_formats`.
+            paths: files or folders.
+            progress: called after every batch.
+            report: filled as the work goes on.
+        Raises:
+            UsageError: there is no such format, or a path does not exist.
+        """
+        known = self.transcript_formats()
+        if format_name not in known:
+            raise UsageError(f"There is no format '{format_name}'. Formats: {', '.join(known)}")
+        places = [Path(path).expanduser() for path in paths]
+        for place in places:
+            if not place.exists():
+                raise UsageError(f"{place} does not exist.")
+        return Importer(self.recorder, progress).run(known[format_name], places, report)
+
+    def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
+        """Give every entry that waits for one its vector, in this thread.
+
+        Args:
+            progress: called with (done, in all) after each batch.
+            patient: wait for what backs off after a failure, or is leased to another process, until all is settled.
+        Returns:
+            How many vectors were stored; 0 also where the settings name no model.
+        Raises:
+            ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
+            MissingExtraError: what it needs is not installed.
+        """
+        work = self._embed_work()
+        if work is None:
+            return 0
+        work.fail_fast = not patient
+        waiting = work.waiting()
+        run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
+        self.store.nearest.save()
+        return work.stored
+
+    def start_worker(self) -> Worker | None:
+        """Embed in the background from now on; None where the settings name no model.
+
+        Raises:
+            ProviderError: the model cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        work = self._embed_work()
+        if work is not None and self._worker is None:
+            self._worker = Worker(work, self.settings.worker.poll_seconds)
+            self._worker.start()
+        return self._worker
+
+    def search(
+        self,
+        query: str,
+        *,
+        scope: SearchScope | None = None,
+        limit: int | None = None,
+        mode: str = "hybrid",
+        rerank: bool | None = None,
+    ) -> SearchResult:
+        """Find what answers a query, best first; see `harken.retrieve.search.Searcher`.
+
+        Raises:
+            UsageError: the limit or the mode is not possible.
+        """
+        if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
+            # Without a model this is what was asked for, so no note says that meaning was left out.
+            mode = "keyword"
+        return self._searcher.search(query, scope, limit, mode, rerank)
+
+    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
+        """A line for people per conversation: its title, else its first words."""
+        with self.store.reading() as tx:
+            return read_titles(tx, conversation_uids)
+
+    def show(self, uid: str, reach: int = 5) -> Surroundings:
+        """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.
+
+        Raises:
+            NotFoundError: it names nothing, or more than one thing.
+        """
+        with self.store.reading() as tx:
+            return look_up(tx, uid, reach)
+
+    def close(self) -> None:
+        """Stop the worker, keep what was derived, give everything back."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+        self.store.nearest.save()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _replay_tail(self, on_replay: Callable[[int, int], None]) -> None:
+        """Bring in what a process that died, or a database that was lost, left in the journal alone."""
+        if self._journal is not None:
+            for done, total in replay(self.store, self._journal, self.recorder.ingest, self.replayed):
+                on_replay(done, total)
+        finish_forgetting(self.store)
+
+    def _open_store(self) -> Store:
+        return open_store(self.settings.store or self.home / DATABASE_NAME, self.home / "cache")
+
+    def _open_journal(self) -> Journal | None:
+        if self.settings.store is not None:
+            return None
+        return Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+
+    def _open_spaces(self) -> Spaces:
+        given = self._given_embedder
+        if given is not None:
+            return Spaces(self.store, lambda: given, {"name": "given"}, lambda _spec: given)
+        if self.settings.embedder == "none":
+            return Spaces(self.store, None, {}, self._embedder_from_spec)
+        options = self._embedder_options()
+        return Spaces(self.store, lambda: open_embedder(options), options.to_spec(), self._embedder_from_spec)
+
+    def _embedder_options(self) -> EmbedderOptions:
+        wanted = self.settings.embedding
+        return EmbedderOptions(
+            home=self.home,
+            name=self.settings.embedder,
+            model=wanted.model,
+            path=wanted.path,
+            url=wanted.url,
+            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
+            dims=wanted.dims,
+            max_tokens=wanted.max_tokens,
+            query_prefix=wanted.query_prefix,
+            passage_prefix=wanted.passage_prefix,
+            threshold=wanted.threshold,
+            threads=wanted.threads,
+            timeout_seconds=wanted.timeout_seconds,
+            allow_download=wanted.allow_download,
+            download_url=wanted.download_url,
+            download_sha256=wanted.download_sha256,
+        )
+
+    def _embedder_from_spec(self, spec: dict[str, Any]) -> Embedder:
+        key = self.settings.embedding.api_key
+        return open_embedder(EmbedderOptions.from_spec(spec, self.home, key.get_secret_value() if key else None))
+
+    def _open_reranker(self) -> Reranker:
+        if self._reranker is None:
+            self._reranker = open_reranker(RerankerOptions(self.home, threads=self.settings.embedding.threads))
+        return self._reranker
+
+    def _embed_work(self) -> EmbedWork | None:
+        filled = self.spaces.filled()
+        if filled is None:
+            return None
+        worker = self.settings.worker
+        return EmbedWork(self.store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
+
+    def _wake(self) -> None:
+        if self._worker is not None:
+            self._worker.wake()

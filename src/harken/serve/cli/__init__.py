@@ -1,0 +1,19 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+
+EXIT_INTERRUPTED = 130
+
+__all__ = ["EXIT_INTERRUPTED", "main"]
+
+
+def main() -> None:
+    """Run the command line, and end the process with its exit code."""
+    try:
+        # Imported here, so that Ctrl-C during the half second that it takes ends as quietly as at any other time.
+        from harken.serve.cli.main import run
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    run()

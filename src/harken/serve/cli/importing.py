@@ -1,0 +1,137 @@
+"""`harken import`: the histories that are on this machine, or the files that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harken.engine import Harken
+from harken.errors import MissingExtraError, ProviderError, UsageError
+from harken.record.importer import ImportReport, Progress
+from harken.record.transcripts.guess import sort_by_format
+from harken.record.transcripts.parsed import TranscriptFormat
+from harken.serve.cli import EXIT_INTERRUPTED
+from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+
+_SHOWN_UNREADABLE = 10
+
+Sources = Sequence[tuple[str, Sequence[Path]]]
+
+
+@click.command("import")
+@click.argument("arguments", nargs=-1, metavar="[FORMAT] [PATH]...")
+@click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run` does it later.")
+@json_option
+@with_session
+def import_command(session: Session, arguments: tuple[str, ...], no_embed: bool, as_json: bool) -> None:
+    """Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files.
+
+    Without arguments, finds the histories of the agents installed on this machine and imports them. With a FORMAT and
+    no PATH, looks where that agent keeps its history. With a PATH and no FORMAT, tells the format by the files
+    themselves. Importing again adds only what is new.
+    """
+    with session.engine() as harken:
+        sources = _sources(session, harken.transcript_formats(), arguments)
+        report = ImportReport()
+        try:
+            for format_name, paths in sources:
+                _import(session, harken, format_name, paths, report)
+        finally:
+            if not as_json:
+                _print_report(session, report)
+        embedded = None if no_embed else _embed(session, harken)
+        if as_json:
+            print_json({**_facts(report), "embedded": embedded})
+        elif report.added:
+            session.note('Try: harken search "what you remember of it"')
+
+
+def _sources(session: Session, formats: Mapping[str, TranscriptFormat], arguments: Sequence[str]) -> Sources:
+    if arguments and arguments[0] not in formats:
+        return _guessed(session, formats, [Path(argument).expanduser() for argument in arguments])
+    if len(arguments) > 1:
+        paths = [Path(argument).expanduser() for argument in arguments[1:]]
+        _must_exist(paths)
+        return [(arguments[0], paths)]
+    found = [(name, formats[name].discover()) for name in (arguments or formats)]
+    found = [(name, paths) for name, paths in found if paths]
+    if not found:
+        where = f"of {arguments[0]} " if arguments else ""
+        raise UsageError(f"No history {where}was found on this machine. Name files: harken import FORMAT PATH")
+    for name, paths in found:
+        session.note(f"Found {name}: {', '.join(str(path) for path in paths)}")
+    return found
+
+
+def _guessed(session: Session, formats: Mapping[str, TranscriptFormat], paths: Sequence[Path]) -> Sources:
+    if not paths[0].exists():
+        raise UsageError(f"'{paths[0]}' is neither a file nor a format. Formats: {', '.join(formats)}")
+    _must_exist(paths)
+    found = sort_by_format(paths, formats)
+    if not found.files:
+        raise UsageError(f"No transcript was recognised in {paths[0]}. Name its format: {', '.join(formats)}")
+    for name, files in found.files.items():
+        session.note(f"Found {name}: {counted(len(files), 'file')}")
+    if found.unknown:
+        session.note(f"Passed over, of no known format: {counted(len(found.unknown), 'file')}")
+    return list(found.files.items())
+
+
+def _must_exist(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist.")
+
+
+def _import(session: Session, harken: Harken, format_name: str, paths: Sequence[Path], report: ImportReport) -> None:
+    with session.progress(f"Importing {format_name}", "bytes") as show:
+
+        def on_progress(progress: Progress) -> None:
+            files = f"{progress.files_done} of {counted(progress.files, 'file')}"
+            show(progress.bytes_done, progress.bytes, f"{files}, {progress.added:,} new messages")
+
+        harken.import_transcripts(format_name, paths, progress=on_progress, report=report)
+
+
+def _embed(session: Session, harken: Harken) -> int | None:
+    try:
+        with session.progress("Embedding", "messages") as show:
+            return harken.embed(show)
+    except (MissingExtraError, ProviderError) as error:
+        session.note(f"Not embedded, so search goes by words alone for now: {error}")
+        return None
+    except KeyboardInterrupt as interruption:
+        session.note("Embedding stopped; everything is recorded and searchable by word. Go on: harken worker run")
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
+
+
+def _facts(report: ImportReport) -> dict[str, Any]:
+    return {
+        "files": report.files,
+        "unchanged": report.unchanged,
+        "added": report.added,
+        "known": report.known,
+        "forgotten": report.forgotten,
+        "conversations": len(report.conversations),
+        "unreadable": [{"path": str(bad.path), "line": bad.line, "reason": bad.reason} for bad in report.unreadable],
+        "failed": [{"path": str(path), "reason": reason} for path, reason in report.failed],
+    }
+
+
+def _print_report(session: Session, report: ImportReport) -> None:
+    added, conversations = counted(report.added, "new message"), counted(len(report.conversations), "conversation")
+    session.out.print(
+        f"{added} in {conversations} from {counted(report.files, 'file')}"
+        f" ({report.known} known already, {counted(report.unchanged, 'file')} unchanged)."
+    )
+    if report.forgotten:
+        session.out.print(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
+    for path, reason in report.failed:
+        session.note(f"Could not be read: {path}: {reason}")
+    for bad in report.unreadable[:_SHOWN_UNREADABLE]:
+        session.note(f"Unreadable: {bad.path}:{bad.line}: {bad.reason}")
+    if len(report.unreadable) > _SHOWN_UNREADABLE:
+        session.note(f"… and {len(report.unreadable) - _SHOWN_UNREADABLE} more lines; all of them: --json")

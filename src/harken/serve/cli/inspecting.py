@@ -1,0 +1,95 @@
+"""`harken status` and `harken config`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.table import Table
+
+from harken.config import load_settings
+from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
+from harken.upkeep import Status
+
+
+@click.command()
+@click.option("--projects", is_flag=True, help="List the projects.")
+@json_option
+@with_session
+def status(session: Session, projects: bool, as_json: bool) -> None:
+    """Show how much there is, and how it stands."""
+    with session.engine() as harken:
+        found = harken.upkeep.status()
+        known = harken.upkeep.projects() if projects else []
+    if as_json:
+        listed = [{"key": key, "name": name, "conversations": count} for key, name, count in known]
+        print_json({**status_facts(found), **({"projects": listed} if projects else {})})
+        return
+    for name, value in _lines(found):
+        session.out.print(f"{name:<14} {value}", markup=False)
+    for key, name, count in known:
+        session.out.print(f"  {name}  {key}  {count} conversations", markup=False)
+
+
+def status_facts(found: Status) -> dict[str, Any]:
+    """The status as scripts get it."""
+    counts = found.counts
+    return {
+        "messages": counts.messages,
+        "conversations": counts.conversations,
+        "exchanges": counts.exchanges,
+        "project_count": counts.projects,
+        "entries": counts.entries,
+        "embeddable": counts.embeddable,
+        "embedded": counts.embedded,
+        "queue": found.queue,
+        "failed": counts.failed,
+        "forgotten": counts.forgotten,
+        "redactions": sum(found.redactions.values()),
+        "redactions_by_kind": found.redactions,
+        "spend_usd": 0.0,
+        "space": found.space,
+        "filling_space": found.filling,
+        "bytes": found.sizes,
+        "stale_leases": found.stale_leases,
+        "torn_lines": found.torn,
+        "home": str(found.home),
+        "store": found.store,
+    }
+
+
+def _lines(found: Status) -> list[tuple[str, str]]:
+    counts = found.counts
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(found.redactions.items()))
+    lines = [
+        ("home", str(found.home)),
+        ("messages", f"{counts.messages} in {counts.conversations} conversations, {counts.projects} projects"),
+        ("entries", f"{counts.entries} searchable by word"),
+        ("embedded", f"{counts.embedded} of {counts.embeddable}" + (f" ({found.space})" if found.space else "")),
+        ("queue", f"{found.queue} waiting, {counts.failed} given up"),
+        ("redactions", f"{sum(found.redactions.values())}" + (f" ({kinds})" if kinds else "")),
+        ("forgotten", str(counts.forgotten)),
+        ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in found.sizes.items())),
+    ]
+    if found.filling:
+        lines.append(("re-embedding", f"to {found.filling}; {found.space} answers meanwhile"))
+    if found.stale_leases:
+        lines.append(("leases", f"{found.stale_leases} left by a process that is gone: harken doctor --fix"))
+    if found.torn:
+        lines.append(("torn lines", f"{found.torn} set aside in {found.home / 'torn'}"))
+    return lines
+
+
+@click.command()
+@json_option
+@with_session
+def config(session: Session, as_json: bool) -> None:
+    """Show every setting, and where its value comes from."""
+    values = load_settings(session.home, overrides=session.overrides).values()
+    if as_json:
+        print_json([{"key": value.key, "value": value.value, "origin": value.origin} for value in values])
+        return
+    table = Table("setting", "value", "from", box=None, pad_edge=False)
+    for value in values:
+        table.add_row(value.key, "" if value.value is None else str(value.value), value.origin)
+    session.out.print(table)

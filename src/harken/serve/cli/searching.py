@@ -1,0 +1,235 @@
+"""`harken search` and `harken show`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.text import Text
+
+from harken.model import Hit, Message, SearchResult, SearchScope
+from harken.retrieve.dates import parse_since, parse_until
+from harken.serve.cli.session import Session, json_option, print_json, with_session
+
+_EXCERPT = 280
+_MODES = ("hybrid", "keyword", "semantic")
+_ROLES = ("user", "assistant", "tool")
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--source", multiple=True, help="Only this kind of entry; may be given several times.")
+@click.option("--project", help="Only this project: its short name, key or folder.")
+@click.option("--conversation", help="Only this conversation: its id, or the beginning of it.")
+@click.option("--role", multiple=True, type=click.Choice(_ROLES), help="Only what this role said.")
+@click.option("--since", help="Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.")
+@click.option("--until", help="Not after this; a day counts to its end.")
+@click.option("--limit", type=click.IntRange(1, 1000), help="At most so many hits.")
+@click.option("--mode", type=click.Choice(_MODES), default="hybrid", help="Words, meaning, or both.")
+@click.option("--rerank/--no-rerank", default=None, help="Have a local cross-encoder judge the best ten again.")
+@click.option("--explain", is_flag=True, help="Show what each hit's score is made of.")
+@json_option
+@with_session
+def search(
+    session: Session,
+    query: tuple[str, ...],
+    source: tuple[str, ...],
+    project: str | None,
+    conversation: str | None,
+    role: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    limit: int | None,
+    mode: str,
+    rerank: bool | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Find what was said, by word and by meaning."""
+    now = datetime.now(UTC)
+    scope = SearchScope(
+        sources=source,
+        project=project,
+        conversation=conversation,
+        roles=role,
+        since=parse_since(since, now) if since else None,
+        until=parse_until(until, now) if until else None,
+    )
+    with session.engine() as harken:
+        result = harken.search(" ".join(query), scope=scope, limit=limit, mode=mode, rerank=rerank)
+        titles = harken.titles([hit.entry.conversation_uid for hit in result.hits if hit.entry.conversation_uid])
+    if as_json:
+        print_json({"hits": [hit_facts(hit) for hit in result.hits], "notes": list(result.notes)})
+    else:
+        _print_result(session, result, titles, explain)
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--around", type=click.IntRange(0, 500), default=5, help="How many messages on each side.")
+@json_option
+@with_session
+def show(session: Session, identifier: str, around: int, as_json: bool) -> None:
+    """Show a message in its surroundings, an exchange, or a whole conversation."""
+    with session.engine() as harken:
+        found = harken.show(identifier, around)
+    head = found.conversation
+    if as_json:
+        print_json(
+            {
+                "conversation": {
+                    "id": head.uid,
+                    "channel": head.channel,
+                    "title": head.title,
+                    "project": head.project.key if head.project else None,
+                    "created_at": head.created_at.isoformat(),
+                },
+                "before": found.before,
+                "messages": [message_facts(message) for message in found.messages],
+                "after": found.after,
+            }
+        )
+        return
+    session.out.print(Text(f"{head.title or head.channel} · {head.uid}", style="bold"))
+    if found.before:
+        session.out.print(Text(f"… {found.before} earlier messages", style="dim"))
+    for message in found.messages:
+        marked = found.message is not None and message.uid == found.message.uid
+        _print_message(session, message, marked)
+    if found.after:
+        session.out.print(Text(f"… {found.after} later messages", style="dim"))
+
+
+def hit_facts(hit: Hit) -> dict[str, Any]:
+    """A hit as scripts get it."""
+    entry = hit.entry
+    return {
+        "id": entry.ref_uid,
+        "source": entry.source,
+        "conversation_id": entry.conversation_uid,
+        "exchange_id": entry.exchange_uid,
+        "project": entry.project,
+        "role": entry.role,
+        "author": entry.author,
+        "trust": entry.trust.value,
+        "created_at": entry.created_at.isoformat(),
+        "text": entry.text,
+        "score": round(hit.score, 6),
+        "similarity": None if hit.similarity is None else round(hit.similarity, 4),
+        "keyword_rank": hit.keyword_rank,
+        "vector_rank": hit.vector_rank,
+        "fused": round(hit.fused, 6),
+        "reasons": [{"name": r.name, "value": round(r.value, 4), "note": r.note} for r in hit.reasons],
+    }
+
+
+def message_facts(message: Message) -> dict[str, Any]:
+    """A message as scripts get it."""
+    return {
+        "id": message.uid,
+        "conversation_id": message.conversation_uid,
+        "exchange_id": message.exchange_uid,
+        "role": message.role.value,
+        "type": message.type.value,
+        "author": message.author,
+        "tool_name": message.tool_name,
+        "call_id": message.call_id,
+        "trust": message.trust.value,
+        "created_at": message.created_at.isoformat(),
+        "text": message.text,
+    }
+
+
+def _print_result(session: Session, result: SearchResult, titles: dict[str, str], explain: bool) -> None:
+    for note in result.notes:
+        session.note(note)
+    if not result.hits:
+        session.out.print("Nothing was found.")
+        return
+    groups: dict[str, list[Hit]] = {}
+    for hit in result.hits:
+        groups.setdefault(hit.entry.conversation_uid or hit.entry.source, []).append(hit)
+    for key, hits in groups.items():
+        project = hits[0].entry.project
+        heading = Text(titles.get(key) or key, style="bold")
+        heading.append(f"  {_short(project)}" if project else "", style="cyan")
+        session.out.print(heading)
+        for hit in hits:
+            _print_hit(session, hit, result, explain)
+        session.out.print()
+
+
+def _print_hit(session: Session, hit: Hit, result: SearchResult, explain: bool) -> None:
+    entry = hit.entry
+    speaker = entry.author or entry.role or entry.source
+    line = Text(f"  {speaker}, {readable_age(entry.created_at)}  ", style="green")
+    line.append(entry.ref_uid, style="dim")
+    session.out.print(line)
+    text = Text("    " + _excerpt(entry.text, result.terms))
+    pattern = _pattern(result.terms)
+    if pattern:
+        text.highlight_regex(pattern, "bold yellow")
+    session.out.print(text)
+    if explain:
+        session.out.print(Text("    " + _explanation(hit, result.threshold), style="dim"))
+
+
+def _short(project: str) -> str:
+    """A project's key as people call it: its last part."""
+    return project.rpartition(":")[2].rstrip("/").rpartition("/")[2] or project
+
+
+def _explanation(hit: Hit, threshold: float | None) -> str:
+    similarity = "no vector yet" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
+    parts = [
+        f"score {hit.score:.3f}",
+        f"fused {hit.fused:.3f}",
+        f"{similarity} (rank {hit.vector_rank or '-'}, threshold {'-' if threshold is None else threshold})",
+        f"keyword rank {hit.keyword_rank or '-'}",
+    ]
+    parts += [
+        f"{reason.name} x{reason.value:.2f}" + (f" ({reason.note})" if reason.note else "") for reason in hit.reasons
+    ]
+    return " · ".join(parts)
+
+
+def _print_message(session: Session, message: Message, marked: bool) -> None:
+    speaker = message.author or message.role.value
+    what = "" if message.type.value == "text" else f" {message.type.value}"
+    stamp = message.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
+    style = "bold yellow" if marked else "green"
+    line = Text(f"{'> ' if marked else ''}{speaker}{what}, {stamp}  ", style=style)
+    line.append(message.uid, style="dim")
+    session.out.print(line)
+    session.out.print(Text(message.text))
+    session.out.print()
+
+
+def _pattern(terms: tuple[str, ...]) -> str:
+    stems = [re.escape(term[:-2] if len(term) > 5 else term) for term in terms]
+    return rf"(?i)(?:\b|(?<=[^\x00-\x7f]))(?:{'|'.join(stems)})\w*" if stems else ""
+
+
+def _excerpt(text: str, terms: tuple[str, ...]) -> str:
+    flat = " ".join(text.split())
+    if len(flat) <= _EXCERPT:
+        return flat
+    pattern = _pattern(terms)
+    found = re.search(pattern, flat) if pattern else None
+    begin = max(0, (found.start() if found else 0) - _EXCERPT // 3)
+    end = begin + _EXCERPT
+    return ("…" if begin else "") + flat[begin:end] + ("…" if end < len(flat) else "")
+
+
+def readable_age(moment: datetime) -> str:
+    """`3 days ago`, and the date itself for what is older than a month."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        count = int(seconds // length)
+        if unit == "day" and count > 31:
+            return moment.astimezone().strftime("%Y-%m-%d")
+        if count >= 1:
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"

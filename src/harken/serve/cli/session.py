@@ -1,0 +1,130 @@
+"""What every command shares: the open store, the two outputs, errors, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from harken.engine import Harken
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class Report(Protocol):
+    """Tells how far something has come."""
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        """Show so much done of so much; the note stands in place of the counts."""
+        ...
+
+
+@dataclass(slots=True)
+class Session:
+    """One run of the command line.
+
+    Attributes:
+        out: the answer; never anything else.
+        err: everything else.
+    """
+
+    home: Path | None
+    overrides: Mapping[str, Any]
+    out: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+    err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, soft_wrap=True))
+
+    @contextmanager
+    def engine(self) -> Iterator[Harken]:
+        """The open store; what its journal has and its database lacks is brought in first, with a word about it."""
+        with self.progress("Rebuilding from the journal", "conversations") as report:
+            harken = Harken(self.home, settings=self.overrides, on_replay=report)
+        with harken:
+            replayed = harken.replayed
+            if replayed.messages:
+                self.note(f"Brought {replayed.messages} messages from the journal into the database.")
+            for torn in replayed.torn:
+                self.note(f"Set aside a broken journal line ({torn.length} bytes of {torn.path}) in {torn.kept_in}")
+            yield harken
+
+    def note(self, text: str) -> None:
+        """A line beside the answer."""
+        self.err.print(text, markup=False)
+
+    @contextmanager
+    def progress(self, title: str, unit: str) -> Iterator[Report]:
+        """A bar with counts on a terminal's stderr, shown from the first report on; silent elsewhere.
+
+        Args:
+            title: what is being done.
+            unit: what is counted, for reports that bring no note of their own.
+        """
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=self.err,
+            transient=True,
+            disable=not self.err.is_terminal,
+        )
+        tasks: list[TaskID] = []
+
+        def report(done: int, total: int, note: str = "") -> None:
+            counts = note or f"{done:,} of {total:,} {unit}"
+            if not tasks:
+                bar.start()
+                tasks.append(bar.add_task(title, total=total, note=counts))
+            bar.update(tasks[0], completed=done, total=total, note=counts)
+
+        try:
+            yield report
+        finally:
+            if tasks:
+                bar.stop()
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+
+
+def json_option(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The option `--json`, for every command that prints facts."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def with_session(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Hand the command its session as the first argument."""
+
+    @click.pass_obj
+    @wraps(command)
+    def run(session: Session, /, *args: Any, **kwargs: Any) -> Result:
+        return command(session, *args, **kwargs)
+
+    return run
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 message`, `1,200 messages`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def readable_bytes(count: int) -> str:
+    """`1.4 MB`."""
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

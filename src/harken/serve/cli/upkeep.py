@@ -1,0 +1,134 @@
+"""`harken doctor`, `forget`, `reindex`, `backup`, `restore`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from harken.config import load_settings
+from harken.errors import HarkenError, StoreCorruptError, UsageError
+from harken.record.backup import DATABASE_NAME
+from harken.record.backup import restore as restore_backup
+from harken.record.forget import Doomed
+from harken.record.reindex import set_database_aside
+from harken.serve.cli.session import Session, counted, json_option, print_json, readable_bytes, with_session
+
+
+@click.command()
+@click.option("--fix", is_flag=True, help="Repair what can be repaired.")
+@json_option
+@with_session
+def doctor(session: Session, fix: bool, as_json: bool) -> None:
+    """Check that database, journal, full text and vectors agree; exit 0 only when all does."""
+    with session.engine() as harken:
+        findings = harken.upkeep.doctor(fix)
+    if as_json:
+        facts = [{"check": found.check, "problem": found.problem, "fixed": found.fixed} for found in findings]
+        print_json({"ok": all(found.fixed for found in findings), "findings": facts})
+    for found in [] if as_json else findings:
+        session.out.print(f"{'fixed' if found.fixed else 'problem'}: {found.problem}", markup=False)
+    if any(not found.fixed for found in findings):
+        if not fix:
+            session.note("Repair with: harken doctor --fix")
+        raise click.exceptions.Exit(1)
+    if not as_json and not findings:
+        session.out.print("All agrees: database, journal, full text, vectors, leases.")
+
+
+@click.command()
+@click.argument("messages", nargs=-1, metavar="[ID]...")
+@click.option("--conversation", multiple=True, help="A whole conversation, by id.")
+@click.option("--project", help="Every conversation of a project.")
+@click.option("--query", help="Every message that holds all of these words.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@with_session
+def forget(
+    session: Session,
+    messages: tuple[str, ...],
+    conversation: tuple[str, ...],
+    project: str | None,
+    query: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Forget messages for good: the words are erased everywhere, and only their ids remain."""
+    with session.engine() as harken:
+        doomed = harken.upkeep.plan_forget(messages=messages, conversations=conversation, project=project, query=query)
+        if not doomed.tombstones:
+            raise UsageError("No message holds all of these words.")
+        if not yes:
+            _confirm(doomed)
+        with session.progress("Forgetting", "records") as show:
+            done = harken.upkeep.forget(doomed, show)
+    if not done.scrubbed:
+        session.note("Freed space may still hold the words: another process is reading. When it is done: harken doctor")
+    if as_json:
+        ids = [tombstone.uid for tombstone in doomed.tombstones]
+        print_json({"messages": done.messages, "conversations": done.conversations, "ids": ids})
+    else:
+        session.out.print(f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
+
+
+def _confirm(doomed: Doomed) -> None:
+    try:
+        agreed = click.confirm(f"Forget {counted(doomed.messages, 'message')} for good?", err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise UsageError("Nothing was forgotten, for nobody answered. Where nobody can, add --yes.") from None
+    if not agreed:
+        raise HarkenError("Nothing was forgotten.")
+
+
+@click.command()
+@click.option("--from-journal", is_flag=True, required=True, help="Make the database anew from the journal.")
+@with_session
+def reindex(session: Session, from_journal: bool) -> None:
+    """Make the database anew from the journal; ids, texts and what was forgotten stay as they are."""
+    settings = load_settings(session.home, overrides=session.overrides).settings
+    if settings.store is not None:
+        raise UsageError(f"The store {settings.store} keeps no journal: its database is the truth.")
+    database = settings.home / DATABASE_NAME
+    try:
+        # Opening brings in whatever a database that is missing lacks, so there is nothing left to rebuild then.
+        count = _reindex(session, rebuild=database.exists())
+    except StoreCorruptError:
+        for moved in set_database_aside(database):
+            session.note(f"The damaged database was moved to {moved}")
+        count = _reindex(session, rebuild=False)
+    session.out.print(f"The database holds {counted(count, 'message')} of the journal.")
+
+
+def _reindex(session: Session, rebuild: bool) -> int:
+    with session.engine() as harken:
+        if rebuild:
+            with session.progress("Reindexing", "conversations") as show:
+                for done, total in harken.upkeep.reindex_from_journal():
+                    show(done, total)
+        return harken.upkeep.status().counts.messages
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@with_session
+def backup(session: Session, file: Path) -> None:
+    """Write one file with everything, while others go on using the store."""
+    with session.engine() as harken:
+        size = harken.upkeep.backup(file)
+    session.out.print(f"{file}: {readable_bytes(size)}", markup=False)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@with_session
+def restore(session: Session, file: Path) -> None:
+    """Put a backup into a home that has no store yet."""
+    home = load_settings(session.home, overrides=session.overrides).settings.home
+    restore_backup(file, home)
+    with session.engine() as harken:
+        count = harken.upkeep.status().counts.messages
+    session.out.print(f"{home} holds {counted(count, 'message')}.", markup=False)

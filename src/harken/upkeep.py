@@ -1,0 +1,183 @@
+"""Keeping a store in order: status, doctor, forgetting, rebuilding, backups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from harken.enrich.spaces import Spaces
+from harken.errors import UsageError
+from harken.record.backup import DATABASE_NAME, backup
+from harken.record.doctor import Doctor, Finding
+from harken.record.forget import Doomed, Forgotten, doom_conversations, doom_messages, doom_project, forget
+from harken.record.journal import Journal
+from harken.record.recorder import Recorder
+from harken.record.reindex import drop_set_aside, reindex
+from harken.record.replay import Replayed
+from harken.retrieve.query import whole_words
+from harken.storage.reading import Counts, count_all, list_projects, messages_holding
+from harken.storage.state import read_counters
+from harken.storage.store import Store, Transaction
+from harken.storage.vectors import list_spaces
+from harken.storage.work import Failure, count_unembedded, list_failed, retry_failed, stale_leases
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How much a store holds, and how it stands.
+
+    Attributes:
+        queue: entries that wait for a vector.
+        redactions: secrets taken out, by kind.
+        space: name of the answering embedding space; None while nothing is embedded.
+        filling: name of the space that is to take over; None when none is.
+        sizes: bytes on disk by part.
+        torn: files with broken journal lines that were set aside.
+    """
+
+    counts: Counts
+    queue: int
+    redactions: dict[str, int]
+    space: str | None
+    filling: str | None
+    sizes: dict[str, int]
+    stale_leases: int
+    torn: int
+    home: Path
+    store: str
+
+
+class Upkeep:
+    """What a store needs now and then; reached as `Harken.upkeep`."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal | None,
+        recorder: Recorder,
+        spaces: Spaces,
+        home: Path,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._recorder = recorder
+        self._spaces = spaces
+        self._home = home
+        self._now = now
+
+    def status(self) -> Status:
+        """How much there is, and how it stands; opens no model."""
+        with self._store.reading() as tx:
+            known = list_spaces(tx)
+            active = next((space for space in known if space.state == "active"), None)
+            filling = next((space for space in known if space.state == "filling"), None)
+            counts = count_all(tx, active.id if active else None)
+            target = filling or active
+            return Status(
+                counts=counts,
+                queue=count_unembedded(tx, target) if target else counts.embeddable,
+                redactions=read_counters(tx, "redacted:"),
+                space=active.name if active else None,
+                filling=filling.name if filling else None,
+                sizes=self._sizes(),
+                stale_leases=stale_leases(tx, self._now()),
+                torn=len(self._journal.torn()) if self._journal else 0,
+                home=self._home,
+                store=self._store.url,
+            )
+
+    def projects(self) -> list[tuple[str, str, int]]:
+        """(key, name, conversations) of every project, the busiest first."""
+        with self._store.reading() as tx:
+            return list_projects(tx)
+
+    def failures(self, limit: int = 100) -> list[Failure]:
+        """Work that was given up, newest first."""
+        with self._store.reading() as tx:
+            return list_failed(tx, limit)
+
+    def retry_failed(self) -> int:
+        """Make everything that was given up work again; how many items that is."""
+        with self._store.writing() as tx:
+            count = retry_failed(tx)
+        self._recorder.wake()
+        return count
+
+    def doctor(self, fix: bool = False) -> list[Finding]:
+        """Everything that does not agree; empty when all does."""
+        return Doctor(self._store, self._journal, self._recorder, self._now(), fix).examine()
+
+    def reindex_from_journal(self) -> Iterator[tuple[int, int]]:
+        """Make the rows anew from the journal, yielding (conversations done, in all).
+
+        Raises:
+            UsageError: this store keeps no journal.
+        """
+        if self._journal is None:
+            raise UsageError("This store keeps no journal: its database is the truth.")
+        yield from reindex(self._store, self._journal, self._recorder.ingest, Replayed(0, 0, []))
+
+    def plan_forget(
+        self,
+        *,
+        messages: Sequence[str] = (),
+        conversations: Sequence[str] = (),
+        project: str | None = None,
+        query: str | None = None,
+    ) -> Doomed:
+        """Name what is to be forgotten, without forgetting it yet.
+
+        Args:
+            messages: ids.
+            conversations: ids.
+            project: a project's key or short name: all its conversations.
+            query: every message that holds all of its words, in any case.
+        Raises:
+            NotFoundError: an id or a name names nothing.
+            UsageError: nothing, or more than one thing, was named.
+        """
+        if sum(map(bool, (messages, conversations, project, query))) != 1:
+            raise UsageError("Name one of: ids of messages, conversations, a project, a query.")
+        with self._store.reading() as tx:
+            if query:
+                messages = _holding_all(tx, query)
+            if conversations:
+                return doom_conversations(tx, conversations, self._now())
+            if project:
+                return doom_project(tx, project, self._now())
+            return doom_messages(tx, messages, self._now())
+
+    def forget(self, doomed: Doomed, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
+        """Forget for good what was named: rows, full text, vectors, caches, journal. Only ids remain.
+
+        A damaged database that was set aside before goes whole: it may hold the words as well.
+        """
+        drop_set_aside(self._home / DATABASE_NAME)
+        return forget(self._store, self._journal, doomed, self._recorder.ingest, progress)
+
+    def backup(self, target: str | Path) -> int:
+        """Write one file with everything, while others go on using the store; its size in bytes.
+
+        Raises:
+            UsageError: the target exists.
+            StoreError: it cannot be written.
+        """
+        return backup(self._store, self._home, Path(target))
+
+    def _sizes(self) -> dict[str, int]:
+        sizes = {"database": self._store.size_bytes()}
+        if self._journal is not None:
+            sizes["journal"] = sum(size for _, size in self._journal.files())
+        cache = self._home / "cache"
+        sizes["cache"] = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
+        return sizes
+
+
+def _holding_all(tx: Transaction, query: str) -> list[str]:
+    """By the messages themselves, not by search: that ranks, has limits, and sees of a tool's result the head."""
+    patterns = whole_words(query)
+    found = messages_holding(tx, list(patterns)) if patterns else ()
+    return [uid for uid, text in found if all(pattern.search(text) for pattern in patterns.values())]

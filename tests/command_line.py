@@ -1,0 +1,139 @@
+"""The real command line in a process of its own, with a scrubbed environment and a home that is thrown away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from warm_start import WarmStart
+
+PYTHON = (sys.executable, "-m", "harken")
+# A machine under load needs time; a process that needs more than this hangs.
+TIMEOUT_SECONDS = 120
+# Elsewhere a process that forks without starting a new program may crash in a system library.
+_FORKS = sys.platform == "linux"
+_KEPT = ("PATH", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START", "SYSTEMROOT", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Runs `harken` on one home.
+
+    Attributes:
+        person: what `~` is; nothing of the real one is ever seen.
+        settings: `HARKEN_*` variables and others, on top of the scrubbed environment.
+        cold: start a new interpreter for each command, as people do.
+    """
+
+    home: Path
+    person: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cold: bool = False
+
+    def __call__(
+        self, *arguments: str | Path, code: int = 0, stdin: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """Run a command to its end and check its exit code."""
+        words, environment = list(map(str, arguments)), self.environment(settings)
+        if _FORKS and not self.cold:
+            outcome = Outcome(*_warm_start().run(words, environment, stdin or "", TIMEOUT_SECONDS))
+        else:
+            outcome = _run_cold(words, environment, stdin or "")
+        assert outcome.code == code, f"harken {' '.join(words)}: {outcome}"
+        return outcome
+
+    def fails(self, *arguments: str | Path, code: int = 1, **options: Any) -> str:
+        """Run a command that must fail, and return its one line on stderr; nothing else may be said."""
+        outcome = self(*arguments, code=code, **options)
+        assert outcome.out == ""
+        assert outcome.err.endswith("\n")
+        assert outcome.err.count("\n") == 1, outcome.err
+        assert outcome.err.startswith("harken: ")
+        assert "Traceback" not in outcome.err
+        return outcome.err.removeprefix("harken: ").strip()
+
+    def start(self, *arguments: str | Path, **streams: Any) -> subprocess.Popen[str]:
+        """Start a command and leave it running."""
+        silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(
+            [*PYTHON, *map(str, arguments)],
+            env=self.environment(),
+            encoding="utf-8",
+            preexec_fn=_listen,
+            **{**silent, **streams},
+        )
+
+    @contextmanager
+    def running(self, *arguments: str | Path, **streams: Any) -> Iterator[subprocess.Popen[str]]:
+        """The same, ended at the latest with the block."""
+        with self.start(*arguments, **streams) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def environment(self, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What a command sees: nothing of this process but the path, and what measures coverage."""
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        plain = {"HOME": str(self.person), "LANG": "C.UTF-8", "TZ": "UTC", "COLUMNS": "120"}
+        return {**kept, **plain, "HARKEN_HOME": str(self.home), **self.settings, **(settings or {})}
+
+    def search(self, *arguments: str, **options: Any) -> list[dict[str, Any]]:
+        """The hits of a search."""
+        hits: list[dict[str, Any]] = self("search", *arguments, "--json", **options).json()["hits"]
+        return hits
+
+    def status(self, **options: Any) -> dict[str, Any]:
+        """The store's status."""
+        facts: dict[str, Any] = self("status", "--json", **options).json()
+        return facts
+
+
+def _listen() -> None:
+    """Let Ctrl-C end the process, also where these tests run in the background of a shell, which ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@cache
+def _warm_start() -> WarmStart:
+    return WarmStart()
+
+
+def _run_cold(words: list[str], environment: Mapping[str, str], stdin: str) -> Outcome:
+    done = subprocess.run(
+        [*PYTHON, *words],
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def files_holding(home: Path, words: bytes) -> list[Path]:
+    """Every file under a home that has these bytes in it."""
+    return [file for file in sorted(home.rglob("*")) if file.is_file() and words in file.read_bytes()]

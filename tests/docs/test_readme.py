@@ -1,0 +1,93 @@
+"""The README's commands do what it shows, and its settings are settings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+from harken.config import Settings, load_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONSOLES = re.findall(r"^```console\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+LOCAL = find_spec("onnxruntime") is not None
+
+needs_model = pytest.mark.skipif(not LOCAL, reason="needs harken[local]")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def steps() -> list[tuple[list[str], list[str]]]:
+    """Each command of the tour with the lines that it is said to print; `…` stands for anything."""
+    found: list[tuple[list[str], list[str]]] = []
+    for line in "".join(blocks("console")).splitlines():
+        if line.startswith("$ "):
+            found.append((shlex.split(line[2:]), []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+@needs_model
+def test_every_command_of_the_tour_prints_what_it_is_said_to_print(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    tour = replace(cli, settings={})
+    done = []
+    for (program, *arguments), expected in steps():
+        assert program == "harken"
+        printed = tour(*arguments).out
+        place = 0
+        for part in (part.strip(" ") for line in expected for part in line.split("…")):
+            place = printed.find(part, place)
+            assert place >= 0, f"harken {' '.join(arguments)} does not print {part!r} here:\n{printed}"
+            place += len(part)
+        done.append(arguments[0])
+    assert set(done) == {"import", "search", "show", "status", "doctor", "backup", "forget"}
+
+
+@needs_model
+def test_the_python_snippet_runs_and_finds_who_signs_off(cli: CommandLine, tmp_path: Path) -> None:
+    [snippet] = blocks("python")
+    command = [sys.executable, "-W", "error", "-c", snippet]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=cli.environment({"HARKEN_EMBEDDER": "onnx"}), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Priya" in done.stdout.splitlines()[0]
+    assert (tmp_path / "my-memory" / "conversations").is_dir()
+
+
+@pytest.mark.parametrize("settings", blocks("toml"))
+def test_the_settings_that_it_recommends_are_accepted(settings: str, tmp_path: Path) -> None:
+    (tmp_path / "harken.toml").write_text(settings, encoding="utf-8")
+    wanted = tomllib.loads(settings)
+    loaded = load_settings(tmp_path, env={}).settings
+    assert loaded.embedding.model == wanted["embedding"].get("model")
+    assert loaded.embedder == wanted.get("embedder", "onnx")
+
+
+def test_every_setting_of_the_table_exists_with_the_default_that_it_says() -> None:
+    table = README.split("## Settings")[1].split("## ")[0]
+    known = load_settings(env={"HARKEN_HOME": "/nowhere"})
+    values = {value.key: value.value for value in known.values()}
+    named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)?)`", "\n".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
+    assert named - {"setting"} <= values.keys() | Settings.model_fields.keys() | {"redaction.patterns"}
+    assert values["search.limit"] == 10
+    assert values["embedding.min_message_tokens"] == 10
+    assert values["record.tool_text_chars"] == 2000
+    for key, value in (("embedder", "onnx"), ("search.fusion", "convex"), ("search.rerank", False)):
+        assert values[key] == value

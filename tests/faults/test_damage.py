@@ -1,0 +1,200 @@
+"""Damaged files: one clear message, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+from harken.testing import EmbeddingServer
+
+TALK = [
+    {"conversation": f"c{number % 2}", "role": role, "content": text, "ts": f"2026-05-08T09:0{number}:00Z"}
+    for number, (role, text) in enumerate(
+        [
+            ("user", "Where is the key of the boathouse kept?"),
+            ("user", "Which rope holds the red dinghy at the pier?"),
+            ("assistant", "The boathouse key hangs behind the clock."),
+            ("assistant", "The dinghy is held by the braided nylon rope."),
+        ]
+    )
+]
+
+
+@pytest.fixture
+def told(cli: CommandLine, tmp_path: Path) -> CommandLine:
+    path = tmp_path / "talk.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in TALK), encoding="utf-8")
+    cli("import", path)
+    return cli
+
+
+def journal_file(home: Path, words: bytes) -> Path:
+    [file] = [file for file in (home / "conversations").glob("*/*.jsonl") if words in file.read_bytes()]
+    return file
+
+
+def assert_whole(cli: CommandLine) -> None:
+    assert cli("doctor").out.startswith("All agrees")
+    assert {hit["text"] for hit in cli.search("boathouse dinghy")} == {line["content"] for line in TALK}
+
+
+def test_a_line_that_a_dead_writer_left_half_is_set_aside_and_reported(told: CommandLine) -> None:
+    file = journal_file(told.home, b"dinghy")
+    half = b'{"event":"message","id":"01970000-0000-7000-8000-000000000000","text":"half a li'
+    file.write_bytes(file.read_bytes() + half)
+    outcome = told("search", "dinghy")
+    [torn] = (told.home / "torn").iterdir()
+    place = f"{file.parent.name}/{file.name}"
+    assert outcome.err == f"Set aside a broken journal line ({len(half)} bytes of {place}) in {torn}\n"
+    assert "The dinghy is held" in outcome.out
+    assert torn.read_bytes() == half
+    assert told("status").out.rstrip().endswith(f"torn lines     1 set aside in {told.home / 'torn'}")
+    assert_whole(told)
+
+
+@pytest.mark.parametrize("damage", ["cut short", "overwritten", "deleted"])
+def test_a_journal_that_lost_what_the_rows_hold_gets_it_back(told: CommandLine, damage: str) -> None:
+    file = journal_file(told.home, b"boathouse")
+    content = file.read_bytes()
+    if damage == "cut short":
+        file.write_bytes(content[:-25])
+    elif damage == "overwritten":
+        middle = content.index(b"hangs behind")
+        file.write_bytes(content[:middle] + b"\xff\x00\xfe" + content[middle + 3 :])
+    else:
+        file.unlink()
+    found = told("doctor", "--json", code=1).json()
+    assert {finding["check"] for finding in found["findings"]} == {"journal"}
+    told("doctor", "--fix")
+    assert_whole(told)
+    told("reindex", "--from-journal")
+    assert_whole(told)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"garbage over the header" * 50 + content[1150:],
+        lambda content: content[:4096] + b"\x5a" * (len(content) - 4096),
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+    ],
+    ids=["garbage over the header", "garbage over the pages", "cut in half", "emptied"],
+)
+def test_a_damaged_database_names_the_command_that_makes_it_anew(
+    told: CommandLine, damage: Callable[[bytes], bytes]
+) -> None:
+    assert_whole(told)
+    before = told.search("boathouse dinghy")
+    database = told.home / "harken.db"
+    for suffix in ("-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+    content = damage(database.read_bytes())
+    database.write_bytes(content)
+    if content:
+        assert "Rebuild it from the journal: harken reindex --from-journal" in told.fails("search", "boathouse")
+    outcome = told("reindex", "--from-journal")
+    assert outcome.out == "The database holds 4 messages of the journal.\n"
+    assert_whole(told)
+    assert told.search("boathouse dinghy") == before
+
+
+def test_a_damaged_database_that_was_set_aside_goes_with_what_is_forgotten(told: CommandLine) -> None:
+    database = told.home / "harken.db"
+    database.write_bytes(b"garbage over the header" * 50 + database.read_bytes()[1150:])
+    aside = [line for line in told("reindex", "--from-journal").err.splitlines() if "damaged" in line]
+    assert len(aside) >= 1
+    assert any(b"nylon" in file.read_bytes() for file in told.home.glob("harken.db*damaged*"))
+    told("forget", "--query", "nylon", "--yes")
+    assert [file for file in told.home.rglob("*") if file.is_file() and b"nylon" in file.read_bytes()] == []
+
+
+@pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs harken[local]")
+@pytest.mark.parametrize(
+    ("settings", "files", "words"),
+    [
+        (
+            {"HARKEN_EMBEDDING__PATH": "/no/such/model"},
+            False,
+            "/no/such/model/model.onnx is missing. Set embedding.path",
+        ),
+        ({}, True, "model.onnx is not the pinned one: its SHA-256 is "),
+    ],
+    ids=["missing", "wrong hash"],
+)
+def test_a_model_that_is_not_the_right_one_is_named_and_words_go_on_working(
+    told: CommandLine, settings: dict[str, str], files: bool, words: str
+) -> None:
+    folder = told.home / "models" / "bge-small-en-v1.5"
+    if files:
+        folder.mkdir(parents=True)
+        (folder / "model.onnx").write_bytes(b"not a model")
+        (folder / "tokenizer.json").write_bytes(b"{}")
+    local = replace(told, settings=settings)
+    assert words in local.fails("worker", "run", "--until-idle")
+    more = told.home.parent / "more.jsonl"
+    more.write_text(json.dumps({"conversation": "c0", "role": "user", "content": "The oars lie in the shed of Jan"}))
+    imported = local("import", more)
+    assert imported.out.startswith("1 new message")
+    assert f"Not embedded, so search goes by words alone for now: {'/no' if not files else folder}" in imported.err
+    found = local("search", "oars")
+    assert "The oars lie" in found.out
+    assert found.err.count("\n") == 1
+    status = local.status()
+    assert (status["embedded"], status["failed"], status["queue"]) == (0, 0, status["embeddable"])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer(dims=16) as running:
+        yield running
+
+
+@pytest.mark.skipif(find_spec("turbovec") is None, reason="needs harken[local]")
+def test_a_corrupt_vector_cache_is_made_anew_and_every_search_stays_the_same(
+    cli: CommandLine, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    remote = with_many_vectors(cli, server, tmp_path)
+    query = ("topic77 topic78", "--mode", "semantic", "--limit", "5")
+    before = remote.search(*query)
+    [cache] = remote.home.glob("cache/vectors-*.tvim")
+    whole = cache.read_bytes()
+    for damage in (whole[: len(whole) // 3], b"garbage" * 5000, b"", whole[:200] + b"\xff" * (len(whole) - 200)):
+        [cache] = remote.home.glob("cache/vectors-*.tvim")
+        cache.write_bytes(damage)
+        searched = remote("search", *query, "--json")
+        assert searched.json()["hits"] == before
+        assert searched.err == ""
+    assert remote("doctor").out.startswith("All agrees")
+    [cache] = remote.home.glob("cache/vectors-*.tvim")
+    cache.write_bytes(b"garbage")
+    assert remote("doctor", "--fix").out == f"fixed: The vector cache {cache.name} is damaged.\n"
+    assert remote.search(*query) == before
+
+
+def with_many_vectors(cli: CommandLine, server: EmbeddingServer, folder: Path) -> CommandLine:
+    """A store with more vectors than are searched without an index of their own."""
+    path = folder / "many.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(5100):
+            words = f"A note about topic{number} and topic{number + 1} for the archive of the museum in town"
+            line = {"conversation": f"c{number // 100}", "role": "user", "content": words}
+            file.write(json.dumps(line) + "\n")
+    settings = {
+        "HARKEN_EMBEDDER": "openai-compatible",
+        "HARKEN_EMBEDDING__URL": server.url,
+        "HARKEN_EMBEDDING__MODEL": "words",
+        "HARKEN_EMBEDDING__DIMS": "64",
+        "HARKEN_EMBEDDING__THRESHOLD": "0.1",
+        "HARKEN_WORKER__BATCH_SIZE": "100",
+    }
+    remote = replace(cli, settings=settings)
+    remote("import", path)
+    remote("search", "topic1", "--mode", "semantic")
+    return remote

@@ -1,0 +1,180 @@
+"""kill -9 at random moments: the next run completes, all parts agree, nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from long_talk import texts_in_journal, texts_in_rows, write_long_talk
+
+from command_line import CommandLine, files_holding
+from harken.engine import Harken
+from harken.storage.vectors import unpack
+from harken.testing import EmbeddingServer, hashed_vectors
+
+DIMS = 32
+
+
+def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool], delay_seconds: float) -> bool:
+    """Kill a process a moment after something is reached; False where it had ended before."""
+    while process.poll() is None and not reached():
+        time.sleep(0.002)
+    time.sleep(delay_seconds)
+    ended = process.poll() is not None
+    process.kill()
+    process.wait()
+    return not ended
+
+
+def findings(home: Path) -> list[object]:
+    with Harken(home, settings={"embedder": "none"}, env={}) as harken:
+        return list(harken.upkeep.doctor())
+
+
+def journal_bytes(home: Path) -> int:
+    return sum(file.stat().st_size for file in home.glob("conversations/*/*.jsonl"))
+
+
+def test_an_import_that_is_killed_again_and_again_is_completed_by_the_next(
+    cli: CommandLine, tmp_path: Path, rounds: int
+) -> None:
+    rng = random.Random(20261122)
+    path = tmp_path / "long.jsonl"
+    said = write_long_talk(path, count=600 * rounds + 1200, conversations=15)
+    command = ("import", "claude-code", path, "--no-embed")
+    # The journal's final size in bytes, more or less: a line of it holds what a line of the transcript holds and ids.
+    whole, killed = path.stat().st_size * 1.9, 0
+    for number in range(rounds):
+        goal = whole * (number + rng.random()) / (rounds + 1)
+        process = cli.start(*command)
+        killed += kill_when(process, lambda goal=goal: journal_bytes(cli.home) >= goal, rng.uniform(0, 0.1))
+        assert findings(cli.home) == []
+        with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
+            kept = texts_in_rows(harken)
+        assert len(dict(kept)) == len(kept)
+        assert dict(kept).items() <= said.items()
+    print(f"{killed} of {rounds} kills hit an import of {len(said)} messages")
+    assert killed >= rounds // 2, "the machine was too fast for the kills to hit"
+    cli(*command)
+    assert cli("doctor").out.startswith("All agrees")
+    assert cli.status()["messages"] == len(said)
+    with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
+        assert sorted(texts_in_rows(harken)) == sorted(said.items())
+    assert sorted(texts_in_journal(cli.home)) == sorted(said.items())
+    assert cli(*command, "--json").json()["added"] == 0
+
+
+def test_forgetting_that_is_killed_is_finished_by_whoever_comes_next(
+    cli: CommandLine, tmp_path: Path, rounds: int
+) -> None:
+    rng = random.Random(20261125)
+    path = tmp_path / "talk.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(2400):
+            # A word that full text keeps as it is, and that no other word begins like.
+            animal = "heron" if number % 4 else "zqxkarn"
+            line = {
+                "conversation": f"c{number % 4}",
+                "role": "user",
+                "content": f"thing {number}, a {animal} on a lake",
+            }
+            file.write(json.dumps(line) + "\n")
+    cli("import", path)
+    conversation = cli.search("zqxkarn", "--limit", "1")[0]["conversation_id"]
+    for number in range(max(2, rounds // 3)):
+        copy = replace(cli, home=tmp_path / f"copy-{number}")
+        shutil.copytree(cli.home, copy.home)
+        process = copy.start("forget", "--conversation", conversation, "--yes")
+        kill_when(process, lambda copy=copy: rows(copy.home, "tombstones") > 0, rng.uniform(0, 0.2))
+        assert findings(copy.home) == []
+        assert rows(copy.home, "messages") == 1800
+        assert files_holding(copy.home, b"zqxkarn") == []
+
+
+def rows(home: Path, table: str) -> int:
+    """How many rows another process has committed so far."""
+    try:
+        with closing(sqlite3.connect(f"file:{home / 'harken.db'}?mode=ro", uri=True)) as database:
+            return int(database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer(dims=DIMS) as running:
+        yield running
+
+
+def vectors_by_text(home: Path, dims: int) -> list[tuple[str, np.ndarray]]:
+    """Every stored vector with its entry's text, one line for each vector row."""
+    with Harken(home, settings={"embedder": "none"}, env={}) as harken, harken.store.reading() as tx:
+        rows = tx.connection.exec_driver_sql(
+            "SELECT e.text, v.vector FROM vectors v JOIN entries e ON e.id = v.entry_id AND e.space_id = v.space_id"
+        ).all()
+    return [(row[0], unpack([row[1]], dims)[0]) for row in rows]
+
+
+def test_embedding_that_is_killed_again_and_again_is_completed_by_the_next(
+    cli: CommandLine, tmp_path: Path, rounds: int, server: EmbeddingServer
+) -> None:
+    rng = random.Random(20261123)
+    path = tmp_path / "long.jsonl"
+    said = write_long_talk(path, count=100 * rounds, conversations=6)
+    cli("import", "claude-code", path)
+    settings = {
+        "HARKEN_EMBEDDER": "openai-compatible",
+        "HARKEN_EMBEDDING__URL": server.url,
+        "HARKEN_EMBEDDING__MODEL": "words",
+        "HARKEN_EMBEDDING__DIMS": str(DIMS),
+        "HARKEN_WORKER__BATCH_SIZE": "10",
+    }
+    remote, killed = replace(cli, settings=settings), 0
+    for number in range(rounds):
+        goal = len(said) / 10 * (number + rng.random()) / (rounds + 1)
+        process = remote.start("worker", "run", "--until-idle")
+        killed += kill_when(process, lambda goal=goal: len(server.requests) >= goal, rng.uniform(0, 0.05))
+        assert findings(cli.home) == []
+        stored = vectors_by_text(cli.home, DIMS)
+        assert len(stored) == len(dict(stored))
+    print(f"{killed} of {rounds} kills hit the embedding of {len(said)} messages")
+    assert killed >= rounds // 2, "the machine was too fast for the kills to hit"
+    remote("worker", "run", "--until-idle")
+    status = remote.status()
+    assert (status["embedded"], status["queue"], status["failed"]) == (len(said), 0, 0)
+    stored = vectors_by_text(cli.home, DIMS)
+    assert sorted(text for text, _ in stored) == sorted(said.values())
+    expected = hashed_vectors([text for text, _ in stored], DIMS)
+    assert np.abs(np.stack([vector for _, vector in stored]) - expected).max() < 0.001
+    assert remote("doctor").out.startswith("All agrees")
+
+
+@pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs harken[local]")
+def test_embedding_with_the_local_model_survives_kills_as_well(cli: CommandLine, tmp_path: Path, rounds: int) -> None:
+    if rounds < 20:
+        pytest.skip("takes minutes; set HARKEN_TEST_ROUNDS=20")
+    rng = random.Random(20261124)
+    path = tmp_path / "long.jsonl"
+    said = write_long_talk(path, count=6000, conversations=6)
+    cli("import", "claude-code", path)
+    local, killed = replace(cli, settings={}), 0
+    for _ in range(rounds):
+        process = local.start("worker", "run", "--until-idle")
+        killed += kill_when(process, lambda: True, rng.uniform(1.0, 6.0))
+        assert findings(cli.home) == []
+    local("worker", "run", "--until-idle")
+    status = local.status()
+    assert (status["embedded"], status["queue"], status["failed"]) == (len(said), 0, 0)
+    assert local("doctor").out.startswith("All agrees")
+    print(f"{killed} of {rounds} kills hit the local model embedding {len(said)} messages")

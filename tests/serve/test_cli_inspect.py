@@ -1,0 +1,92 @@
+"""`harken show`, `status` and `config`."""
+
+from __future__ import annotations
+
+import pytest
+
+from command_line import CommandLine
+
+STATUS_KEYS = {"messages", "conversations", "entries", "embedded", "queue", "failed", "redactions", "spend_usd"}
+
+
+def test_a_message_is_shown_in_its_surroundings(stocked: CommandLine) -> None:
+    hit = stocked.search("seven days", "--role", "tool")[0]
+    facts = stocked("show", hit["id"], "--around", "1", "--json").json()
+    assert [message["role"] for message in facts["messages"]] == ["assistant", "tool"]
+    assert (facts["before"], facts["after"]) == (2, 0)
+    assert facts["conversation"]["id"] == hit["conversation_id"]
+    assert facts["conversation"]["project"] == "name:greenhouse"
+    printed = stocked("show", hit["id"][:18], "--around", "1").out
+    assert printed.startswith(f"Tomatoes · {hit['conversation_id']}\n… 2 earlier messages\n")
+    assert "> tool tool_result, 2026-05-08 09:02" in printed
+    assert "No frost over the tomato bed for seven days" in printed
+
+
+def test_a_conversation_and_an_exchange_are_shown_whole_by_their_ids(stocked: CommandLine) -> None:
+    hit = stocked.search("ten years")[0]
+    conversation = stocked("show", hit["conversation_id"], "--json").json()
+    exchange = stocked("show", hit["exchange_id"], "--json").json()
+    assert conversation["messages"] == exchange["messages"]
+    assert [message["role"] for message in exchange["messages"]] == ["user", "assistant"]
+    assert (exchange["before"], exchange["after"]) == (0, 0)
+
+
+@pytest.mark.parametrize("identifier", ["nothing-like-it", "0", "ffffffff-ffff-8fff-bfff-ffffffffffff"])
+def test_an_id_that_names_nothing_is_an_error_that_says_where_ids_are(stocked: CommandLine, identifier: str) -> None:
+    assert "names nothing. Ids are printed by: harken search" in stocked.fails("show", identifier)
+
+
+def test_the_status_has_every_promised_key_and_counts_right(stocked: CommandLine) -> None:
+    outcome = stocked("status", "--projects", "--json")
+    facts = outcome.json()
+    assert set(facts) >= STATUS_KEYS
+    assert outcome.err == ""
+    assert (facts["messages"], facts["conversations"], facts["entries"]) == (8, 3, 8)
+    assert (facts["embedded"], facts["failed"], facts["redactions"], facts["spend_usd"]) == (0, 0, 0, 0.0)
+    assert facts["home"] == str(stocked.home)
+    assert {project["name"]: project["conversations"] for project in facts["projects"]} == {
+        "greenhouse": 1,
+        "bookkeeping": 1,
+    }
+    printed = stocked("status", "--projects").out
+    assert "8 in 3 conversations, 2 projects" in printed
+    assert f"embedded       0 of {facts['queue']}" in printed
+    assert "greenhouse  name:greenhouse  1 conversation" in printed
+
+
+def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: CommandLine) -> None:
+    cli.home.mkdir()
+    (cli.home / "harken.toml").write_text(
+        'embedder = "openai-compatible"\n[embedding]\napiKey = "hush-hush"\n[search]\nlimit = 7\n', encoding="utf-8"
+    )
+    outcome = cli("--store", "sqlite://", "config", "--json", settings={"HARKEN_SEARCH__RRF_K": "61"})
+    values = {value["key"]: (value["value"], value["origin"]) for value in outcome.json()}
+    assert values["search.limit"] == (7, "harken.toml")
+    assert values["search.rrf_k"] == (61, "HARKEN_SEARCH__RRF_K")
+    assert values["search.fusion"] == ("convex", "default")
+    assert values["embedder"] == ("none", "HARKEN_EMBEDDER")
+    assert values["store"] == ("sqlite://", "argument")
+    assert values["home"] == (str(cli.home), "HARKEN_HOME")
+    assert values["embedding.api_key"][1] == "harken.toml"
+    printed = cli("config")
+    assert "hush-hush" not in outcome.out + printed.out + printed.err
+    assert ["search.limit", "7", "harken.toml"] in [line.split() for line in printed.out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "words"),
+    [
+        ("[search]\nlimit = 0\n", {}, "search.limit: input should be greater than or equal to 1 (from harken.toml)"),
+        ("[search]\nlimits = 5\n", {}, "search.limits: there is no such setting (from harken.toml)"),
+        ("[search\n", {}, "harken.toml cannot be read"),
+        ("", {"HARKEN_SEARCH_LIMIT": "5"}, "HARKEN_SEARCH_LIMIT names no setting"),
+        ("", {"HARKEN_EMBEDDING__THREADS": "many"}, "(from HARKEN_EMBEDDING__THREADS)"),
+        ("", {"HARKEN_CONFIG": "/nowhere/at/all.toml"}, "HARKEN_CONFIG names /nowhere/at/all.toml"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named_with_its_place(
+    cli: CommandLine, file: str, settings: dict[str, str], words: str
+) -> None:
+    cli.home.mkdir()
+    (cli.home / "harken.toml").write_text(file, encoding="utf-8")
+    assert words in cli.fails("status", settings=settings)

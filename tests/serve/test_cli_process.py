@@ -1,0 +1,110 @@
+"""What every command shares: exit codes, clean outputs, the ways to start it and to end it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from command_line import TIMEOUT_SECONDS, CommandLine
+from harken import __version__
+
+COMMANDS = ("import", "search", "show", "status", "config", "doctor", "forget", "reindex", "backup", "restore")
+
+
+def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine) -> None:
+    version = replace(cli, cold=True)("--version").out
+    assert version == f"harken, version {__version__}\n"
+    script = Path(sys.executable).with_name("harken")
+    if not script.exists():
+        pytest.skip(f"Harken is not installed beside {sys.executable}")
+    done = subprocess.run([script, "--version"], env=cli.environment(), capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == version
+
+
+def test_every_command_explains_itself(cli: CommandLine) -> None:
+    overview = cli("--help").out
+    assert "Start with `harken import`" in overview
+    for command in COMMANDS:
+        assert f"\n  {command} " in overview
+    assert cli("worker", "-h").out.count("\n  ") >= 3
+    assert not cli.home.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["remember"], "No such command 'remember'. See: harken --help"),
+        (["status", "--frobnicate"], "--frobnicate"),
+        (["show"], "Missing argument 'ID'. See: harken show --help"),
+        (["show", "x", "--around", "-1"], "'--around': -1 is not in the range"),
+        (["restore", "/no/such/file"], "'/no/such/file' does not exist. See: harken restore --help"),
+        (["worker", "walk"], "No such command 'walk'. See: harken worker --help"),
+    ],
+)
+def test_misuse_is_one_line_on_stderr_and_exit_code_2(cli: CommandLine, arguments: list[str], words: str) -> None:
+    assert words in cli.fails(*arguments, code=2)
+
+
+def test_no_command_at_all_shows_the_help_beside_the_answer(cli: CommandLine) -> None:
+    outcome = cli(code=2)
+    assert outcome.out == ""
+    assert "Commands:" in outcome.err
+
+
+def test_a_home_that_cannot_be_is_one_line_and_exit_code_1(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot be made" in cli.fails("--home", tmp_path / "file" / "home", "status")
+    assert "there is no engine 'mysql'. Use sqlite:///PATH." in cli.fails("--store", "mysql://x", "status")
+
+
+def test_the_home_of_the_command_line_wins_over_the_environment(cli: CommandLine, tmp_path: Path) -> None:
+    assert cli("--home", tmp_path / "other", "status", "--json").json()["home"] == str(tmp_path / "other")
+    assert not cli.home.exists()
+
+
+def test_a_reader_that_goes_away_is_no_error_worth_words(stocked: CommandLine) -> None:
+    with stocked.running("search", "tomato", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(TIMEOUT_SECONDS) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal_gets_a_progress_bar_with_counts_beside_the_answer(cli: CommandLine, tmp_path: Path) -> None:
+    import pty
+
+    lines = [{"conversation": "c", "role": "user", "content": f"A word about {number}"} for number in range(1200)]
+    (tmp_path / "talk.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    ours, theirs = pty.openpty()
+    shown = b""
+    with cli.running("import", tmp_path / "talk.jsonl", stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        # A pseudo-terminal whose other end is closed answers with an error instead of nothing.
+        with contextlib.suppress(OSError):
+            while chunk := os.read(ours, 4096):
+                shown += chunk
+        os.close(ours)
+        answer, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert answer.startswith("1,200 new messages in 1 conversation from 1 file ")
+    assert b"Importing jsonl" in shown
+    assert b"1 of 1 file, 1,200 new messages" in shown
+
+
+def test_the_log_is_shown_on_demand_and_holds_no_words_of_anybody(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('["A secretive numbat"]', encoding="utf-8")
+    quiet = cli("import", "chatgpt", tmp_path / "bad.json")
+    loud = cli("--verbose", "import", "chatgpt", tmp_path / "bad.json")
+    assert "event='transcript_failed'" not in quiet.err
+    assert "event='transcript_failed'" in loud.err
+    assert "numbat" not in quiet.err + loud.err
+    assert loud.out == quiet.out

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import gc
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harken.engine import Harken
+from harken.errors import ConfigError, NotFoundError, StoreError, UsageError
+from harken.model import ExchangeStatus, MessageType, Role, SearchScope, Trust
+from harken.record.importer import ImportReport
+from harken.testing import HashingEmbedder, OverlapReranker
+from recorded import LONG, Clock
+
+WAIT_SECONDS = 30.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def harken(home: Path, clock: Clock) -> Iterator[Harken]:
+    with Harken(home, embedder=HashingEmbedder(), reranker=OverlapReranker(), env={}, now=clock) as harken:
+        yield harken
+
+
+class TestRecording:
+    def test_a_message_is_found_by_its_words_at_once(self, harken: Harken) -> None:
+        message = harken.record_message("talk", "user", "where are the zebras?", author="Ada")
+        (hit,) = harken.search("zebras").hits
+        assert (hit.entry.ref_uid, hit.entry.author, hit.entry.text) == (message.uid, "Ada", "where are the zebras?")
+
+    def test_it_survives_the_process(self, harken: Harken, home: Path) -> None:
+        message = harken.record_message("talk", "user", "a zebra", metadata={"mood": ["good"]})
+        harken.close()
+        with Harken(home, settings={"embedder": "none"}, env={}) as again:
+            assert again.show(message.uid).message == message
+
+    @pytest.mark.parametrize(
+        ("role", "trust"),
+        [("user", Trust.OWNER), ("assistant", Trust.AGENT), ("tool", Trust.TOOL), ("system", Trust.AGENT)],
+    )
+    def test_a_message_is_believed_as_its_role_is_unless_said_otherwise(
+        self, harken: Harken, role: str, trust: Trust
+    ) -> None:
+        assert harken.record_message("talk", role, "hello").trust is trust
+        assert harken.record_message("talk", role, "hello", trust=Trust.UNTRUSTED).trust is Trust.UNTRUSTED
+
+    def test_a_tool_call_and_its_result_are_linked(self, harken: Harken) -> None:
+        harken.record_message("talk", "user", "find it")
+        call = harken.record_message("talk", "assistant", "grep x", type="tool_call", call_id="7", tool_name="grep")
+        result = harken.record_message("talk", Role.TOOL, "x.txt", type=MessageType.TOOL_RESULT, call_id="7")
+        assert (call.call_id, call.tool_name, result.call_id) == ("7", "grep", "7")
+        assert call.exchange_uid == result.exchange_uid
+
+    def test_the_same_name_in_another_channel_is_another_conversation(self, harken: Harken) -> None:
+        one = harken.record_message("talk", "user", "hello", channel="chat")
+        other = harken.record_message("talk", "user", "hello", channel="task")
+        assert one.conversation_uid != other.conversation_uid
+
+    def test_a_directory_names_the_project(self, harken: Harken, tmp_path: Path) -> None:
+        (tmp_path / "garden").mkdir()
+        harken.record_message("talk", "user", "a zebra", directory=tmp_path / "garden")
+        assert len(harken.search("zebra", scope=SearchScope(project="garden")).hits) == 1
+
+    @pytest.mark.parametrize("wrong", [{"role": "king"}, {"type": "song"}])
+    def test_a_role_or_type_that_is_none_is_refused(self, harken: Harken, wrong: dict[str, str]) -> None:
+        with pytest.raises(ValueError, match=next(iter(wrong.values()))):
+            harken.record_message(**{"conversation": "talk", "role": "user", "text": "hello", **wrong})  # type: ignore[arg-type]
+
+    def test_a_forgotten_conversation_takes_no_more(self, harken: Harken) -> None:
+        message = harken.record_message("talk", "user", "a zebra")
+        harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[message.conversation_uid]))
+        with pytest.raises(NotFoundError, match="talk was forgotten"):
+            harken.record_message("talk", "user", "another zebra")
+
+
+class TestExchangesAndSegments:
+    def test_an_exchange_is_ended_by_name(self, harken: Harken) -> None:
+        first = harken.record_message("talk", "user", "one")
+        harken.end_exchange("talk", ExchangeStatus.FAILED, error="out of paper")
+        second = harken.record_message("talk", "user", "two")
+        assert first.exchange_uid != second.exchange_uid
+        assert [m.text for m in harken.show(first.exchange_uid).messages] == ["one"]
+
+    def test_a_segment_is_begun_by_name(self, harken: Harken) -> None:
+        first = harken.record_message("talk", "user", "a zebra")
+        segment = harken.new_segment("talk")
+        second = harken.record_message("talk", "user", "another zebra")
+        assert (segment.number, second.segment_uid) == (2, segment.uid)
+        assert first.segment_uid != segment.uid
+        found = harken.search("zebra", scope=SearchScope(segment=segment.uid)).hits
+        assert [hit.entry.ref_uid for hit in found] == [second.uid]
+
+    def test_a_conversation_that_is_not_there_is_named(self, harken: Harken) -> None:
+        with pytest.raises(NotFoundError):
+            harken.end_exchange("nothing")
+        with pytest.raises(NotFoundError):
+            harken.new_segment("nothing")
+
+
+class TestEmbeddingAndSearching:
+    def test_everything_that_waits_is_embedded_and_told(self, harken: Harken) -> None:
+        for number in range(5):
+            harken.record_message("talk", "user", f"{number} {LONG}")
+        told: list[tuple[int, int]] = []
+        assert harken.embed(lambda done, total: told.append((done, total))) == 5
+        assert told[-1] == (5, 5)
+        assert harken.embed() == 0
+        assert all(hit.similarity is not None for hit in harken.search("words that are many").hits)
+
+    def test_without_a_model_nothing_is_embedded_and_words_are_searched(self, home: Path) -> None:
+        with Harken(home, settings={"embedder": "none"}, env={}) as harken:
+            harken.record_message("talk", "user", f"a zebra {LONG}")
+            assert harken.embed() == 0
+            assert harken.start_worker() is None
+            result = harken.search("zebra")
+            assert (len(result.hits), result.notes) == (1, ())
+
+    def test_the_worker_embeds_what_is_recorded_from_now_on(self, harken: Harken) -> None:
+        embedded = threading.Event()
+        worker = harken.start_worker()
+        assert worker is not None
+        assert harken.start_worker() is worker
+        embedder = harken.spaces.embedder()
+        assert isinstance(embedder, HashingEmbedder)
+        whole = embedder.embed_passages
+
+        def watched(texts: list[str]) -> object:
+            vectors = whole(texts)
+            embedded.set()
+            return vectors
+
+        embedder.embed_passages = watched  # type: ignore[method-assign, assignment]
+        harken.record_message("talk", "user", LONG)
+        assert embedded.wait(WAIT_SECONDS)
+        harken.close()
+
+    def test_a_second_look_is_taken_when_asked_for(self, harken: Harken) -> None:
+        harken.record_message("a", "user", "zebra one")
+        harken.record_message("b", "user", "zebra two")
+        assert {reason.name for hit in harken.search("zebra", rerank=True).hits for reason in hit.reasons} == {"rerank"}
+
+    def test_a_conversation_is_called_by_its_title_or_its_first_words(self, harken: Harken) -> None:
+        message = harken.record_message("talk", "user", "where are the zebras?")
+        assert harken.titles([message.conversation_uid, "nothing"]) == {
+            message.conversation_uid: "where are the zebras?"
+        }
+
+    def test_a_message_is_shown_among_its_neighbours(self, harken: Harken) -> None:
+        said = [harken.record_message("talk", "user", f"text {number}") for number in range(5)]
+        shown = harken.show(said[2].uid, reach=1)
+        assert [message.text for message in shown.messages] == ["text 1", "text 2", "text 3"]
+        with pytest.raises(NotFoundError):
+            harken.show("nothing at all")
+
+
+class TestImporting:
+    @pytest.fixture
+    def talk(self, tmp_path: Path) -> Path:
+        file = tmp_path / "talk.jsonl"
+        lines = [{"conversation": "c", "role": role, "content": f"{role} says zebra"} for role in ("user", "assistant")]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return file
+
+    def test_a_transcript_is_imported_and_found(self, harken: Harken, talk: Path) -> None:
+        report = ImportReport()
+        assert harken.import_transcripts("jsonl", [talk], report=report) is report
+        assert report.added == 2
+        assert len(harken.search("zebra").hits) == 2
+
+    def test_every_format_goes_by_a_name(self, harken: Harken) -> None:
+        assert set(harken.transcript_formats()) == {"claude-code", "codex", "chatgpt", "claude-ai", "jsonl"}
+
+    def test_what_cannot_be_imported_is_named(self, harken: Harken, talk: Path) -> None:
+        with pytest.raises(UsageError, match=r"no format 'papyrus'.*jsonl"):
+            harken.import_transcripts("papyrus", [talk])
+        with pytest.raises(UsageError, match="does not exist"):
+            harken.import_transcripts("jsonl", [talk.with_name("nothing")])
+
+
+class TestOpening:
+    @pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a b", "Grüße"])
+    def test_a_home_may_have_any_name(self, tmp_path: Path, name: str) -> None:
+        with Harken(tmp_path / name, settings={"embedder": "none"}, env={}) as harken:
+            harken.record_message("talk", "user", "hello")
+        assert sorted(file.name for file in (tmp_path / name).iterdir()) == ["conversations", "harken.db"]
+
+    def test_a_lost_database_is_made_anew_and_told(self, harken: Harken, home: Path) -> None:
+        for name in "ab":
+            harken.record_message(name, "user", "a zebra")
+        harken.close()
+        (home / "harken.db").unlink()
+        told: list[tuple[int, int]] = []
+        with Harken(
+            home, settings={"embedder": "none"}, env={}, on_replay=lambda done, total: told.append((done, total))
+        ) as again:
+            assert again.replayed.messages == 2
+            assert len(again.search("zebra").hits) == 2
+        assert told == [(1, 2), (2, 2)]
+
+    @pytest.mark.parametrize(
+        "settings",
+        [{"redaction": {"patterns": {"x": "("}}}, {"search.limit": 0}, {"store": "mysql://x"}, {"store": "nonsense"}],
+    )
+    def test_settings_that_cannot_be_meant_leave_nothing_open(self, home: Path, settings: dict[str, object]) -> None:
+        with pytest.raises(ConfigError):
+            Harken(home, settings=settings, env={})
+        gc.collect()
+
+    def test_a_failure_on_the_way_leaves_nothing_open(self, harken: Harken, home: Path) -> None:
+        harken.record_message("talk", "user", "a zebra")
+        harken.close()
+        (home / "harken.db").unlink()
+
+        def interrupted(_done: int, _total: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            Harken(home, settings={"embedder": "none"}, env={}, on_replay=interrupted)
+        gc.collect()
+        with Harken(home, settings={"embedder": "none"}, env={}) as again:
+            assert len(again.search("zebra").hits) == 1
+
+    def test_a_damaged_database_is_named(self, harken: Harken, home: Path) -> None:
+        harken.close()
+        (home / "harken.db").write_bytes(b"no database" * 1000)
+        with pytest.raises(StoreError, match="reindex --from-journal"):
+            Harken(home, settings={"embedder": "none"}, env={})
+
+    def test_two_on_one_home_see_what_the_other_records(self, harken: Harken, home: Path) -> None:
+        with Harken(home, settings={"embedder": "none"}, env={}) as other:
+            harken.record_message("talk", "user", "a zebra")
+            other.record_message("talk", "assistant", "another zebra")
+            assert len(harken.search("zebra").hits) == len(other.search("zebra").hits) == 2
+
+    def test_closing_leaves_the_database_in_one_file(self, harken: Harken, home: Path) -> None:
+        harken.record_message("talk", "user", "hello")
+        harken.start_worker()
+        harken.close()
+        assert sorted(file.name for file in home.iterdir()) == ["conversations", "harken.db"]
