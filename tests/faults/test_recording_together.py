@@ -9,7 +9,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from command_line import CommandLine
+from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.engine import Harken
 
 PROGRAM = Path(__file__).with_name("recording_process.py")
@@ -24,10 +24,15 @@ def start(cli: CommandLine, name: str, seconds: float, folder: Path) -> subproce
 def test_every_message_that_was_acknowledged_is_there_once(cli: CommandLine, tmp_path: Path, seconds: float) -> None:
     # All of them make the store at the same moment.
     processes = {name: start(cli, name, seconds, tmp_path) for name in ("ann", "bob", "cat", "dan")}
-    time.sleep(min(seconds / 2, 20))
-    processes["dan"].kill()
-    processes["eve"] = start(cli, "eve", seconds / 3, tmp_path)
-    ends = {name: process.wait(seconds * 3 + 60) for name, process in processes.items()}
+    try:
+        time.sleep(min(seconds / 2, 20))
+        processes["dan"].kill()
+        processes["eve"] = start(cli, "eve", seconds / 3, tmp_path)
+        ends = {name: process.wait(seconds + TIMEOUT_SECONDS) for name, process in processes.items()}
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
     errors = {name: (tmp_path / f"{name}.err").read_text() for name in processes}
     assert ends == {"ann": 0, "bob": 0, "cat": 0, "eve": 0, "dan": -9}, errors
     acknowledged = dict(acknowledgements(tmp_path))

@@ -23,7 +23,11 @@ class TestLayers:
     def test_without_anything_the_defaults_hold(self, home: Path) -> None:
         settings = load(home).settings
         assert (settings.home, settings.embedder, settings.store) == (home, "onnx", None)
-        assert (settings.search.limit, settings.embedding.min_message_tokens, settings.redaction.enabled) == (10, 10, True)
+        assert (settings.search.limit, settings.embedding.min_message_tokens, settings.redaction.enabled) == (
+            10,
+            10,
+            True,
+        )
 
     @pytest.mark.parametrize(
         ("name", "content"),
@@ -113,7 +117,7 @@ class TestRefusals:
             load(home)
 
     def test_all_mistakes_are_named_at_once(self, home: Path) -> None:
-        with pytest.raises(ConfigError, match=r"search\.limit.*; .*embedding\.threads"):
+        with pytest.raises(ConfigError, match=r"embedding\.threads.*; .*search\.limit"):
             load(home, **{"search.limit": 0, "embedding.threads": 0})
 
     def test_a_variable_that_names_nothing_is_told_how_sections_are_written(self, home: Path) -> None:

