@@ -21,7 +21,8 @@ PYTHON = (sys.executable, "-m", "harken")
 TIMEOUT_SECONDS = 120
 # Elsewhere a process that forks without starting a new program may crash in a system library.
 _FORKS = sys.platform == "linux"
-_KEPT = ("PATH", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START", "SYSTEMROOT", "TMPDIR")
+_MEASURED = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
+_KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", *_MEASURED)
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,13 @@ class CommandLine:
         return outcome.err.removeprefix("harken: ").strip()
 
     def start(self, *arguments: str | Path, **streams: Any) -> subprocess.Popen[str]:
-        """Start a command and leave it running."""
+        """Start a command and leave it running, to be interrupted or killed."""
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        # A Ctrl-C at the wrong moment leaves the lock of coverage's tracer taken, and the process hangs for good.
+        unmeasured = {name: value for name, value in self.environment().items() if name not in _MEASURED}
         return subprocess.Popen(
             [*PYTHON, *map(str, arguments)],
-            env=self.environment(),
+            env=unmeasured,
             encoding="utf-8",
             preexec_fn=_listen,
             **{**silent, **streams},
