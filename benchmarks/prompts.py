@@ -1,7 +1,7 @@
 """Prompts of another world than LoCoMo's: nothing should come back for them.
 
-Written before any was scored, and none dropped after: a few touch what its people talk about (bread, poems, email),
-as real prompts do.
+Written before any was scored. Three were dropped after their scores were seen, and put back: every figure that is kept
+includes all of them. A few touch what its people talk about (bread, poems, email), as real prompts do.
 """
 
 from __future__ import annotations

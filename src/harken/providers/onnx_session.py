@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 # Tokens of one batch, padding included. With bge-small int8, 512 is within 5 % of the fastest (1024) on an idle
-# machine and ahead of it on a busy one; 4096 has 0.8 of its rate, 8192 half, and 3 to 4 times the memory (570 and 620
-# MB a process against 175). See benchmarks/embedding.py.
+# machine and ahead of it on a busy one; 4096 has at most 0.8 of its rate and 8192 at most 0.65, for a process of 570
+# and 620 MB instead of 175. See benchmarks/embedding.py.
 TOKEN_AREA = 512
 
 Int64 = NDArray[np.int64]

@@ -15,7 +15,8 @@ def test_the_default_embedder_is_the_local_one(home: Path) -> None:
     assert open_embedder(EmbedderOptions(home=home)).space.id == "bge-small-en-v1.5/int8/384"
 
 
-def test_an_unknown_embedder_is_answered_with_those_that_there_are(home: Path) -> None:
+def test_an_unknown_embedder_is_answered_with_those_that_there_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastembed", None)
     with pytest.raises(ConfigError) as caught:
         open_embedder(EmbedderOptions(home=home, name="foo"))
     assert str(caught.value) == (
