@@ -115,7 +115,7 @@ class CommandLine:
 
 
 def _listen() -> None:
-    """Let Ctrl-C end the process, also where these tests run in the background of a shell, which ignores it."""
+    """Give Ctrl-C its meaning back: a shell that runs these tests in the background has it ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -42,7 +42,12 @@ class WarmStart:
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder) / name for name in ("in", "out", "err")]
             files[0].write_text(stdin, encoding="utf-8")
-            request = {"arguments": list(arguments), "environment": dict(environment), "files": list(map(str, files))}
+            request = {
+                "arguments": list(arguments),
+                "environment": dict(environment),
+                "folder": str(Path.cwd()),
+                "files": list(map(str, files)),
+            }
             writer, reader = self._streams()
             writer.write(json.dumps(request) + "\n")
             writer.flush()
@@ -91,7 +96,8 @@ def _serve() -> None:
 
 
 def _become(request: Mapping[str, Any]) -> None:
-    """Take on the command's environment, arguments and files."""
+    """Take on the command's environment, arguments, working folder and files."""
+    os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()

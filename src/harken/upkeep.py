@@ -165,7 +165,7 @@ class Upkeep:
             UsageError: the target exists.
             StoreError: it cannot be written.
         """
-        return backup(self._store, self._home, Path(target))
+        return backup(self._store, self._home, Path(target), journalled=self._journal is not None)
 
     def _sizes(self) -> dict[str, int]:
         sizes = {"database": self._store.size_bytes()}

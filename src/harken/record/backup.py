@@ -7,6 +7,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 
 from harken.errors import StoreError, UsageError
@@ -20,9 +21,14 @@ _PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml
 _UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
 
-def backup(store: Store, home: Path, target: Path) -> int:
+def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> int:
     """Write a backup while others use the store; they wait only while files are copied beside it.
 
+    Args:
+        store: what is copied.
+        home: whose journal and settings are copied with it.
+        target: a file that is not there yet.
+        journalled: whether the store keeps a journal; else its database is all there is, and nobody waits.
     Returns:
         The backup's size in bytes.
     Raises:
@@ -36,7 +42,7 @@ def backup(store: Store, home: Path, target: Path) -> int:
         with tempfile.TemporaryDirectory(prefix=".harken-backup-", dir=target.parent) as staging:
             copy = Path(staging)
             # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
-            with store.writing():
+            with store.writing() if journalled else nullcontext():
                 store.backup(copy / DATABASE_NAME)
                 for name in _PARTS:
                     if name != DATABASE_NAME:

@@ -206,6 +206,27 @@ class TestFailing:
         assert place.reopen().messages == 0
         assert place.texts("c") == ["one", "two"]
 
+    def test_what_another_process_brings_in_before_it_is_taken_back_is_recorded_once(self, place: RecordedHome) -> None:
+        place.say("c", "one")
+        engine = place.store._engine  # type: ignore[attr-defined]
+        opened = False
+
+        def another_opens(*_args: object) -> None:
+            nonlocal opened
+            if opened:
+                return
+            opened = True
+            other = RecordedHome.__new__(RecordedHome)
+            other.home, other.clock, other.woken = place.home, place.clock, 0
+            assert other.open().messages == 1
+            other.close()
+
+        event.listen(engine, "checkin", another_opens)
+        with failing_commit(place):
+            assert place.say("c", "two").text == "two"
+        assert place.texts("c") == ["one", "two"]
+        assert place.doctor() == []
+
     def test_a_new_segment_whose_commit_fails_leaves_nothing(self, place: RecordedHome) -> None:
         place.say("c", "one")
         before = place.lines("c")
