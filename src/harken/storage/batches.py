@@ -26,6 +26,7 @@ def batches(values: Iterable[_Value]) -> Iterator[list[_Value]]:
 def rows_in(
     tx: Transaction, statement: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
 ) -> Iterator[Any]:
-    """The rows of a statement whose column has one of the values; read them before the next statement."""
+    """The rows of a statement whose column has one of the values."""
     for batch in batches(values):
-        yield from tx.connection.execute(statement.where(column.in_(batch)))
+        # All at once: one by one they take half as long again.
+        yield from tx.connection.execute(statement.where(column.in_(batch))).all()

@@ -15,7 +15,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     insert,
-    literal_column,
     select,
     tuple_,
     union_all,
@@ -84,8 +83,7 @@ _FIRST, _LAST = (
 _TURNS = select(entries.c.id).where(
     entries.c.tenant == bindparam("of_tenant"),
     entries.c.conversation_id == bindparam("of_conversation"),
-    # As the partial index has it: as a comparison it would not be recognized.
-    literal_column("entries.is_turn"),
+    entries.c.is_turn,
 )
 _BEFORE = (
     _TURNS.where(_PLACE < _FIRST).order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)

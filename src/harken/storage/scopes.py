@@ -16,11 +16,17 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
     Raises:
         NotFoundError: it names a project, conversation or segment that is not there, or several.
     """
+    conversation_id = None if scope.conversation is None else _conversation_row(tx, scope.conversation)
+    segment_id = None
+    if scope.segment is not None:
+        segment_id, its_conversation = _segment_row(tx, scope.segment)
+        # Named as well because entries are indexed by it.
+        conversation_id = its_conversation if conversation_id is None else conversation_id
     return RowScope(
         sources=scope.sources,
         project_id=None if scope.project is None else project_row(tx, scope.project),
-        conversation_id=None if scope.conversation is None else _conversation_row(tx, scope.conversation),
-        segment_id=None if scope.segment is None else _segment_row(tx, scope.segment),
+        conversation_id=conversation_id,
+        segment_id=segment_id,
         roles=scope.roles,
         since=None if scope.since is None else to_microseconds(scope.since),
         until=None if scope.until is None else to_microseconds(scope.until),
@@ -66,13 +72,14 @@ def _conversation_row(tx: Transaction, uid: str) -> int:
     return int(rows[0].id)
 
 
-def _segment_row(tx: Transaction, uid: str) -> int:
-    row_id = tx.connection.execute(
-        select(segments.c.id).where(segments.c.tenant == tx.tenant, segments.c.uid == uid)
-    ).scalar()
-    if row_id is None:
+def _segment_row(tx: Transaction, uid: str) -> tuple[int, int]:
+    """The segment's row and its conversation's."""
+    row = tx.connection.execute(
+        select(segments.c.id, segments.c.conversation_id).where(segments.c.tenant == tx.tenant, segments.c.uid == uid)
+    ).first()
+    if row is None:
         raise NotFoundError(f"There is no segment {uid}.")
-    return int(row_id)
+    return int(row.id), int(row.conversation_id)
 
 
 def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:

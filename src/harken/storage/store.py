@@ -92,9 +92,26 @@ class NearestIndex(Protocol):
     """The nearest vectors of a space, for scopes too large to scan."""
 
     def nearest(
-        self, connection: Connection, space: StoredSpace, query: NDArray[np.float32], limit: int
+        self,
+        connection: Connection,
+        space: StoredSpace,
+        query: NDArray[np.float32],
+        limit: int,
+        among: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Ids of about the `limit` nearest entries; the caller rescores them exactly from the rows."""
+        """Ids of about the `limit` nearest entries, best first; the caller rescores them exactly from the rows.
+
+        Args:
+            connection: of a transaction.
+            space: whose vectors are compared.
+            query: `(dims,)` float32, unit length.
+            limit: how many at most.
+            among: only these may be found; those without a vector are passed over. None is everything.
+        """
+        ...
+
+    def inside(self, connection: Connection, scope: RowScope, at_most: int) -> NDArray[np.int64] | None:
+        """Ids of the entries of a scope, with or without a vector; None when there are more than `at_most`."""
         ...
 
     def save(self) -> None:

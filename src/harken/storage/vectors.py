@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Update, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Update, delete, insert, select, update
 
 from harken.storage.batches import batches, rows_in
 from harken.storage.entries import scope_conditions
@@ -70,17 +70,10 @@ def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) 
 
 
 def scan_scope(tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> tuple[Int64, Float32] | None:
-    """Every vector of a scope, or None when it has more than `limit`: then an index is the better way."""
-    statement = (
-        select(vectors.c.entry_id, vectors.c.vector)
-        .select_from(
-            entries.join(vectors, and_(vectors.c.tenant == entries.c.tenant, vectors.c.entry_id == entries.c.id))
-        )
-        .where(entries.c.tenant == tx.tenant, vectors.c.space_id == space.id, *scope_conditions(scope))
-        .limit(limit + 1)
-    )
-    rows = tx.connection.execute(statement).all()
-    return None if len(rows) > limit else _matrix(rows, space.dims)
+    """Every vector of a scope, or None when it has more than `limit` entries: then an index is the better way."""
+    inside = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope)).limit(limit + 1)
+    ids = tx.connection.scalars(inside).all()
+    return None if len(ids) > limit else read_vectors(tx, space, ids)
 
 
 def has_vectors(tx: Transaction, space: StoredSpace) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from harken.storage.sqlite import postings
 from harken.storage.sqlite.connection import words
 from harken.storage.store import RowScope, Scored
 
@@ -17,18 +18,17 @@ from harken.storage.store import RowScope, Scored
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
 _COLUMNS = "own, context, day, scope"
 INDEX = "entry_index"
-_SEARCHED, _OWN = "{own context day}", "{own}"
-# A plain OR over common words costs half a second in a million entries. Above this many matches only the rarest
-# words drive the candidates, and the others are looked for in what came back.
+_SEARCHED, _OWN, _BESIDE = "{own context day}", "{own}", "{context day}"
+# A plain OR over common words costs half a second in a million entries. So in a store with more entries than this,
+# only the rarest words choose the candidates: those that up to three times as many entries hold.
 MATCHES_TO_RANK = 20_000
-_CANDIDATES_TO_RESCORE = 300
 _SPOKEN = "coalesce({0}.author || ': ', '') || {0}.text"
 _NEIGHBOURS = (
     """coalesce((SELECT group_concat(spoken, ' ') FROM (
     SELECT """
     + _SPOKEN.format("n")
     + """ AS spoken FROM entries n
-    WHERE n.is_turn AND n.conversation_id = e.conversation_id AND (n.created_at, n.id) {0} (e.created_at, e.id)
+    WHERE n.is_turn = 1 AND n.conversation_id = e.conversation_id AND (n.created_at, n.id) {0} (e.created_at, e.id)
     ORDER BY n.created_at {1}, n.id {1} LIMIT 2)), '')"""
 )
 SCHEMA = (
@@ -79,15 +79,12 @@ class Fts5Index:
         phrases = [phrase for phrase in map(_phrase, terms) if phrase]
         if not phrases:
             return []
-        columns = _SEARCHED if with_context else _OWN
-        rarest, common = self._split_by_rarity(connection, phrases, scope, columns)
-        if not common:
-            return self._match(connection, rarest, scope, limit, columns)
-        found = self._match(connection, rarest, scope, max(limit, _CANDIDATES_TO_RESCORE), columns)
-        if not found:
-            # The rarest words are not of the days asked for; the others may be.
-            return self._match(connection, phrases, scope, limit, columns)
-        return self._rescored(connection, found, common)[:limit]
+        newest = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
+        if newest > MATCHES_TO_RANK and scope.conversation_id is None and scope.segment_id is None:
+            found = self._by_lists(connection, phrases, scope, limit, with_context, newest)
+            if found is not None:
+                return found
+        return self._match(connection, phrases, scope, limit, _SEARCHED if with_context else _OWN)
 
     def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
         """Entries whose own text has these words in this order, best first."""
@@ -118,8 +115,7 @@ class Fts5Index:
         timed = scope.since is not None or scope.until is not None
         join = "JOIN entries e ON e.id = entry_index.rowid" if timed else ""
         condition = "AND e.created_at >= ? AND e.created_at < ?" if timed else ""
-        since, until = (-_ALL_TIME if scope.since is None else scope.since), scope.until
-        bounds = (since, _ALL_TIME if until is None else until) if timed else ()
+        bounds = _bounds(scope) if timed else ()
         rows = connection.exec_driver_sql(
             f"SELECT entry_index.rowid, -bm25(entry_index, {_WEIGHTS}) AS score FROM entry_index {join} "
             f"WHERE entry_index MATCH ? {condition} ORDER BY score DESC LIMIT ?",
@@ -127,43 +123,55 @@ class Fts5Index:
         )
         return [(row[0], row[1]) for row in rows]
 
-    def _split_by_rarity(
-        self, connection: Connection, phrases: Sequence[str], scope: RowScope, columns: str
-    ) -> tuple[list[str], list[str]]:
-        total = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
-        if total <= MATCHES_TO_RANK or scope.conversation_id is not None or scope.segment_id is not None:
-            return list(phrases), []
-        counts = sorted((self._matches(connection, phrase, scope, columns), phrase) for phrase in phrases)
-        rarest, budget = [counts[0][1]], MATCHES_TO_RANK - counts[0][0]
-        for count, phrase in counts[1:]:
-            budget -= count
-            if budget < 0:
-                break
-            rarest.append(phrase)
-        return rarest, [phrase for _, phrase in counts if phrase not in rarest]
-
-    def _matches(self, connection: Connection, phrase: str, scope: RowScope, columns: str) -> int:
-        counted = connection.exec_driver_sql(
-            "SELECT count(*) FROM (SELECT 1 FROM entry_index WHERE entry_index MATCH ? LIMIT ?)",
-            (_query([phrase], scope, columns), MATCHES_TO_RANK),
+    def _by_lists(
+        self,
+        connection: Connection,
+        phrases: Sequence[str],
+        scope: RowScope,
+        limit: int,
+        with_context: bool,
+        newest: int,
+    ) -> list[Scored] | None:
+        """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
+        own, context, either = (
+            partial(_query_one, scope=scope, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED)
         )
-        return int(counted.scalar_one())
-
-    def _rescored(self, connection: Connection, found: Sequence[Scored], common: Sequence[str]) -> list[Scored]:
-        """Lift what also holds the common words; each counts like a small part of a typical rare one."""
-        patterns = [re.compile(r"\b" + r"\s+".join(map(re.escape, _stem(phrase).split())), re.I) for phrase in common]
-        texts: dict[int, str] = dict(
-            connection.exec_driver_sql(
-                f"SELECT id, own || ' ' || context FROM entry_words WHERE id IN {_LISTED}",
-                (json.dumps([entry_id for entry_id, _ in found]),),
-            ).all(),
-        )
-        step = 0.1 * max(score for _, score in found)
-        lifted = [
-            (entry_id, score + step * sum(1 for pattern in patterns if pattern.search(texts.get(entry_id, ""))))
-            for entry_id, score in found
+        searched, beside = (either, context) if with_context else (own, None)
+        counted_up_to = max(1, MATCHES_TO_RANK // 4)
+        counted = [postings.count(connection, searched(phrase), phrase, counted_up_to, newest) for phrase in phrases]
+        held_words = sorted((word for word in counted if word.entries), key=lambda word: word.entries)
+        if sum(word.entries for word in held_words) <= MATCHES_TO_RANK // 8:
+            return None
+        held = [
+            postings.list_holders(connection, word, own, beside, 10 * MATCHES_TO_RANK)
+            for word in _rarest(held_words, 3 * MATCHES_TO_RANK)
         ]
-        return sorted(lifted, key=lambda pair: -pair[1])
+        ranking = postings.rank(held)
+        if scope.since is not None or scope.until is not None:
+            ranking = postings.of_days(connection, ranking, *_bounds(scope), limit)
+        if not len(ranking.ids):
+            return None
+        return postings.look_at_best(connection, ranking.part(slice(limit)), held_words, held, with_context)
+
+
+def _rarest(words: Sequence[postings.Word], entries: int) -> list[postings.Word]:
+    """The rarest one, and as many more as that many entries hold."""
+    chosen = list(words[:1])
+    left = entries - words[0].entries
+    for word in words[1:]:
+        left -= word.entries
+        if left < 0:
+            break
+        chosen.append(word)
+    return chosen
+
+
+def _bounds(scope: RowScope) -> tuple[int, int]:
+    return (-_ALL_TIME if scope.since is None else scope.since, _ALL_TIME if scope.until is None else scope.until)
+
+
+def _query_one(phrase: str, scope: RowScope, columns: str) -> str:
+    return _query([phrase], scope, columns)
 
 
 def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
@@ -178,11 +186,6 @@ def _phrase(term: str) -> str:
     sound = term.encode("utf-8", "ignore").decode().translate(_NO_SYNTAX)
     inner = " ".join(words(sound).split())
     return f'"{inner}"' if any(character.isalnum() for character in inner) else ""
-
-
-def _stem(phrase: str) -> str:
-    word = phrase.strip('"')
-    return word[:-2] if len(word) > 5 else word
 
 
 def _scope_tokens(scope: RowScope) -> list[str]:

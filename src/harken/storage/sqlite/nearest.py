@@ -17,9 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 import structlog
 from numpy.typing import NDArray
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
-from harken.storage.store import StoredSpace
+from harken.storage.entries import scope_conditions
+from harken.storage.sqlite.postings import Int64, parsed_ids
+from harken.storage.store import RowScope, StoredSpace
+from harken.storage.tables import entries
 from harken.storage.vectors import VECTORS_REMOVED, unpack
 
 _BITS = 4
@@ -37,7 +40,7 @@ _log = structlog.get_logger(__name__)
 class _Engine(Protocol):
     def add(self, ids: NDArray[np.int64], matrix: NDArray[np.float32]) -> None: ...
 
-    def nearest(self, query: NDArray[np.float32], limit: int) -> NDArray[np.int64]: ...
+    def nearest(self, query: NDArray[np.float32], limit: int, among: Int64 | None) -> Int64: ...
 
     def __len__(self) -> int: ...
 
@@ -57,8 +60,14 @@ class _TurboEngine:
     def add(self, ids: NDArray[np.int64], matrix: NDArray[np.float32]) -> None:
         self.index.add_with_ids(np.ascontiguousarray(matrix), ids.astype(np.uint64))
 
-    def nearest(self, query: NDArray[np.float32], limit: int) -> NDArray[np.int64]:
-        _, ids = self.index.search(query.reshape(1, -1), min(limit, len(self)))
+    def nearest(self, query: NDArray[np.float32], limit: int, among: Int64 | None) -> Int64:
+        allowed = None
+        if among is not None:
+            # An id that the index lacks would be an error.
+            allowed = np.fromiter(filter(self.index.contains, among.tolist()), dtype=np.uint64)
+            if not len(allowed):
+                return np.empty(0, dtype=np.int64)
+        _, ids = self.index.search(query.reshape(1, -1), min(limit, len(self)), allowlist=allowed)
         return np.asarray(ids[0]).astype(np.int64)
 
     def save(self, path: Path) -> None:
@@ -79,11 +88,13 @@ class _MatrixEngine:
         self._ids = np.concatenate([self._ids, ids])
         self._matrix = np.concatenate([self._matrix, matrix])
 
-    def nearest(self, query: NDArray[np.float32], limit: int) -> NDArray[np.int64]:
-        similarities = self._matrix @ query
-        limit = min(limit, len(self))
-        best = np.argpartition(-similarities, limit - 1)[:limit]
-        return self._ids[best]
+    def nearest(self, query: NDArray[np.float32], limit: int, among: Int64 | None) -> Int64:
+        inside = slice(None) if among is None else np.isin(self._ids, among)
+        ids, similarities = self._ids[inside], self._matrix[inside] @ query
+        if len(ids) > limit:
+            best = np.argpartition(-similarities, limit - 1)[:limit]
+            ids, similarities = ids[best], similarities[best]
+        return ids[np.argsort(-similarities)]
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -108,14 +119,26 @@ class VectorCache:
         self._lock = threading.Lock()
 
     def nearest(
-        self, connection: Connection, space: StoredSpace, query: NDArray[np.float32], limit: int
-    ) -> NDArray[np.int64]:
-        """Ids of about the `limit` nearest entries of the space."""
+        self,
+        connection: Connection,
+        space: StoredSpace,
+        query: NDArray[np.float32],
+        limit: int,
+        among: Int64 | None = None,
+    ) -> Int64:
+        """Ids of about the `limit` nearest entries of the space, best first."""
         with self._lock:
             derived = self._current(connection, space)
             if len(derived.engine) == 0:
                 return np.empty(0, dtype=np.int64)
-            return derived.engine.nearest(query.astype(np.float32), limit)
+            return derived.engine.nearest(query.astype(np.float32), limit, among)
+
+    def inside(self, connection: Connection, scope: RowScope, at_most: int) -> Int64 | None:
+        """Ids of the entries of a scope; None when there are more than `at_most`."""
+        # The embedded store has one tenant, so the indexes alone can tell, which no row has to be read for.
+        chosen = select(entries.c.id).where(*scope_conditions(scope)).limit(at_most + 1).subquery()
+        ids = parsed_ids(connection.execute(select(func.group_concat(chosen.c.id))).scalar())
+        return None if len(ids) > at_most else ids
 
     def save(self) -> None:
         """Write what grew enough since the last file; older files of the space go."""

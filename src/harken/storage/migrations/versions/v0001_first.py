@@ -132,7 +132,7 @@ def _entry_tables() -> None:
         unique=("ref_uid", "part"),
         autoincrement=True,
     )
-    _index("ix_entries_turns", "entries", "conversation_id", "created_at", "id", where="is_turn")
+    _index("ix_entries_turns", "entries", "conversation_id", "is_turn", "created_at", "id")
     _index("ix_entries_project", "entries", "project_id", "created_at", where="project_id IS NOT NULL")
     _index("ix_entries_created", "entries", "created_at")
     _index("ix_entries_space", "entries", "space_id", "created_at", where="space_id IS NOT NULL")
