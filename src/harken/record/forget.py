@@ -17,7 +17,7 @@ from harken.storage.forgetting import forget_rows
 from harken.storage.scopes import project_row
 from harken.storage.state import get_setting, put_journal_offset, set_setting
 from harken.storage.store import Store, Transaction
-from harken.storage.tables import conversations, messages
+from harken.storage.tables import conversations, messages, refers
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
@@ -59,7 +59,7 @@ def doom_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doo
     """
     statement = (
         select(messages.c.uid, conversations.c.uid.label("conversation_uid"))
-        .select_from(messages.join(conversations, conversations.c.id == messages.c.conversation_id))
+        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
         .where(messages.c.tenant == tx.tenant)
     )
     rows = list(rows_in(tx, statement, messages.c.uid, uids))
@@ -79,7 +79,7 @@ def doom_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
     count = func.count(messages.c.id)
     statement = (
         select(conversations.c.uid, count)
-        .select_from(conversations.outerjoin(messages, conversations.c.id == messages.c.conversation_id))
+        .select_from(conversations.outerjoin(messages, refers(messages.c.conversation_id, conversations)))
         .where(conversations.c.tenant == tx.tenant)
         .group_by(conversations.c.uid)
     )

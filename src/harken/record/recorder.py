@@ -148,7 +148,7 @@ class Recorder:
             StoreError: nothing of the call was kept; it may be repeated.
         """
         prepared = [self._prepared(batch) for batch in batches]
-        with self._writing() as (tx, appended):
+        with self._writing([batch.conversation.uid for batch in batches]) as (tx, appended):
             ingest = self.ingest(tx)
             placed = [
                 self._events(tx, batch, self._stamped(batch, ready), ingest)
@@ -170,7 +170,7 @@ class Recorder:
         Raises:
             NotFoundError: there is no such conversation.
         """
-        with self._writing() as (tx, appended):
+        with self._writing([uid]) as (tx, appended):
             thread = self._thread(tx, uid)
             thread.end(status, None if error is None else self.redactor.redact(sound(error)).text)
             appended += self._write(tx, thread.events, self.ingest(tx))
@@ -181,7 +181,7 @@ class Recorder:
         Raises:
             NotFoundError: there is no such conversation.
         """
-        with self._writing() as (tx, appended):
+        with self._writing([uid]) as (tx, appended):
             thread = self._thread(tx, uid)
             thread.end(ExchangeStatus.COMPLETED if thread.replied else ExchangeStatus.FAILED)
             moment = self.now()
@@ -221,14 +221,14 @@ class Recorder:
         return appended
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[Transaction, list[Appended]]]:
-        """A transaction, and the list of what it appended to the journal: taken back if the commit itself fails.
+    def _writing(self, conversations: Sequence[str]) -> Iterator[tuple[Transaction, list[Appended]]]:
+        """A transaction on these conversations, and what it appended to the journal: taken back if the commit fails.
 
         A full disk shows only then: the rows' pages are written with the commit, long after the journal's line.
         """
         appended: list[Appended] = []
         try:
-            with self.store.writing() as tx:
+            with self.store.writing(of=conversations) as tx:
                 yield tx, appended
         except BaseException as error:
             kept = self._take_back(appended)

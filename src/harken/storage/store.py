@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Connection, make_url
+from sqlalchemy import ColumnElement, Connection, Insert, Table, make_url
 from sqlalchemy.exc import ArgumentError
 
 from harken.errors import ConfigError
@@ -89,33 +89,30 @@ class TextIndex(Protocol):
 
 
 class NearestIndex(Protocol):
-    """The nearest vectors of a space, for scopes too large to scan."""
+    """Comparison of vectors: the nearest of a scope, and how near some entries are."""
 
     def nearest(
-        self,
-        connection: Connection,
-        space: StoredSpace,
-        query: NDArray[np.float32],
-        limit: int,
-        among: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
-        """Ids of about the `limit` nearest entries, best first; the caller rescores them exactly from the rows.
+        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
+    ) -> dict[int, float]:
+        """The nearest entries in the scope with their exact cosine similarity, -1 to 1, best first.
 
         Args:
-            connection: of a transaction.
+            tx: any transaction.
             space: whose vectors are compared.
             query: `(dims,)` float32, unit length.
+            scope: what may be found.
             limit: how many at most.
-            among: only these may be found; those without a vector are passed over. None is everything.
         """
         ...
 
-    def inside(self, connection: Connection, scope: RowScope, at_most: int) -> NDArray[np.int64] | None:
-        """Ids of the entries of a scope, with or without a vector; None when there are more than `at_most`."""
+    def similarities(
+        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Sequence[int]
+    ) -> dict[int, float]:
+        """The exact cosine similarity of each of these entries that has a vector, best first."""
         ...
 
     def save(self) -> None:
-        """Keep what was derived for the next process, where that is worth it."""
+        """Keep what was derived for later searches, where that is worth it."""
         ...
 
     def discard(self) -> None:
@@ -127,6 +124,33 @@ class NearestIndex(Protocol):
         ...
 
 
+class Dialect(Protocol):
+    """The statements that engines spell differently."""
+
+    def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """Whether a column has one of the values, however many they are."""
+        ...
+
+    def upsert(
+        self,
+        table: Table,
+        rows: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        key: Sequence[str],
+        changes: Mapping[str, Any] | None = None,
+        where: ColumnElement[bool] | None = None,
+    ) -> Insert:
+        """Insert one row or some of different keys; each may change the one that has its key.
+
+        Args:
+            table: where to.
+            rows: complete but for the id, with the tenant.
+            key: the columns of the unique key, without the tenant.
+            changes: what a row of the same key gets instead; may speak of its columns. None leaves it as it is.
+            where: the row of the same key is changed only if this holds for it.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """A connection inside a transaction, with the tenant that every statement is bound to."""
@@ -134,6 +158,7 @@ class Transaction:
     connection: Connection
     tenant: str
     text: TextIndex
+    dialect: Dialect
 
 
 class Store(Protocol):
@@ -156,9 +181,12 @@ class Store(Protocol):
         """A consistent view that writes nothing."""
         ...
 
-    def writing(self) -> AbstractContextManager[Transaction]:
+    def writing(self, of: Sequence[str] | None = None) -> AbstractContextManager[Transaction]:
         """A transaction that holds the write lock from its start; an exception rolls it back.
 
+        Args:
+            of: names of what is written, so that an engine may let others write the rest meanwhile; empty where
+                rows are claimed one by one. None keeps every other writer of the tenant out.
         Raises:
             StoreBusyError: another process held the lock for too long.
             StoreFullError: no space is left.
@@ -180,6 +208,14 @@ class Store(Protocol):
 
     def size_bytes(self) -> int:
         """What the database takes on disk."""
+        ...
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None] | None:
+        """Call `wake` whenever another process leaves work behind, until the returned function is called.
+
+        Returns:
+            What ends it; None where the engine has no such signal, and workers find their work by polling.
+        """
         ...
 
     def close(self) -> None:

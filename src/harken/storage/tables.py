@@ -12,7 +12,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    and_,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -61,6 +73,11 @@ class Json(TypeDecorator[Mapping[str, Any]]):
 
 
 metadata = MetaData()
+
+
+def refers(reference: Column[Any], target: Table) -> ColumnElement[bool]:
+    """Whether a row's reference is to the target's row; of the same tenant, which a sharded server must be told."""
+    return and_(target.c.tenant == reference.table.c.tenant, target.c.id == reference)
 
 
 def _key() -> Column[int]:
