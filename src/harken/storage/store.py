@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, make_url
+from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, make_url
 from sqlalchemy.exc import ArgumentError
 
-from harken.errors import ConfigError
+from harken.errors import ConfigError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 Scored = tuple[int, float]
+EMBEDDED_TENANT = "local"
+SERVER_ENGINE = "postgresql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,29 +226,98 @@ class Store(Protocol):
         ...
 
 
-def open_store(place: str | Path, cache: Path) -> Store:
-    """Open a store, making and upgrading the embedded one as needed.
+def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) -> Store:
+    """Open a store; the embedded one is made and upgraded as needed, a server's must have been (`harken migrate`).
 
     Args:
-        place: the embedded store's file, or a URL: `sqlite:///PATH`, or `sqlite://` for one in memory.
+        place: the embedded store's file, or a URL: `sqlite:///PATH`, `sqlite://` for one in memory, or
+            `postgresql://USER@HOST/DATABASE`.
         cache: a folder for derived indexes; made when it is first needed.
+        tenant: whose rows of a server's tables; the embedded store has one tenant.
     Raises:
         ConfigError: the URL is none, or names an engine that this Harken does not have.
+        MissingExtraError: what the engine needs is not installed.
         StoreError: the database cannot be opened.
     """
-    file = place if isinstance(place, Path) else _file_of(place)
+    url = None if isinstance(place, Path) else parse_url(place)
+    if url is not None and url.get_backend_name() == SERVER_ENGINE:
+        _need_driver()
+        from harken.storage.postgres.store import PostgresStore
+
+        return PostgresStore(url, tenant)
+    if tenant != EMBEDDED_TENANT:
+        raise ConfigError(f"tenant: the embedded store has one tenant, '{EMBEDDED_TENANT}', not '{tenant}'.")
     from harken.storage.sqlite.store import SqliteStore
 
-    return SqliteStore(file, cache)
+    return SqliteStore(place if isinstance(place, Path) else _file_of(url), cache)
 
 
-def _file_of(url: str) -> Path | None:
-    """The file that a URL of the embedded engine names; None for a store in memory."""
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What bringing a schema up to date did.
+
+    Attributes:
+        before: the schema version that was there; None for an empty database.
+        distributed: tables that were spread over the machines of a cluster just now.
+    """
+
+    before: str | None
+    distributed: tuple[str, ...] = ()
+
+
+def migrate_store(
+    place: str, tenant: str, cache: Path, language: str | None = None, role: str | None = None, distribute: bool = False
+) -> Migrated:
+    """Make or upgrade a store's schema; the embedded one is upgraded whenever it is opened.
+
+    Args:
+        place: as for `open_store`.
+        tenant: likewise.
+        cache: likewise.
+        language: whose word forms a server's full text knows; None keeps what is there, English at first.
+        role: who gets the rights to use a server's tables.
+        distribute: spread the tables over a Citus cluster by tenant.
+    Raises:
+        UsageError: the embedded store has no such options, or the server no such language or role.
+        StoreError: the database cannot be opened or changed.
+    """
+    url = parse_url(place)
+    if url.get_backend_name() == SERVER_ENGINE:
+        _need_driver()
+        from harken.storage.postgres.store import migrate
+
+        return migrate(url, language, role, distribute)
+    if language or role or distribute:
+        raise UsageError("Language, role and distribution are a server's matter; this store is an embedded file.")
+    open_store(place, cache, tenant).close()
+    from harken.storage.migrations import HEAD
+
+    return Migrated(HEAD)
+
+
+def _need_driver() -> None:
+    if importlib.util.find_spec("psycopg") is None:
+        raise MissingExtraError("A store on PostgreSQL", "postgres")
+
+
+def parse_url(place: str) -> URL:
+    """A store's URL.
+
+    Raises:
+        ConfigError: it is none, or names an engine that this Harken does not have.
+    """
+    usage = "Use sqlite:///PATH or postgresql://USER@HOST/DATABASE."
     try:
-        parsed = make_url(url)
+        url = make_url(place)
     except ArgumentError as error:
-        raise ConfigError(f"store: '{url}' is no URL. Use sqlite:///PATH.") from error
-    engine = parsed.get_backend_name()
-    if engine != "sqlite":
-        raise ConfigError(f"store: there is no engine '{engine}'. Use sqlite:///PATH.")
-    return Path(parsed.database) if parsed.database and parsed.database != ":memory:" else None
+        raise ConfigError(f"store: what was given is no URL. {usage}") from error
+    engine = url.get_backend_name()
+    if engine not in ("sqlite", SERVER_ENGINE):
+        raise ConfigError(f"store: there is no engine '{engine}'. {usage}")
+    return url
+
+
+def _file_of(url: URL | None) -> Path | None:
+    """The file that a URL of the embedded engine names; None for a store in memory."""
+    database = None if url is None else url.database
+    return Path(database) if database and database != ":memory:" else None

@@ -97,7 +97,7 @@ class TestVectors:
         assert [found[entry_id] for entry_id in ids.tolist()] == [found[i] for i in sorted(found)]
         for entry_id, vector in zip(ids.tolist(), kept, strict=True):
             assert abs(float(vector @ matrix[texts.index(found[entry_id])]) - 1) < 0.01
-        assert sorted(list(nearest)) == sorted(found)
+        assert sorted(nearest) == sorted(found)
 
     def test_those_of_a_space_that_is_being_filled_stay_too(self, place: RecordedHome) -> None:
         place.talk("c", LONG, f"{LONG} again")
