@@ -47,7 +47,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def database(postgres: PostgresServer) -> Iterator[URL]:
+def server_url(postgres: PostgresServer) -> Iterator[URL]:
     """A fresh database with Harken's schema."""
     with postgres.database() as url:
         yield url

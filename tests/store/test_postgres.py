@@ -14,7 +14,7 @@ from harken.testing.store_conformance import StoreConformance
 
 class TestPostgres(StoreConformance):
     @pytest.fixture
-    def store(self, database: URL, tmp_path: Path) -> Iterator[Store]:
-        store = open_store(database.render_as_string(hide_password=False), tmp_path / "cache")
+    def store(self, server_url: URL, tmp_path: Path) -> Iterator[Store]:
+        store = open_store(server_url.render_as_string(hide_password=False), tmp_path / "cache")
         yield store
         store.close()
