@@ -224,7 +224,6 @@ class Harken:
         work.fail_fast = not patient
         waiting = work.waiting()
         run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
-        self.store.nearest.save()
         return work.stored
 
     def start_worker(self) -> Worker | None:

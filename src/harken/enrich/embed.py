@@ -54,6 +54,7 @@ class EmbedWork:
     owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}")
     fail_fast: bool = False
     stored: int = field(default=0, init=False)
+    _settled: int = field(default=0, init=False)
     _outages: int = field(default=0, init=False)
     _rests_until: datetime | None = field(default=None, init=False)
 
@@ -74,6 +75,9 @@ class EmbedWork:
             claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
         if not claimed:
             self._take_over()
+            if self.stored > self._settled:
+                self.store.nearest.settle()
+                self._settled = self.stored
             return 0
         self._embed(claimed)
         return len(claimed)
