@@ -195,6 +195,7 @@ class Harken:
             report: filled as the work goes on.
         Raises:
             UsageError: there is no such format, or a path does not exist.
+            ExportError: a file is an export of Harken (of format `jsonl`), and not whole.
         """
         known = self.transcript_formats()
         if format_name not in known:
@@ -203,7 +204,7 @@ class Harken:
         for place in places:
             if not place.exists():
                 raise UsageError(f"{place} does not exist.")
-        return Importer(self.recorder, progress).run(known[format_name], places, report)
+        return Importer(self.recorder, progress, self.upkeep.forget).run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """Give every entry that waits for one its vector, in this thread.

@@ -190,6 +190,22 @@ class Recorder:
             appended += self._write(tx, [*thread.events, segment], self.ingest(tx))
         return segment
 
+    def admit(self, choose: Callable[[Transaction, Ingest], Sequence[Event]]) -> None:
+        """Write whole events, which already have their ids and places, in one transaction.
+
+        Args:
+            choose: gives them under the write lock: those that the rows lack.
+        Raises:
+            StoreError: nothing of the call was kept; it may be repeated.
+        """
+        with self._writing() as (tx, appended):
+            ingest = self.ingest(tx)
+            events = choose(tx, ingest)
+            # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
+            appended += self._write(tx, events, ingest, checked=False)
+        if any(isinstance(event, Message) for event in events):
+            self.wake()
+
     def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
         """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
         if self.journal is not None:
@@ -202,6 +218,7 @@ class Recorder:
         events: Sequence[Event],
         ingest: Ingest,
         within: Callable[[Transaction], None] | None = None,
+        checked: bool = True,
     ) -> list[Appended]:
         """Journal first, rows second; if the rows fail, the journal is taken back."""
         appended: list[Appended] = []
@@ -209,7 +226,7 @@ class Recorder:
             appended = self._append(tx, self.journal, events)
         try:
             if events:
-                ingest.apply(events, checked=True)
+                ingest.apply(events, checked)
             for part in appended:
                 put_journal_offset(tx, part.path, part.end)
             if within is not None:
