@@ -33,10 +33,9 @@ def lived_in(harken: Harken, folder: Path) -> None:
     harken.record_message(
         "secrets", "user", "the token is ghp_" + "Zq7Wm2Xv9Rt4Lp8Kd3Nf6Hs1Bj5Gc0YaTuEo", channel="chat"
     )
+    harken.run_task("daily", "Sum up the day.", lambda _context: "All went well.")
     gone = harken.record_message("plan", "user", "a quetzalcoatl that nobody shall remember")
     harken.record_message("gone", "user", "another quetzalcoatl", channel="chat")
-    whole = harken.show(gone.uid).conversation.uid
-    assert whole
     harken.upkeep.forget(harken.upkeep.plan_forget(messages=[gone.uid]))
     named = harken.record_message("gone", "user", "and a third", channel="chat").conversation_uid
     harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[named]))
@@ -63,13 +62,14 @@ def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: P
         lived_in(first, tmp_path / "greenhouse")
         content = export_of(first)
         assert b"quetzal" not in content
-        assert carried(first, other, tmp_path / "there.jsonl") == 6
+        assert carried(first, other, tmp_path / "there.jsonl") == 8
         assert export_of(other) == content
-        assert carried(other, back, tmp_path / "back.jsonl") == 6
+        assert carried(other, back, tmp_path / "back.jsonl") == 8
         assert export_of(back) == content
         assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "back.jsonl").read_bytes()
         for store in (other, back):
             assert store.upkeep.doctor() == []
+            assert store.tasks.history("daily") == first.tasks.history("daily") != []
             assert store.upkeep.projects() == first.upkeep.projects()
             assert store.upkeep.status().counts == first.upkeep.status().counts
             assert store.upkeep.status().redactions == first.upkeep.status().redactions

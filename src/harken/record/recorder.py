@@ -26,7 +26,7 @@ from harken.model import (
     Trust,
 )
 from harken.record.characters import sound, sound_value
-from harken.record.identity import derived_uid, new_uid
+from harken.record.identity import conversation_uid, derived_uid, new_uid
 from harken.record.journal import Appended, Journal
 from harken.record.redact import Redactor
 from harken.record.replay import replay_conversation
@@ -113,11 +113,6 @@ class Recorded:
     messages: tuple[Message, ...] = ()
     known: int = 0
     forgotten: int = 0
-
-
-def conversation_uid(channel: str, external_id: str) -> str:
-    """The id of the conversation that a channel knows by that name."""
-    return derived_uid("conversation", channel, external_id)
 
 
 @dataclass(slots=True)
@@ -284,19 +279,22 @@ class Recorder:
 
     def _prepared(self, batch: Batch) -> list[Message]:
         uid = batch.conversation.uid
-        return [self._prepare(uid, message) for message in batch.messages]
+        return [self.prepare(uid, message) for message in batch.messages]
 
     def _stamped(self, batch: Batch, prepared: Sequence[Message]) -> list[Message]:
         """What is said now gets its time and id under the write lock, so that several processes' times are in order."""
         stamped = []
         for ready, new in zip(prepared, batch.messages, strict=True):
-            if new.created_at is None and new.origin is None:
-                moment = self.now()
-                ready = replace(ready, uid=new_uid(moment), created_at=moment)
-            stamped.append(ready)
+            stamped.append(self.stamp(ready) if new.created_at is None and new.origin is None else ready)
         return stamped
 
-    def _prepare(self, uid: str, message: NewMessage) -> Message:
+    def stamp(self, message: Message) -> Message:
+        """The message as said at this moment."""
+        moment = self.now()
+        return replace(message, uid=new_uid(moment), created_at=moment)
+
+    def prepare(self, uid: str, message: NewMessage) -> Message:
+        """A message as it is kept in the conversation of that id, secrets taken out; it has no exchange yet."""
         raw = sound(message.text)
         redacted = self.redactor.redact(raw)
         metadata: Mapping[str, Any] = EMPTY

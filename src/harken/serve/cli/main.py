@@ -12,7 +12,7 @@ import structlog
 
 from harken import __version__
 from harken.errors import HarkenError, UsageError
-from harken.serve.cli import EXIT_INTERRUPTED, exporting, importing, inspecting, searching, upkeep, working
+from harken.serve.cli import EXIT_INTERRUPTED, exporting, importing, inspecting, searching, tasking, upkeep, working
 from harken.serve.cli.session import Session
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
@@ -46,6 +46,7 @@ for command in (
     upkeep.backup,
     upkeep.restore,
     working.worker,
+    tasking.task,
 ):
     cli.add_command(command)
 
