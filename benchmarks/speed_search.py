@@ -74,14 +74,14 @@ def index_cache(harken: Harken, filled: OpenSpace, size: int, rounds: int) -> It
 def _catch_up(harken: Harken, filled: OpenSpace, query: np.ndarray, size: int, warm_ms: float) -> Figure:
     centers = np.eye(filled.space.dims, dtype=np.float32)[:1]
     times = Times()
-    _nearest(harken, harken.store.nearest, filled, query)
+    _nearest(harken, harken.store.nearest.cache, filled, query)
     for number in range(5):
         texts = Talks(1000 + number).texts(_CAUGHT_UP)
         uids = [harken.record_message(f"caught-up-{number}", "user", text).uid for text in texts]
         with harken.store.writing() as tx:
             ids = list(tx.connection.scalars(select(entries.c.id).where(entries.c.ref_uid.in_(uids))))
             put_vectors(tx, filled.space, ids, next(clustered(centers, len(ids), number)))
-        times.take(partial(_nearest, harken, harken.store.nearest, filled, query))
+        times.take(partial(_nearest, harken, harken.store.nearest.cache, filled, query))
     return times.figure(f"index asked after {_CAUGHT_UP} new rows", size, note=f"{warm_ms:.1f} ms without new rows")
 
 
@@ -105,8 +105,8 @@ def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
         "find the answering space": (harken._searcher, "reader"),
         "keyword": (harken.store.text, "search"),
         "quoted words": (harken.store.text, "quoting"),
-        "nearest, rescored": (searching, "nearest"),
-        "similarity of keyword hits": (searching, "similarities"),
+        "nearest, rescored": (harken.store.nearest, "nearest"),
+        "similarity of keyword hits": (harken.store.nearest, "similarities"),
         "facts of candidates": (searching, "entry_facts"),
         "load the hits": (searching, "load_entries"),
     }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy import URL
 
 from command_line import CommandLine
 from harken.storage.store import open_store
+from postgres_server import PostgresServer, running_server
 
 # A slow machine is no bug: no time limits on examples.
 settings.register_profile("harken", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -32,6 +35,22 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty")
     open_store(folder / "harken.db", folder / "cache").close()
     return folder / "harken.db"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server with pgvector, started for these tests alone."""
+    if os.environ.get("HARKEN_TEST_POSTGRES") == "0":
+        pytest.skip("HARKEN_TEST_POSTGRES=0: NOTHING IS TESTED ON POSTGRESQL")
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server_url(postgres: PostgresServer) -> Iterator[URL]:
+    """A fresh database with Harken's schema."""
+    with postgres.database() as url:
+        yield url
 
 
 @pytest.fixture

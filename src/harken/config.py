@@ -142,11 +142,13 @@ class Settings(_Part):
     Attributes:
         home: where the journal, the database, models and caches live.
         store: URL of the database; None is the embedded file under the home.
+        tenant: whose part of a server's store this is; the embedded store has one, `local`.
         embedder: `onnx`, `openai-compatible`, `fastembed`, or `none` for keyword search alone.
     """
 
     home: Path
     store: str | None = None
+    tenant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@-]{1,63}$")] = "local"
     embedder: str = "onnx"
     embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)
     search: SearchConfig = Field(default_factory=SearchConfig)
@@ -175,6 +177,8 @@ class LoadedSettings:
     def values(self) -> list[SettingValue]:
         """Every setting in the order of the classes above, secrets masked."""
         flat = _flatten(self.settings.model_dump(mode="json"))
+        if self.settings.store is not None:
+            flat["store"] = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", self.settings.store)
         return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in flat.items()]
 
 

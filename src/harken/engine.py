@@ -73,6 +73,7 @@ class Harken:
         self.store = self._open_store()
         self._journal = self._open_journal()
         self._worker: Worker | None = None
+        self._stop_listening: Callable[[], None] | None = None
         self.replayed = Replayed(0, 0, [])
         self.spaces = self._open_spaces()
         self.recorder = Recorder(
@@ -253,6 +254,7 @@ class Harken:
         if work is not None and self._worker is None:
             self._worker = Worker(work, self.settings.worker.poll_seconds)
             self._worker.start()
+            self._stop_listening = self.store.listen(self._worker.wake)
         return self._worker
 
     def search(
@@ -290,6 +292,8 @@ class Harken:
 
     def close(self) -> None:
         """Stop the worker, keep what was derived, give everything back."""
+        if self._stop_listening is not None:
+            self._stop_listening()
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
@@ -312,7 +316,8 @@ class Harken:
         finish_forgetting(self.store)
 
     def _open_store(self) -> Store:
-        return open_store(self.settings.store or self.home / DATABASE_NAME, self.home / "cache")
+        place = self.settings.store or self.home / DATABASE_NAME
+        return open_store(place, self.home / "cache", self.settings.tenant)
 
     def _open_journal(self) -> Journal | None:
         if self.settings.store is not None:

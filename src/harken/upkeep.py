@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from harken.config import Settings
 from harken.enrich.spaces import Spaces
 from harken.errors import UsageError
 from harken.record.backup import DATABASE_NAME, backup
@@ -21,7 +22,7 @@ from harken.record.replay import Replayed
 from harken.retrieve.query import whole_words
 from harken.storage.reading import Counts, count_all, list_projects, messages_holding
 from harken.storage.state import read_counters
-from harken.storage.store import Store, Transaction
+from harken.storage.store import Migrated, Store, Transaction, migrate_store
 from harken.storage.vectors import list_spaces
 from harken.storage.work import Failure, count_unembedded, list_failed, retry_failed, stale_leases
 
@@ -49,6 +50,14 @@ class Status:
     torn: int
     home: Path
     store: str
+
+
+def migrate(
+    settings: Settings, language: str | None = None, role: str | None = None, distribute: bool = False
+) -> Migrated:
+    """Make or upgrade the schema of the store that the settings name; see `harken.storage.store.migrate_store`."""
+    place = settings.store or f"sqlite:///{settings.home / DATABASE_NAME}"
+    return migrate_store(place, settings.tenant, settings.home / "cache", language, role, distribute)
 
 
 class Upkeep:

@@ -52,11 +52,18 @@ def carried(source: Harken, target: Harken, file: Path) -> int:
     return target.import_transcripts("jsonl", [file]).added
 
 
-@pytest.mark.parametrize("between", [IN_MEMORY, "sqlite:///{folder}/plain.db"])
+@pytest.fixture(params=["memory", "a plain file", "a server"])
+def between(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store without a journal, of each engine."""
+    if request.param == "a server":
+        return str(request.getfixturevalue("server_url").render_as_string(hide_password=False))
+    return IN_MEMORY if request.param == "memory" else f"sqlite:///{tmp_path}/plain.db"
+
+
 def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: Path, between: str) -> None:
     with (
         opened(tmp_path / "first") as first,
-        opened(tmp_path / "other", store=between.format(folder=tmp_path)) as other,
+        opened(tmp_path / "other", store=between) as other,
         opened(tmp_path / "back") as back,
     ):
         lived_in(first, tmp_path / "greenhouse")
@@ -85,6 +92,31 @@ def test_it_is_found_in_the_other_store_as_in_the_first(tmp_path: Path) -> None:
             found = store.search("when is the deploy").hits
             hits.append([(hit.entry.ref_uid, round(hit.score, 6)) for hit in found])
         assert hits[0] == hits[1] != []
+
+
+def test_what_is_forgotten_in_one_store_is_erased_in_the_other(tmp_path: Path, between: str) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "other", store=between) as other:
+        lived_in(first, tmp_path / "greenhouse")
+        carried(first, other, tmp_path / "there.jsonl")
+        plan = first.search("when is the deploy").hits[0].entry.conversation_uid
+        assert plan is not None
+        other.upkeep.forget(other.upkeep.plan_forget(conversations=[plan]))
+        other.upkeep.export(tmp_path / "back.jsonl")
+        assert first.import_transcripts("jsonl", [tmp_path / "back.jsonl"]).erased == 5
+        assert first.search("when is the deploy").hits == ()
+        assert export_of(first) == export_of(other)
+        assert first.upkeep.doctor() == []
+
+
+def test_tasks_run_the_same_in_every_store(tmp_path: Path, between: str) -> None:
+    with opened(tmp_path / "other", store=between) as other:
+        chat = other.record_message("chat", "user", "hello").conversation_uid
+        for number in range(3):
+            other.run_task("daily", f"ask {number}", lambda context: f"{len(context)} before", chat)
+        assert [run.answer for run in other.tasks.history("daily")] == ["1 before", "3 before", "5 before"]
+        assert [message.text for message in other.show(chat).messages] == ["hello", "1 before", "3 before", "5 before"]
+        (task,) = other.tasks.list()
+        assert (task.runs, task.completed) == (3, 3)
 
 
 def test_what_is_said_after_the_move_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class EmbedWork:
         """
         if self._rests_until is not None and self.now() < self._rests_until:
             return 0
-        with self.store.writing() as tx:
+        with self.store.writing(of=()) as tx:
             for owner in lease_owners(tx, EMBED):
                 if _is_dead(owner):
                     release(tx, EMBED, owner)
@@ -85,7 +85,7 @@ class EmbedWork:
 
     def give_back(self) -> None:
         """Return unfinished leases, for a worker that stops in the middle."""
-        with self.store.writing() as tx:
+        with self.store.writing(of=()) as tx:
             release(tx, EMBED, self.owner)
 
     def _embed(self, claimed: Sequence[Claimed]) -> None:
@@ -104,7 +104,7 @@ class EmbedWork:
             return
         self._outages, self._rests_until = 0, None
         ids = [item.entry_id for item in claimed]
-        with self.store.writing() as tx:
+        with self.store.writing(of=()) as tx:
             mine = owned(tx, EMBED, ids, self.owner)
             kept = [index for index, entry_id in enumerate(ids) if entry_id in mine]
             stored = put_vectors(tx, self.space, [ids[index] for index in kept], matrix[kept])
@@ -114,7 +114,7 @@ class EmbedWork:
     def _failed(self, claimed: Sequence[Claimed], error: HarkenError) -> None:
         error_class = type(error).__name__
         _log.warning("embedding_failed", entries=len(claimed), error_class=error_class)
-        with self.store.writing() as tx:
+        with self.store.writing(of=()) as tx:
             mine = owned(tx, EMBED, [item.entry_id for item in claimed], self.owner)
             fail(tx, EMBED, sorted(mine), error_class, self.now())
         if not isinstance(error, ProviderError) or (self.fail_fast and isinstance(error, EndpointError)):

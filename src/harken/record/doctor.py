@@ -106,10 +106,11 @@ class Doctor:
             yield Finding("full_text", problem, self.fix)
 
     def _vectors(self) -> Iterator[Finding]:
-        known = select(entries.c.id)
-        orphans = vectors.c.entry_id.not_in(known)
-        hollow = and_(entries.c.space_id > 0, entries.c.id.not_in(select(vectors.c.entry_id)))
         with self.store.writing() as tx:
+            known = select(entries.c.id).where(entries.c.tenant == tx.tenant)
+            embedded = select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant)
+            orphans = vectors.c.entry_id.not_in(known)
+            hollow = and_(entries.c.space_id > 0, entries.c.id.not_in(embedded))
             stray, empty = _count(tx, vectors, orphans), _count(tx, entries, hollow)
             if self.fix:
                 delete_vectors_where(tx, orphans)

@@ -17,7 +17,7 @@ from harken.storage.forgetting import forget_rows
 from harken.storage.scopes import project_row
 from harken.storage.state import get_setting, put_journal_offset, set_setting
 from harken.storage.store import Store, Transaction
-from harken.storage.tables import conversations, messages
+from harken.storage.tables import conversations, messages, refers
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
@@ -102,10 +102,9 @@ def doom_forgotten(tx: Transaction, tombstones: Sequence[Tombstone]) -> Doomed:
 
 def _places(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
     """Which of the messages are there, with the conversation of each."""
-    of_conversation = (conversations.c.id == messages.c.conversation_id) & (conversations.c.tenant == messages.c.tenant)
     statement = (
         select(messages.c.uid, conversations.c.uid.label("conversation_uid"))
-        .select_from(messages.join(conversations, of_conversation))
+        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
         .where(messages.c.tenant == tx.tenant)
     )
     return {row.uid: row.conversation_uid for row in rows_in(tx, statement, messages.c.uid, uids)}
@@ -113,10 +112,9 @@ def _places(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
 
 def _sizes(tx: Transaction, uids: Sequence[str]) -> dict[str, int]:
     """Which of the conversations are there, with how many messages each has."""
-    of_conversation = (conversations.c.id == messages.c.conversation_id) & (conversations.c.tenant == messages.c.tenant)
     statement = (
         select(conversations.c.uid, func.count(messages.c.id))
-        .select_from(conversations.outerjoin(messages, of_conversation))
+        .select_from(conversations.outerjoin(messages, refers(messages.c.conversation_id, conversations)))
         .where(conversations.c.tenant == tx.tenant)
         .group_by(conversations.c.uid)
     )

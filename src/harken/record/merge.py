@@ -107,7 +107,7 @@ def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: 
         return _changes(tx, fresh, _retitled(tx, events, recorder.now()))
 
     if events:
-        recorder.admit(lacking)
+        recorder.admit(_conversations(events), lacking)
     if graves:
         done.erased = _bury(recorder, graves, forget)
     return done
@@ -124,8 +124,12 @@ def _bury(recorder: Recorder, graves: Sequence[Tombstone], forget: Forget) -> in
         known = find_known(tx, tombstones, [grave.uid for grave in graves])
         return [grave for grave in {grave.uid: grave for grave in graves}.values() if grave.uid not in known]
 
-    recorder.admit(lacking)
+    recorder.admit(_conversations(graves), lacking)
     return doomed.messages
+
+
+def _conversations(events: Sequence[Event]) -> list[str]:
+    return sorted({event.uid if isinstance(event, Conversation) else event.conversation_uid for event in events})
 
 
 def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:

@@ -143,7 +143,7 @@ class Recorder:
             StoreError: nothing of the call was kept; it may be repeated.
         """
         prepared = [self._prepared(batch) for batch in batches]
-        with self._writing() as (tx, appended):
+        with self._writing([batch.conversation.uid for batch in batches]) as (tx, appended):
             ingest = self.ingest(tx)
             placed = [
                 self._events(tx, batch, self._stamped(batch, ready), ingest)
@@ -165,7 +165,7 @@ class Recorder:
         Raises:
             NotFoundError: there is no such conversation.
         """
-        with self._writing() as (tx, appended):
+        with self._writing([uid]) as (tx, appended):
             thread = self._thread(tx, uid)
             thread.end(status, None if error is None else self.redactor.redact(sound(error)).text)
             appended += self._write(tx, thread.events, self.ingest(tx))
@@ -176,7 +176,7 @@ class Recorder:
         Raises:
             NotFoundError: there is no such conversation.
         """
-        with self._writing() as (tx, appended):
+        with self._writing([uid]) as (tx, appended):
             thread = self._thread(tx, uid)
             thread.end(ExchangeStatus.COMPLETED if thread.replied else ExchangeStatus.FAILED)
             moment = self.now()
@@ -185,15 +185,16 @@ class Recorder:
             appended += self._write(tx, [*thread.events, segment], self.ingest(tx))
         return segment
 
-    def admit(self, choose: Callable[[Transaction, Ingest], Sequence[Event]]) -> None:
+    def admit(self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Event]]) -> None:
         """Write whole events, which already have their ids and places, in one transaction.
 
         Args:
+            conversations: ids of all that the events may belong to.
             choose: gives them under the write lock: those that the rows lack.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        with self._writing() as (tx, appended):
+        with self._writing(conversations) as (tx, appended):
             ingest = self.ingest(tx)
             events = choose(tx, ingest)
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
@@ -233,14 +234,14 @@ class Recorder:
         return appended
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[Transaction, list[Appended]]]:
-        """A transaction, and the list of what it appended to the journal: taken back if the commit itself fails.
+    def _writing(self, conversations: Sequence[str]) -> Iterator[tuple[Transaction, list[Appended]]]:
+        """A transaction on these conversations, and what it appended to the journal: taken back if the commit fails.
 
         A full disk shows only then: the rows' pages are written with the commit, long after the journal's line.
         """
         appended: list[Appended] = []
         try:
-            with self.store.writing() as tx:
+            with self.store.writing(of=conversations) as tx:
                 yield tx, appended
         except BaseException as error:
             kept = self._take_back(appended)

@@ -15,7 +15,7 @@ from harken.storage.batches import rows_in
 from harken.storage.forgetting import delete_conversation_rows
 from harken.storage.state import journal_offset, put_journal_offset
 from harken.storage.store import Store, Transaction
-from harken.storage.tables import conversations, entries, vectors
+from harken.storage.tables import conversations, entries, refers, vectors
 
 
 def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) -> Iterator[tuple[int, int]]:
@@ -65,8 +65,8 @@ def _vectors_of(tx: Transaction, conversation_uid: str) -> Sequence[Any]:
     newest = entries.c.space_id.label("newest")
     rows = tx.connection.execute(
         select(entries.c.ref_uid, entries.c.part, newest, vectors.c.space_id, vectors.c.vector)
-        .join(conversations, conversations.c.id == entries.c.conversation_id)
-        .join(vectors, vectors.c.entry_id == entries.c.id)
+        .join(conversations, refers(entries.c.conversation_id, conversations))
+        .join(vectors, refers(vectors.c.entry_id, entries))
         .where(entries.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
     )
     return rows.all()
@@ -86,6 +86,8 @@ def _put_back(tx: Transaction, kept: Sequence[Any]) -> None:
             ],
         )
         tx.connection.execute(
-            update(entries).where(entries.c.id == bindparam("of_entry")).values(space_id=bindparam("newest")),
+            update(entries)
+            .where(entries.c.tenant == tx.tenant, entries.c.id == bindparam("of_entry"))
+            .values(space_id=bindparam("newest")),
             [{"of_entry": entry_id, "newest": row.newest} for entry_id, row in back],
         )

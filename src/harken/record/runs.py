@@ -59,7 +59,7 @@ class Runs:
             thread.place(asked)
             return [*([head] if thread.title is None else []), *thread.events]
 
-        self.recorder.admit(opening)
+        self.recorder.admit([uid], opening)
         assert thread.exchange is not None  # noqa: S101 - `place` has begun one
         return thread.exchange, thread.messages[0]
 
@@ -94,7 +94,7 @@ class Runs:
             elsewhere = [] if delivery is None else self._delivered(tx, delivery, run, delivered)
             return [*said, *ended, *elsewhere]
 
-        self.recorder.admit(closing)
+        self.recorder.admit([uid, *([delivery.conversation_uid] if delivery else [])], closing)
         return said, ended[0], delivered[0] if delivered else None
 
     def _delivered(self, tx: Transaction, delivery: Delivery, run: Exchange, delivered: list[Message]) -> list[Event]:

@@ -15,7 +15,6 @@ from harken.providers.embedder import Embedder, Reranker, Vectors
 from harken.retrieve.fuse import fuse_ranks, fuse_scores
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.rerank import rerank
-from harken.retrieve.vector import nearest, similarities
 from harken.retrieve.weigh import AuthorCue, weigh
 from harken.storage.entries import EntryFacts, entry_facts, load_entries
 from harken.storage.scopes import row_scope
@@ -129,9 +128,9 @@ class Searcher:
                 lowest = min(found.keyword.values(), default=0.0)
                 found.keyword |= dict.fromkeys(found.quoting - found.keyword.keys(), lowest)
         if asked is not None:
-            found.vector = nearest(self.store, tx, asked.space, asked.vector, rows, depth)
+            found.vector = self.store.nearest.nearest(tx, asked.space, asked.vector, rows, depth)
             rest = [entry_id for entry_id in found.keyword if entry_id not in found.vector]
-            found.similarity = {**found.vector, **similarities(tx, asked.space, asked.vector, rest)}
+            found.similarity = {**found.vector, **self.store.nearest.similarities(tx, asked.space, asked.vector, rest)}
         return found
 
     def _threshold(self, asked: _Asked | None) -> float | None:

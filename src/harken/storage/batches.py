@@ -29,4 +29,4 @@ def rows_in(
     """The rows of a statement whose column has one of the values."""
     for batch in batches(values):
         # All at once: one by one they take half as long again.
-        yield from tx.connection.execute(statement.where(column.in_(batch))).all()
+        yield from tx.connection.execute(statement.where(tx.dialect.one_of(column, batch))).all()

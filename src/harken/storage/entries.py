@@ -30,6 +30,7 @@ from harken.storage.tables import (
     exchanges,
     from_microseconds,
     projects,
+    refers,
 )
 
 _NEIGHBOURS = 2
@@ -111,9 +112,9 @@ def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
     joined = (
-        entries.outerjoin(conversations, conversations.c.id == entries.c.conversation_id)
-        .outerjoin(exchanges, exchanges.c.id == entries.c.exchange_id)
-        .outerjoin(projects, projects.c.id == entries.c.project_id)
+        entries.outerjoin(conversations, refers(entries.c.conversation_id, conversations))
+        .outerjoin(exchanges, refers(entries.c.exchange_id, exchanges))
+        .outerjoin(projects, refers(entries.c.project_id, projects))
     )
     columns = select(
         entries,

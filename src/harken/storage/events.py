@@ -11,7 +11,7 @@ from sqlalchemy import Row, Select, select
 from harken.model import Conversation, Event, Exchange, ExchangeEnd, ExchangeStatus, ProjectIdentity, Segment
 from harken.storage.reading import each_message_of, find_conversation, tombstones_of
 from harken.storage.store import Transaction
-from harken.storage.tables import conversations, exchanges, project_aliases, projects, segments, tombstones
+from harken.storage.tables import conversations, exchanges, project_aliases, projects, refers, segments, tombstones
 
 _AT_ONCE = 1000
 
@@ -36,25 +36,37 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
         yield _with_aliases(tx, head)
         for row in _rows(tx, _segments(tx, uid)):
             yield Segment(row.uid, uid, row.number, row.started_at)
-        for row in _rows(tx, _exchanges(tx, uid)):
+        placed = select_exchanges(tx, uid).order_by(exchanges.c.number, exchanges.c.started_at, exchanges.c.id)
+        for row in _rows(tx, placed):
             begun = ExchangeStatus.IN_PROGRESS
             yield Exchange(row.uid, uid, row.segment_uid, row.number, begun, row.started_at)
         yield from each_message_of(tx, uid)
-        ended = _exchanges(tx, uid).where(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value)
+        ended = placed.where(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value)
         for row in _rows(tx, ended):
             at = row.completed_at or row.started_at
             yield ExchangeEnd(row.uid, uid, ExchangeStatus(row.status), at, row.error)
     yield from sorted(tombstones_of(tx, uid), key=lambda grave: (grave.at, grave.uid))
 
 
+def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
+    """The exchanges of a conversation, each with its segment's id as `segment_uid`."""
+    placed = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)).join(
+        segments, refers(exchanges.c.segment_id, segments)
+    )
+    return (
+        select(exchanges, segments.c.uid.label("segment_uid"))
+        .select_from(placed)
+        .where(exchanges.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
+    )
+
+
 def _with_aliases(tx: Transaction, head: Conversation) -> Conversation:
     """The conversation with every name that its project has been found under, in the order in which they came."""
     if head.project is None:
         return head
-    of_project = (projects.c.id == project_aliases.c.project_id) & (projects.c.tenant == project_aliases.c.tenant)
     aliases = tx.connection.scalars(
         select(project_aliases.c.alias)
-        .select_from(project_aliases.join(projects, of_project))
+        .select_from(project_aliases.join(projects, refers(project_aliases.c.project_id, projects)))
         .where(
             project_aliases.c.tenant == tx.tenant,
             projects.c.key == head.project.key,
@@ -66,25 +78,11 @@ def _with_aliases(tx: Transaction, head: Conversation) -> Conversation:
 
 
 def _segments(tx: Transaction, uid: str) -> Select[Any]:
-    of_conversation = (conversations.c.id == segments.c.conversation_id) & (conversations.c.tenant == segments.c.tenant)
     return (
         select(segments)
-        .select_from(segments.join(conversations, of_conversation))
+        .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
         .where(segments.c.tenant == tx.tenant, conversations.c.uid == uid)
         .order_by(segments.c.number, segments.c.started_at, segments.c.id)
-    )
-
-
-def _exchanges(tx: Transaction, uid: str) -> Select[Any]:
-    of_conversation = (conversations.c.id == exchanges.c.conversation_id) & (
-        conversations.c.tenant == exchanges.c.tenant
-    )
-    of_segment = (segments.c.id == exchanges.c.segment_id) & (segments.c.tenant == exchanges.c.tenant)
-    return (
-        select(exchanges, segments.c.uid.label("segment_uid"))
-        .select_from(exchanges.join(conversations, of_conversation).join(segments, of_segment))
-        .where(exchanges.c.tenant == tx.tenant, conversations.c.uid == uid)
-        .order_by(exchanges.c.number, exchanges.c.started_at, exchanges.c.id)
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Table, func, insert, select, update
+from sqlalchemy import Table, and_, func, select, update
 
 from harken.model import Tombstone
 from harken.storage.entries import delete_entries
-from harken.storage.known import find_known
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
 from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones
@@ -24,12 +23,8 @@ def forget_rows(tx: Transaction, event: Tombstone) -> None:
         _date(tx, event.conversation_uid)
     else:
         delete_conversation_rows(tx, event.uid)
-    if not find_known(tx, tombstones, [event.uid]):
-        tx.connection.execute(
-            insert(tombstones).values(
-                tenant=tx.tenant, uid=event.uid, conversation_uid=event.conversation_uid, kind=event.kind, at=event.at
-            )
-        )
+    row = {"uid": event.uid, "conversation_uid": event.conversation_uid, "kind": event.kind, "at": event.at}
+    tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **row}, ("uid",)))
 
 
 def delete_conversation_rows(tx: Transaction, uid: str) -> None:
@@ -55,15 +50,20 @@ def _delete_entries(tx: Transaction, condition: Any) -> None:
 
 def _date(tx: Transaction, conversation_uid: str) -> None:
     """Say of a conversation what it would say had the message never been: it is as new as its newest one."""
+    of_conversation = and_(messages.c.tenant == tx.tenant, messages.c.conversation_id == conversations.c.id)
     row = tx.connection.execute(
         select(conversations.c.id, conversations.c.created_at, func.max(messages.c.created_at).label("newest"))
-        .select_from(conversations.outerjoin(messages, messages.c.conversation_id == conversations.c.id))
+        .select_from(conversations.outerjoin(messages, of_conversation))
         .where(conversations.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
         .group_by(conversations.c.id, conversations.c.created_at)
     ).first()
     if row is not None:
         moment = max(row.created_at, row.newest or row.created_at)
-        tx.connection.execute(update(conversations).where(conversations.c.id == row.id).values(updated_at=moment))
+        tx.connection.execute(
+            update(conversations)
+            .where(conversations.c.tenant == tx.tenant, conversations.c.id == row.id)
+            .values(updated_at=moment)
+        )
 
 
 def _delete_messages(tx: Transaction, condition: Any) -> None:

@@ -217,7 +217,10 @@ class Ingest:
         for event in fresh:
             uid, moment = event.conversation_uid, event.created_at
             latest[uid] = max(latest.get(uid, moment), moment)
-        rows = [{"row_id": self._conversation_id(uid), "moment": moment} for uid, moment in latest.items()]
+        rows = [
+            {"of_tenant": self._tx.tenant, "row_id": self._conversation_id(uid), "moment": moment}
+            for uid, moment in latest.items()
+        ]
         self._tx.connection.execute(_TOUCH, rows)
 
     def _end_exchanges(self, ends: Collection[ExchangeEnd]) -> None:
@@ -278,7 +281,11 @@ _INSERTED = {
 }
 _TOUCH = (
     update(conversations)
-    .where(conversations.c.id == bindparam("row_id"), conversations.c.updated_at < bindparam("moment"))
+    .where(
+        conversations.c.tenant == bindparam("of_tenant"),
+        conversations.c.id == bindparam("row_id"),
+        conversations.c.updated_at < bindparam("moment"),
+    )
     .values(updated_at=bindparam("moment"))
 )
 _END_EXCHANGE = (

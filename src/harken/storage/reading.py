@@ -18,6 +18,7 @@ from harken.storage.tables import (
     failed_work,
     messages,
     projects,
+    refers,
     segments,
     tombstones,
     vectors,
@@ -95,7 +96,7 @@ def list_projects(tx: Transaction) -> list[tuple[str, str, int]]:
     count = func.count(conversations.c.id)
     rows = tx.connection.execute(
         select(projects.c.key, projects.c.name, count)
-        .select_from(projects.outerjoin(conversations, conversations.c.project_id == projects.c.id))
+        .select_from(projects.outerjoin(conversations, refers(conversations.c.project_id, projects)))
         .where(projects.c.tenant == tx.tenant)
         .group_by(projects.c.key, projects.c.name)
         .order_by(count.desc())
@@ -107,7 +108,7 @@ def find_conversation(tx: Transaction, uid: str) -> Conversation | None:
     """The conversation, or None."""
     row = tx.connection.execute(
         select(conversations, projects.c.key, projects.c.name)
-        .select_from(conversations.outerjoin(projects, projects.c.id == conversations.c.project_id))
+        .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
         .where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
     ).first()
     if row is None:
@@ -257,7 +258,7 @@ def look_up(tx: Transaction, beginning: str, reach: int) -> Surroundings:
 def _count(tx: Transaction, message: Message, condition: Any) -> int:
     statement = (
         select(func.count())
-        .select_from(messages.join(conversations, conversations.c.id == messages.c.conversation_id))
+        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
         .where(messages.c.tenant == tx.tenant, conversations.c.uid == message.conversation_uid, condition)
     )
     return int(tx.connection.execute(statement).scalar_one())
@@ -265,9 +266,9 @@ def _count(tx: Transaction, message: Message, condition: Any) -> int:
 
 def _messages(tx: Transaction) -> Select[Any]:
     joined = (
-        messages.join(conversations, conversations.c.id == messages.c.conversation_id)
-        .join(segments, segments.c.id == messages.c.segment_id)
-        .join(exchanges, exchanges.c.id == messages.c.exchange_id)
+        messages.join(conversations, refers(messages.c.conversation_id, conversations))
+        .join(segments, refers(messages.c.segment_id, segments))
+        .join(exchanges, refers(messages.c.exchange_id, exchanges))
     )
     return (
         select(

@@ -7,21 +7,19 @@ from collections.abc import Iterator
 from sqlalchemy import case, func, select
 
 from harken.model import TASK_CHANNEL, TASK_UID, Exchange, ExchangeStatus
+from harken.storage.events import select_exchanges
 from harken.storage.store import Transaction
-from harken.storage.tables import conversations, exchanges, segments
+from harken.storage.tables import conversations, exchanges, refers
 
 _AT_ONCE = 50
 
 
 def list_tasks(tx: Transaction) -> list[tuple[str, str, int, int]]:
     """(id, name, runs, completed runs) of every task, by name."""
-    of_conversation = (conversations.c.id == exchanges.c.conversation_id) & (
-        conversations.c.tenant == exchanges.c.tenant
-    )
     completed = case((exchanges.c.status == ExchangeStatus.COMPLETED.value, 1), else_=0)
     rows = tx.connection.execute(
         select(conversations.c.uid, conversations.c.external_id, func.count(exchanges.c.id), func.sum(completed))
-        .select_from(conversations.join(exchanges, of_conversation))
+        .select_from(conversations.join(exchanges, refers(exchanges.c.conversation_id, conversations)))
         .where(
             conversations.c.tenant == tx.tenant,
             conversations.c.channel == TASK_CHANNEL,
@@ -34,16 +32,7 @@ def list_tasks(tx: Transaction) -> list[tuple[str, str, int, int]]:
 
 def newest_exchanges(tx: Transaction, conversation_uid: str) -> Iterator[Exchange]:
     """A conversation's exchanges, the newest first, read as they are wanted."""
-    of_conversation = (conversations.c.id == exchanges.c.conversation_id) & (
-        conversations.c.tenant == exchanges.c.tenant
-    )
-    of_segment = (segments.c.id == exchanges.c.segment_id) & (segments.c.tenant == exchanges.c.tenant)
-    ordered = (
-        select(exchanges, segments.c.uid.label("segment_uid"))
-        .select_from(exchanges.join(conversations, of_conversation).join(segments, of_segment))
-        .where(exchanges.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
-        .order_by(exchanges.c.number.desc(), exchanges.c.id.desc())
-    )
+    ordered = select_exchanges(tx, conversation_uid).order_by(exchanges.c.number.desc(), exchanges.c.id.desc())
     offset = 0
     while rows := tx.connection.execute(ordered.limit(_AT_ONCE).offset(offset)).all():
         for row in rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
 from harken.errors import NotFoundError
 from harken.model import ProjectIdentity, SearchScope
@@ -96,7 +96,8 @@ def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
             .limit(1)
         ).scalar()
     if row_id is None:
-        tx.connection.execute(insert(projects).values(tenant=tx.tenant, key=identity.key, name=identity.name))
+        row = {"tenant": tx.tenant, "key": identity.key, "name": identity.name}
+        tx.connection.execute(tx.dialect.upsert(projects, row, ("key",)))
         row_id = tx.connection.execute(
             select(projects.c.id).where(projects.c.tenant == tx.tenant, projects.c.key == identity.key)
         ).scalar_one()
@@ -107,7 +108,8 @@ def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
             )
         )
     )
-    missing = [{"tenant": tx.tenant, "alias": key, "project_id": row_id} for key in keys if key not in known]
-    if missing:
-        tx.connection.execute(insert(project_aliases), missing)
+    for key in keys:
+        if key not in known:
+            alias = {"tenant": tx.tenant, "alias": key, "project_id": row_id}
+            tx.connection.execute(tx.dialect.upsert(project_aliases, alias, ("alias",)))
     return row_id

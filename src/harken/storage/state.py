@@ -68,14 +68,11 @@ def set_setting(tx: Transaction, name: str, value: Any) -> None:
 
 def count_up(tx: Transaction, amounts: Mapping[str, int]) -> None:
     """Add to counters, making those that are new."""
-    for name, amount in amounts.items():
-        changed = tx.connection.execute(
-            update(counters)
-            .where(counters.c.tenant == tx.tenant, counters.c.name == name)
-            .values(value=counters.c.value + amount)
-        )
-        if changed.rowcount == 0:
-            tx.connection.execute(insert(counters).values(tenant=tx.tenant, name=name, value=amount))
+    # In one order everywhere, so that two writers never wait for each other.
+    for name, amount in sorted(amounts.items()):
+        row = {"tenant": tx.tenant, "name": name, "value": amount}
+        more = {"value": counters.c.value + amount}
+        tx.connection.execute(tx.dialect.upsert(counters, row, ("name",), more))
 
 
 def read_counters(tx: Transaction, prefix: str) -> dict[str, int]:
@@ -144,10 +141,7 @@ def drop_journal_offset(tx: Transaction, path: str) -> None:
 
 
 def _put(tx: Transaction, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    conditions = [table.c[name] == value for name, value in key.items()]
-    changed = tx.connection.execute(update(table).where(table.c.tenant == tx.tenant, *conditions).values(**values))
-    if changed.rowcount == 0:
-        tx.connection.execute(insert(table).values(tenant=tx.tenant, **key, **values))
+    tx.connection.execute(tx.dialect.upsert(table, {"tenant": tx.tenant, **key, **values}, tuple(key), values))
 
 
 def redaction_counts(metadata: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Connection, make_url
+from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, make_url
 from sqlalchemy.exc import ArgumentError
 
-from harken.errors import ConfigError
+from harken.errors import ConfigError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 Scored = tuple[int, float]
+EMBEDDED_TENANT = "local"
+SERVER_ENGINE = "postgresql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +92,30 @@ class TextIndex(Protocol):
 
 
 class NearestIndex(Protocol):
-    """The nearest vectors of a space, for scopes too large to scan."""
+    """Comparison of vectors: the nearest of a scope, and how near some entries are."""
 
     def nearest(
-        self,
-        connection: Connection,
-        space: StoredSpace,
-        query: NDArray[np.float32],
-        limit: int,
-        among: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
-        """Ids of about the `limit` nearest entries, best first; the caller rescores them exactly from the rows.
+        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
+    ) -> dict[int, float]:
+        """The nearest entries in the scope with their exact cosine similarity, -1 to 1, best first.
 
         Args:
-            connection: of a transaction.
+            tx: any transaction.
             space: whose vectors are compared.
             query: `(dims,)` float32, unit length.
+            scope: what may be found.
             limit: how many at most.
-            among: only these may be found; those without a vector are passed over. None is everything.
         """
         ...
 
-    def inside(self, connection: Connection, scope: RowScope, at_most: int) -> NDArray[np.int64] | None:
-        """Ids of the entries of a scope, with or without a vector; None when there are more than `at_most`."""
+    def similarities(
+        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Sequence[int]
+    ) -> dict[int, float]:
+        """The exact cosine similarity of each of these entries that has a vector, best first."""
         ...
 
     def save(self) -> None:
-        """Keep what was derived for the next process, where that is worth it."""
+        """Keep what was derived for later searches, where that is worth it."""
         ...
 
     def discard(self) -> None:
@@ -127,6 +127,33 @@ class NearestIndex(Protocol):
         ...
 
 
+class Dialect(Protocol):
+    """The statements that engines spell differently."""
+
+    def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """Whether a column has one of the values, however many they are."""
+        ...
+
+    def upsert(
+        self,
+        table: Table,
+        rows: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        key: Sequence[str],
+        changes: Mapping[str, Any] | None = None,
+        where: ColumnElement[bool] | None = None,
+    ) -> Insert:
+        """Insert one row or some of different keys; each may change the one that has its key.
+
+        Args:
+            table: where to.
+            rows: complete but for the id, with the tenant.
+            key: the columns of the unique key, without the tenant.
+            changes: what a row of the same key gets instead; may speak of its columns. None leaves it as it is.
+            where: the row of the same key is changed only if this holds for it.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """A connection inside a transaction, with the tenant that every statement is bound to."""
@@ -134,6 +161,7 @@ class Transaction:
     connection: Connection
     tenant: str
     text: TextIndex
+    dialect: Dialect
 
 
 class Store(Protocol):
@@ -156,9 +184,12 @@ class Store(Protocol):
         """A consistent view that writes nothing."""
         ...
 
-    def writing(self) -> AbstractContextManager[Transaction]:
+    def writing(self, of: Sequence[str] | None = None) -> AbstractContextManager[Transaction]:
         """A transaction that holds the write lock from its start; an exception rolls it back.
 
+        Args:
+            of: names of what is written, so that an engine may let others write the rest meanwhile; empty where
+                rows are claimed one by one. None keeps every other writer of the tenant out.
         Raises:
             StoreBusyError: another process held the lock for too long.
             StoreFullError: no space is left.
@@ -182,34 +213,111 @@ class Store(Protocol):
         """What the database takes on disk."""
         ...
 
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None] | None:
+        """Call `wake` whenever another process leaves work behind, until the returned function is called.
+
+        Returns:
+            What ends it; None where the engine has no such signal, and workers find their work by polling.
+        """
+        ...
+
     def close(self) -> None:
         """Give every connection back."""
         ...
 
 
-def open_store(place: str | Path, cache: Path) -> Store:
-    """Open a store, making and upgrading the embedded one as needed.
+def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) -> Store:
+    """Open a store; the embedded one is made and upgraded as needed, a server's must have been (`harken migrate`).
 
     Args:
-        place: the embedded store's file, or a URL: `sqlite:///PATH`, or `sqlite://` for one in memory.
+        place: the embedded store's file, or a URL: `sqlite:///PATH`, `sqlite://` for one in memory, or
+            `postgresql://USER@HOST/DATABASE`.
         cache: a folder for derived indexes; made when it is first needed.
+        tenant: whose rows of a server's tables; the embedded store has one tenant.
     Raises:
         ConfigError: the URL is none, or names an engine that this Harken does not have.
+        MissingExtraError: what the engine needs is not installed.
         StoreError: the database cannot be opened.
     """
-    file = place if isinstance(place, Path) else _file_of(place)
+    url = None if isinstance(place, Path) else parse_url(place)
+    if url is not None and url.get_backend_name() == SERVER_ENGINE:
+        _need_driver()
+        from harken.storage.postgres.store import PostgresStore
+
+        return PostgresStore(url, tenant)
+    if tenant != EMBEDDED_TENANT:
+        raise ConfigError(f"tenant: the embedded store has one tenant, '{EMBEDDED_TENANT}', not '{tenant}'.")
     from harken.storage.sqlite.store import SqliteStore
 
-    return SqliteStore(file, cache)
+    return SqliteStore(place if isinstance(place, Path) else _file_of(url), cache)
 
 
-def _file_of(url: str) -> Path | None:
-    """The file that a URL of the embedded engine names; None for a store in memory."""
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What bringing a schema up to date did.
+
+    Attributes:
+        before: the schema version that was there; None for an empty database.
+        distributed: tables that were spread over the machines of a cluster just now.
+    """
+
+    before: str | None
+    distributed: tuple[str, ...] = ()
+
+
+def migrate_store(
+    place: str, tenant: str, cache: Path, language: str | None = None, role: str | None = None, distribute: bool = False
+) -> Migrated:
+    """Make or upgrade a store's schema; the embedded one is upgraded whenever it is opened.
+
+    Args:
+        place: as for `open_store`.
+        tenant: likewise.
+        cache: likewise.
+        language: whose word forms a server's full text knows; None keeps what is there, English at first.
+        role: who gets the rights to use a server's tables.
+        distribute: spread the tables over a Citus cluster by tenant.
+    Raises:
+        UsageError: the embedded store has no such options, or the server no such language or role.
+        StoreError: the database cannot be opened or changed.
+    """
+    url = parse_url(place)
+    if url.get_backend_name() == SERVER_ENGINE:
+        _need_driver()
+        from harken.storage.postgres.store import migrate
+
+        return migrate(url, language, role, distribute)
+    if language or role or distribute:
+        raise UsageError("Language, role and distribution are a server's matter; this store is an embedded file.")
+    open_store(place, cache, tenant).close()
+    from harken.storage.migrations import HEAD
+
+    return Migrated(HEAD)
+
+
+def _need_driver() -> None:
+    if importlib.util.find_spec("psycopg") is None:
+        raise MissingExtraError("A store on PostgreSQL", "postgres")
+
+
+def parse_url(place: str) -> URL:
+    """A store's URL.
+
+    Raises:
+        ConfigError: it is none, or names an engine that this Harken does not have.
+    """
+    usage = "Use sqlite:///PATH or postgresql://USER@HOST/DATABASE."
     try:
-        parsed = make_url(url)
+        url = make_url(place)
     except ArgumentError as error:
-        raise ConfigError(f"store: '{url}' is no URL. Use sqlite:///PATH.") from error
-    engine = parsed.get_backend_name()
-    if engine != "sqlite":
-        raise ConfigError(f"store: there is no engine '{engine}'. Use sqlite:///PATH.")
-    return Path(parsed.database) if parsed.database and parsed.database != ":memory:" else None
+        raise ConfigError(f"store: what was given is no URL. {usage}") from error
+    engine = url.get_backend_name()
+    if engine not in ("sqlite", SERVER_ENGINE):
+        raise ConfigError(f"store: there is no engine '{engine}'. {usage}")
+    return url
+
+
+def _file_of(url: URL | None) -> Path | None:
+    """The file that a URL of the embedded engine names; None for a store in memory."""
+    database = None if url is None else url.database
+    return Path(database) if database and database != ":memory:" else None

@@ -8,13 +8,26 @@ the embedded store has one tenant. Integer ids are explicit (an implicit rowid m
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    and_,
+)
 from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -60,7 +73,48 @@ class Json(TypeDecorator[Mapping[str, Any]]):
         return json.loads(value) if value else {}
 
 
+class _ServerHalves(UserDefinedType[str]):
+    """The type `halfvec` of pgvector, in its text form."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **_options: Any) -> str:
+        return "halfvec"
+
+
+class Halves(TypeDecorator[bytes]):
+    """A vector of float16, little-endian bytes here; the server's own type where it compares vectors itself."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Bytes on the embedded engine."""
+        on_server = dialect.name == "postgresql"
+        return dialect.type_descriptor(_ServerHalves() if on_server else LargeBinary())
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | str | None:
+        """To the database."""
+        if value is None or dialect.name != "postgresql":
+            return value
+        # Six digits are more than a float16 has.
+        return "[" + ",".join(f"{number:.6g}" for number in struct.unpack(f"<{len(value) // 2}e", value)) + "]"
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:
+        """From the database."""
+        if value is None or dialect.name != "postgresql":
+            return None if value is None else bytes(value)
+        numbers = [float(number) for number in value[1:-1].split(",")]
+        return struct.pack(f"<{len(numbers)}e", *numbers)
+
+
 metadata = MetaData()
+
+
+def refers(reference: Column[Any], target: Table) -> ColumnElement[bool]:
+    """Whether a row's reference is to the target's row; of the same tenant, which a sharded server must be told."""
+    return and_(target.c.tenant == reference.table.c.tenant, target.c.id == reference)
 
 
 def _key() -> Column[int]:
@@ -209,7 +263,7 @@ vectors = Table(
     _tenant(),
     _reference("entry_id"),
     _reference("space_id"),
-    Column("vector", LargeBinary, nullable=False),
+    Column("vector", Halves, nullable=False),
     sqlite_autoincrement=True,
 )
 

@@ -60,11 +60,13 @@ def claim_unembedded(
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
         .limit(limit)
     )
+    # Where writers run beside each other, what another one claims at this moment is passed over.
+    ready = ready.with_for_update(of=entries, skip_locked=True)
     rows = tx.connection.execute(ready.where(attempts == 0)).all() or tx.connection.execute(ready).all()
     alike = [row for row in rows if row.attempts == rows[0].attempts]
     rows = alike[: max(1, limit >> rows[0].attempts)] if rows else []
-    claim(tx, EMBED, [row.id for row in rows], owner, now + timedelta(seconds=lease_seconds))
-    return [Claimed(row.id, row.author, row.text) for row in rows]
+    mine = claim(tx, EMBED, [row.id for row in rows], owner, now, lease_seconds)
+    return [Claimed(row.id, row.author, row.text) for row in rows if row.id in mine]
 
 
 def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
@@ -91,19 +93,20 @@ def _waiting(tx: Transaction, space: StoredSpace, columns: Select[Any]) -> Selec
     )
 
 
-def claim(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until: datetime) -> None:
-    """Lease items to an owner; rows of earlier attempts keep their count."""
-    known = set(
-        tx.connection.scalars(
-            select(work.c.item_id).where(work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids))
-        )
-    )
-    if known:
-        tx.connection.execute(_of(tx, update(work), kind, list(known)).values(claimed_by=owner, lease_until=until))
-    fresh = [item_id for item_id in item_ids if item_id not in known]
-    if fresh:
-        row = {"tenant": tx.tenant, "kind": kind, "claimed_by": owner, "lease_until": until, "attempts": 0}
-        tx.connection.execute(insert(work), [{**row, "item_id": item_id} for item_id in fresh])
+def claim(
+    tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, now: datetime, lease_seconds: float
+) -> set[int]:
+    """Lease items to an owner; rows of earlier attempts keep their count.
+
+    Returns:
+        Those that are the owner's now: another worker may have been quicker.
+    """
+    lease = {"claimed_by": owner, "lease_until": now + timedelta(seconds=lease_seconds)}
+    free = or_(work.c.lease_until.is_(None), work.c.lease_until < now)
+    rows = [{"tenant": tx.tenant, "kind": kind, "item_id": item_id, "attempts": 0, **lease} for item_id in item_ids]
+    if rows:
+        tx.connection.execute(tx.dialect.upsert(work, rows, ("kind", "item_id"), lease, where=free))
+    return owned(tx, kind, item_ids, owner)
 
 
 def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:

@@ -15,7 +15,7 @@ from harken.model import Role
 from harken.providers.embedder import Vectors
 from harken.record.recorder import NewMessage
 from harken.storage.reading import count_all
-from harken.storage.store import StoredSpace
+from harken.storage.store import RowScope, StoredSpace
 from harken.storage.tables import entries, vectors
 from harken.storage.vectors import ensure_space, list_spaces, read_vectors
 from harken.storage.work import EMBED, list_failed, owned, retry_failed
@@ -266,8 +266,8 @@ class TestChangingTheModel:
         run_until_idle(worker)
         assert worker.space.state == "active"
         with place.store.reading() as tx:
-            place.store.nearest.nearest(tx.connection, worker.space, worker.embedder.embed_query("x"), 5)
-        derived = place.store.nearest._derived  # type: ignore[attr-defined]
+            place.store.nearest.nearest(tx, worker.space, worker.embedder.embed_query("x"), RowScope(), 5)
+        derived = place.store.nearest.cache._derived  # type: ignore[attr-defined]
         before = dict(derived)
         worker.run_once()
         assert dict(derived) == before != {}

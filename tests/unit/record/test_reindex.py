@@ -10,6 +10,7 @@ from harken.record.recorder import NewMessage
 from harken.record.reindex import drop_set_aside, reindex, set_database_aside
 from harken.record.replay import Replayed
 from harken.storage.reading import count_all, find_conversation, messages_of
+from harken.storage.store import RowScope
 from harken.storage.tables import entries, vectors
 from harken.storage.vectors import ensure_space, list_spaces, put_vectors, read_vectors
 from harken.storage.work import EMBED, claim_unembedded, complete, count_unembedded, fail, list_failed
@@ -92,11 +93,11 @@ class TestVectors:
             found = dict(tx.connection.execute(select(entries.c.id, entries.c.text)).all())
             ids, kept = read_vectors(tx, space, list(found))
             assert count_unembedded(tx, space) == 0
-            nearest = place.store.nearest.nearest(tx.connection, space, matrix[0], 10)
+            nearest = place.store.nearest.nearest(tx, space, matrix[0], RowScope(), 10)
         assert [found[entry_id] for entry_id in ids.tolist()] == [found[i] for i in sorted(found)]
         for entry_id, vector in zip(ids.tolist(), kept, strict=True):
             assert abs(float(vector @ matrix[texts.index(found[entry_id])]) - 1) < 0.01
-        assert sorted(nearest.tolist()) == sorted(found)
+        assert sorted(nearest) == sorted(found)
 
     def test_those_of_a_space_that_is_being_filled_stay_too(self, place: RecordedHome) -> None:
         place.talk("c", LONG, f"{LONG} again")

@@ -42,6 +42,7 @@ for command in (
     inspecting.config,
     upkeep.doctor,
     upkeep.forget,
+    upkeep.migrate,
     upkeep.reindex,
     upkeep.backup,
     upkeep.restore,

@@ -14,6 +14,8 @@ from harken.record.backup import restore as restore_backup
 from harken.record.forget import Doomed
 from harken.record.reindex import set_database_aside
 from harken.serve.cli.session import Session, counted, json_option, print_json, readable_bytes, with_session
+from harken.storage.migrations import HEAD
+from harken.upkeep import migrate as migrate_store
 
 
 @click.command()
@@ -91,7 +93,7 @@ def reindex(session: Session, from_journal: bool) -> None:
     """Make the database anew from the journal; ids, texts and what was forgotten stay as they are."""
     settings = load_settings(session.home, overrides=session.overrides).settings
     if settings.store is not None:
-        raise UsageError(f"The store {settings.store} keeps no journal: its database is the truth.")
+        raise UsageError("The store that the settings name keeps no journal: its database is the truth.")
     database = settings.home / DATABASE_NAME
     try:
         # Opening brings in whatever a database that is missing lacks, so there is nothing left to rebuild then.
@@ -110,6 +112,24 @@ def _reindex(session: Session, rebuild: bool) -> int:
                 for done, total in harken.upkeep.reindex_from_journal():
                     show(done, total)
         return harken.upkeep.status().counts.messages
+
+
+@click.command()
+@click.option("--language", help="Whose word forms full text knows: english (the default), german, russian …")
+@click.option("--role", help="Give this role of the server the rights to use the tables, of one tenant at a time.")
+@click.option("--distribute", is_flag=True, help="Spread the tables over a Citus cluster by tenant.")
+@json_option
+@with_session
+def migrate(session: Session, language: str | None, role: str | None, distribute: bool, as_json: bool) -> None:
+    """Make or upgrade the tables of the store, as their owner; an embedded store is upgraded whenever it is opened."""
+    settings = load_settings(session.home, overrides=session.overrides).settings
+    done = migrate_store(settings, language, role, distribute)
+    if as_json:
+        print_json({"before": done.before, "schema": HEAD, "distributed": list(done.distributed)})
+        return
+    session.out.print(f"The store has schema {HEAD}." if done.before == HEAD else f"The store has schema {HEAD} now.")
+    if done.distributed:
+        session.out.print(f"Distributed by tenant: {', '.join(done.distributed)}")
 
 
 @click.command()

@@ -109,7 +109,7 @@ class _Derived:
 
 
 class VectorCache:
-    """A `NearestIndex` by turbovec, or by one numpy matrix where turbovec is not installed."""
+    """The index derived from the rows, by turbovec, or by one numpy matrix where that is not installed."""
 
     def __init__(self, folder: Path | None, prefer_turbovec: bool = True) -> None:
         self._folder = folder

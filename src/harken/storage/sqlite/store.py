@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from harken.errors import StoreCorruptError, StoreReadOnlyError
 from harken.storage import migrations
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.connection import begin, make_engine, translated
+from harken.storage.sqlite.dialect import SqliteDialect
 from harken.storage.sqlite.fulltext import Fts5Index
-from harken.storage.sqlite.nearest import VectorCache
+from harken.storage.sqlite.scoped import ScopedNearest
 from harken.storage.store import Transaction
 
 _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken --home PATH, or HARKEN_HOME"
@@ -31,7 +32,8 @@ class SqliteStore:
         self.tenant = "local"
         self.path = path
         self.text = Fts5Index()
-        self.nearest = VectorCache(cache if self.path is not None else None)
+        self.nearest = ScopedNearest(cache if self.path is not None else None)
+        self._dialect = SqliteDialect()
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
         self._place = str(self.path or "The store in memory")
@@ -50,14 +52,14 @@ class SqliteStore:
         """A consistent view that writes nothing."""
         with self._turn, translated(self._place), self._engine.begin() as connection:
             begin(connection, to_write=False)
-            yield Transaction(connection, self.tenant, self.text)
+            yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        """A transaction that holds the write lock from its start."""
+    def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
+        """A transaction that holds the write lock from its start; there is one lock for everything."""
         with self._turn, translated(self._place), self._engine.begin() as connection:
             begin(connection, to_write=True)
-            yield Transaction(connection, self.tenant, self.text)
+            yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     def check(self) -> list[str]:
         """What SQLite's own integrity check finds, ten lines at most."""
@@ -112,6 +114,9 @@ class SqliteStore:
             return 0
         files = (self.path, self.path.with_name(self.path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Nothing: an embedded store has nobody who could pass a signal on."""
 
     def close(self) -> None:
         """Give every connection back."""

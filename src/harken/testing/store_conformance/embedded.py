@@ -96,27 +96,27 @@ class VectorTests:
         for query in queries:
             nearest = [ids[index] for index in np.argsort(-(matrix @ query))[:5]]
             with store.reading() as tx:
-                candidates = store.nearest.nearest(tx.connection, space, query, 50)
+                candidates = store.nearest.nearest(tx, space, query, RowScope(), 50)
             assert len(candidates) == 50
-            assert set(nearest) <= set(candidates.tolist())
+            assert set(nearest) <= set(candidates)
 
     def test_a_space_of_any_size_is_searched(self, store: Store) -> None:
         space, ids = _embedded(store, 10, dims=7)
         with store.reading() as tx:
-            near = store.nearest.nearest(tx.connection, space, unit_vectors(10, 7)[3], 10)
-        assert sorted(near.tolist()) == sorted(ids)
+            near = store.nearest.nearest(tx, space, unit_vectors(10, 7)[3], RowScope(), 10)
+        assert sorted(near) == sorted(ids)
 
     def test_the_index_catches_up_with_new_vectors(self, store: Store) -> None:
         space, ids = _embedded(store, 5)
         query = unit_vectors(1, seed=3)[0]
         with store.reading() as tx:
-            assert sorted(store.nearest.nearest(tx.connection, space, query, 10).tolist()) == sorted(ids)
+            assert sorted(store.nearest.nearest(tx, space, query, RowScope(), 10)) == sorted(ids)
         more = spoken_at_length("more", 2)
         keep(store, more)
         added = entry_ids(store, more.messages)
         embed(store, space, added, unit_vectors(2, seed=4))
         with store.reading() as tx:
-            assert sorted(store.nearest.nearest(tx.connection, space, query, 10).tolist()) == sorted(ids + added)
+            assert sorted(store.nearest.nearest(tx, space, query, RowScope(), 10)) == sorted(ids + added)
 
     def test_a_discarded_index_is_made_again(self, store: Store) -> None:
         space, ids = _embedded(store, 5)
@@ -124,24 +124,24 @@ class VectorTests:
         store.nearest.discard()
         with store.reading() as tx:
             assert store.nearest.problems(tx.connection) == []
-            assert len(store.nearest.nearest(tx.connection, space, unit_vectors(1)[0], 10)) == len(ids)
+            assert len(store.nearest.nearest(tx, space, unit_vectors(1)[0], RowScope(), 10)) == len(ids)
 
     def test_an_empty_space_has_no_nearest(self, store: Store) -> None:
         space = space_of(store)
         with store.reading() as tx:
-            assert store.nearest.nearest(tx.connection, space, unit_vectors(1)[0], 10).tolist() == []
+            assert store.nearest.nearest(tx, space, unit_vectors(1)[0], RowScope(), 10) == {}
             assert not has_vectors(tx, space)
 
     def test_vectors_that_are_put_again_are_found_again(self, store: Store) -> None:
         space, ids = _embedded(store, 4)
         query = unit_vectors(1, seed=3)[0]
         with store.reading() as tx:
-            store.nearest.nearest(tx.connection, space, query, 4)
+            store.nearest.nearest(tx, space, query, RowScope(), 4)
         with store.writing() as tx:
             delete_vectors(tx, ids)
             put_vectors(tx, space, ids, unit_vectors(4, seed=5))
         with store.reading() as tx:
-            assert sorted(store.nearest.nearest(tx.connection, space, query, 10).tolist()) == sorted(ids)
+            assert sorted(store.nearest.nearest(tx, space, query, RowScope(), 10)) == sorted(ids)
 
 
 class SpaceTests:
@@ -197,7 +197,7 @@ class SpaceTests:
         old, ids = _embedded(store, 3)
         query = unit_vectors(1, seed=3)[0]
         with store.reading() as tx:
-            store.nearest.nearest(tx.connection, old, query, 5)
+            store.nearest.nearest(tx, old, query, RowScope(), 5)
         new = space_of(store, "new")
         embed(store, new, ids, unit_vectors(3))
         with store.writing() as tx:
@@ -209,7 +209,7 @@ class SpaceTests:
             assert count_unembedded(tx, again) == 0
             activate_space(tx, again)
         with store.reading() as tx:
-            assert sorted(store.nearest.nearest(tx.connection, again, query, 5).tolist()) == sorted(ids)
+            assert sorted(store.nearest.nearest(tx, again, query, RowScope(), 5)) == sorted(ids)
 
     def test_a_space_follows_its_models_settings(self, store: Store) -> None:
         space_of(store, "words")

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from harken.storage.reading import count_all, find_conversation, find_message
-from harken.storage.store import Store
+from harken.storage.store import RowScope, Store
 from harken.storage.tables import tombstones, vectors, work
 from harken.storage.vectors import activate_space, list_spaces
 from harken.storage.work import EMBED, claim_unembedded, fail, list_failed, owned
@@ -145,10 +145,10 @@ class ForgettingTests:
         ids, matrix, space = entry_ids(store, talk.messages), unit_vectors(20), space_of(store)
         embed(store, space, ids, matrix)
         with store.reading() as tx:
-            assert ids[4] in store.nearest.nearest(tx.connection, space, matrix[4], 20).tolist()
+            assert ids[4] in store.nearest.nearest(tx, space, matrix[4], RowScope(), 20)
         apply(store, [talk.forget(talk.messages[4])])
         with store.reading() as tx:
-            near = store.nearest.nearest(tx.connection, space, matrix[4], 20).tolist()
+            near = store.nearest.nearest(tx, space, matrix[4], RowScope(), 20)
         assert sorted(near) == sorted(set(ids) - {ids[4]})
 
     def test_a_conversation_of_thousands_is_forgotten_whole(self, store: Store) -> None:

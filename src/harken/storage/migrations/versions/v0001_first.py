@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from harken.storage.tables import Halves
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -149,7 +151,7 @@ def _entry_tables() -> None:
         "vectors",
         _big("entry_id"),
         _big("space_id"),
-        sa.Column("vector", sa.LargeBinary, nullable=False),
+        sa.Column("vector", Halves, nullable=False),
         unique=("entry_id", "space_id"),
         autoincrement=True,
     )

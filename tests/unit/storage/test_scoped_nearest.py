@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from harken.model import ProjectIdentity, Role
-from harken.retrieve import vector
-from harken.retrieve.vector import nearest, similarities
+from harken.storage.sqlite import scoped
 from harken.storage.store import RowScope, Store, StoredSpace, open_store
 from harken.testing.store_conformance.asking import embed, entry_ids, keep, space_of, unit_vectors
 from harken.testing.talk import START, Talk
@@ -35,7 +34,7 @@ class Town:
     def nearest(self, query: np.ndarray, scope: RowScope, limit: int = 5) -> dict[int, float]:  # type: ignore[type-arg]
         """As a search asks."""
         with self.store.reading() as tx:
-            return nearest(self.store, tx, self.space, query, scope, limit)
+            return self.store.nearest.nearest(tx, self.space, query, scope, limit)
 
     def expected(self, query: np.ndarray, inside: list[int], limit: int = 5) -> list[int]:  # type: ignore[type-arg]
         """The same by comparing with each."""
@@ -67,7 +66,7 @@ class TestNearest:
     def test_the_nearest_of_a_scope_are_found_with_their_similarity(
         self, town: Town, monkeypatch: pytest.MonkeyPatch, name: str, scan_up_to: int
     ) -> None:
-        monkeypatch.setattr(vector, "SCAN_UP_TO", scan_up_to)
+        monkeypatch.setattr(scoped, "SCAN_UP_TO", scan_up_to)
         scope, inside = SCOPES[name]
         for query in unit_vectors(4, seed=5):
             found = town.nearest(query, scope)
@@ -92,8 +91,8 @@ class TestSparseScopes:
         far: np.ndarray,
         monkeypatch: pytest.MonkeyPatch,  # type: ignore[type-arg]
     ) -> None:
-        monkeypatch.setattr(vector, "SCAN_UP_TO", 1)
-        monkeypatch.setattr(vector, "_OVER_FETCH", 2)
+        monkeypatch.setattr(scoped, "SCAN_UP_TO", 1)
+        monkeypatch.setattr(scoped, "_OVER_FETCH", 2)
         assert list(town.nearest(far, RowScope(project_id=1), 3)) == town.expected(far, EVERYTHING[::10], 3)
 
     def test_where_it_would_be_widened_too_far_the_scope_is_scanned(
@@ -102,9 +101,9 @@ class TestSparseScopes:
         far: np.ndarray,
         monkeypatch: pytest.MonkeyPatch,  # type: ignore[type-arg]
     ) -> None:
-        monkeypatch.setattr(vector, "SCAN_UP_TO", 1)
-        monkeypatch.setattr(vector, "_OVER_FETCH", 2)
-        monkeypatch.setattr(vector, "_WIDEST", 8)
+        monkeypatch.setattr(scoped, "SCAN_UP_TO", 1)
+        monkeypatch.setattr(scoped, "_OVER_FETCH", 2)
+        monkeypatch.setattr(scoped, "_WIDEST", 8)
         assert list(town.nearest(far, RowScope(project_id=1), 3)) == town.expected(far, EVERYTHING[::10], 3)
 
     def test_where_that_is_too_much_as_well_the_nearest_seen_are_given(
@@ -114,13 +113,13 @@ class TestSparseScopes:
         monkeypatch: pytest.MonkeyPatch,  # type: ignore[type-arg]
     ) -> None:
         for name, value in (("SCAN_UP_TO", 1), ("_OVER_FETCH", 2), ("_WIDEST", 8), ("_SPARSE", 1)):
-            monkeypatch.setattr(vector, name, value)
+            monkeypatch.setattr(scoped, name, value)
         assert list(town.nearest(far, RowScope(project_id=1), 3)) == []
 
 
 def test_similarities_of_given_entries_are_exact_and_best_first(town: Town) -> None:
     query = unit_vectors(1, seed=5)[0]
     with town.store.reading() as tx:
-        found = similarities(tx, town.space, query, [*town.ids[:9], 99_999])
-        assert similarities(tx, town.space, query, []) == {}
+        found = town.store.nearest.similarities(tx, town.space, query, [*town.ids[:9], 99_999])
+        assert town.store.nearest.similarities(tx, town.space, query, []) == {}
     assert list(found) == town.expected(query, EVERYTHING[:9], 9)

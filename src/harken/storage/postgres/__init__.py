@@ -1,0 +1,1 @@
+"""PostgreSQL with pgvector: what it does differently from the embedded engine."""

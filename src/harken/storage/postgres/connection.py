@@ -1,0 +1,122 @@
+"""Connections to PostgreSQL: pooled, bound to one tenant in every transaction, errors in our own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from harken.errors import SchemaError, StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
+
+LOCK_TIMEOUT_SECONDS = 5
+CONNECT_TIMEOUT_SECONDS = 5
+WORK_CHANNEL = "harken_work"
+# Locks live in the server's shared memory, whose size is fixed: who writes to more things locks the tenant whole.
+_MOST_LOCKS = 64
+
+# The setting that row-level security reads; only for this transaction.
+_ENTER = "SELECT set_config('harken.tenant', :tenant, true), set_config('lock_timeout', :patience, true)"
+_ALONE = ", pg_advisory_xact_lock(hashtextextended('harken ' || :tenant, 0))"
+_BESIDE_OTHERS = ", pg_advisory_xact_lock_shared(hashtextextended('harken ' || :tenant, 0))"
+# In one order everywhere, so that two writers never wait for each other.
+_EACH = text(
+    "SELECT pg_advisory_xact_lock(key) FROM (SELECT DISTINCT hashtextextended(:tenant || ' ' || part, 0) AS key"
+    " FROM unnest(CAST(:parts AS text[])) part ORDER BY 1) keys"
+)
+_READ, _WRITE_ALONE, _WRITE_BESIDE = text(_ENTER), text(_ENTER + _ALONE), text(_ENTER + _BESIDE_OTHERS)
+
+_FULL = {"53100", "53200"}
+_READ_ONLY = {"25006", "42501"}
+_BUSY = {"55P03", "40P01", "40001", "53300"}
+_NO_SUCH = {"42P01", "42703", "42883", "3F000"}
+
+
+def make_engine(url: URL) -> Engine:
+    """An engine with a pool; nothing is opened yet."""
+    return create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        # A server that was restarted has closed what the pool still holds.
+        pool_pre_ping=True,
+        pool_size=8,
+        max_overflow=56,
+        pool_timeout=30,
+        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "application_name": "harken"},
+    )
+
+
+def shown(url: URL) -> str:
+    """The URL as it may be printed: without the password."""
+    return url.render_as_string(hide_password=True)
+
+
+def enter_to_read(connection: Connection, tenant: str) -> None:
+    """Bind a transaction to a tenant."""
+    connection.execute(_READ, {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s"})
+
+
+def enter_to_write(connection: Connection, tenant: str, of: Sequence[str] | None) -> None:
+    """Bind a transaction to a tenant and lock what it writes to; the locks end with the transaction."""
+    alone = of is None or len(of) > _MOST_LOCKS
+    facts = {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s"}
+    connection.execute(_WRITE_ALONE if alone else _WRITE_BESIDE, facts)
+    if of and not alone:
+        connection.execute(_EACH, {"tenant": tenant, "parts": list(of)})
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turn the driver's errors into ours, naming the place and the fix."""
+    try:
+        yield
+    except DBAPIError as error:
+        if not isinstance(error.orig, psycopg.Error):
+            raise
+        raise _translate(error.orig, place) from error
+    except psycopg.Error as error:
+        raise _translate(error, place) from error
+    except PoolTimeoutError as error:
+        raise StoreBusyError(f"{place}: all connections of this process are in use. Try again.") from error
+
+
+def _translate(error: psycopg.Error, place: str) -> StoreError:
+    state = error.sqlstate or ""
+    reason = _reason(error)
+    if state in _BUSY:
+        return StoreBusyError(f"{place} is busy: {reason}. Try again.")
+    if state in _FULL:
+        return StoreFullError(
+            f"{place} cannot grow: {reason}. Free some space on the server; nothing acknowledged is lost."
+        )
+    if state in _READ_ONLY:
+        return StoreReadOnlyError(
+            f"{place} refuses to write: {reason}. Grant the role its rights: harken migrate --role NAME"
+        )
+    if state in _NO_SUCH:
+        return SchemaError(
+            f"{place} lacks a table, column or function: {reason}. Bring its schema up to date: harken migrate"
+        )
+    if not state or state.startswith(("08", "28", "3D", "57P")):
+        return _unreachable(reason, place)
+    return StoreError(f"{place}: {reason}")
+
+
+def _unreachable(reason: str, place: str) -> StoreError:
+    if "password" in reason or "authentication" in reason:
+        return StoreError(f"{place} refuses the login: {reason}. Check user and password in the store's URL.")
+    if "does not exist" in reason:
+        return StoreError(f"{place}: {reason}. Create it (createdb), then: harken migrate")
+    return StoreError(f"{place} cannot be reached: {reason}. Is the server running? Then run the command again.")
+
+
+def _reason(error: psycopg.Error) -> str:
+    """The server's own sentence without positions, queries and values, which may be somebody's words."""
+    stated = error.diag.message_primary
+    if stated:
+        return stated.rstrip(".")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = next((line for line in lines if "FATAL:" in line), lines[0] if lines else type(error).__name__)
+    return told.rpartition("FATAL:")[2].rpartition("failed: ")[2].strip().rstrip(".")

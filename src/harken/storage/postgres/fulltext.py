@@ -1,0 +1,168 @@
+"""Full text by tsvector and GIN, ranked as bm25 ranks on the embedded engine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from harken.storage.postgres.text_forms import day_in_words, plain_words
+from harken.storage.store import RowScope, Scored
+from harken.storage.tables import from_microseconds
+
+# More matches than this are not ranked: the rarest words choose.
+MATCHES_TO_RANK = 20_000
+_ROWS_AT_ONCE = 500
+# How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
+_RECOUNT_SECONDS, _SMALL = 30.0, 2_000
+
+_NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
+    SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n
+    WHERE n.tenant = e.tenant AND n.conversation_id = e.conversation_id AND n.is_turn
+        AND (n.created_at, n.id) {0} (e.created_at, e.id)
+    ORDER BY n.created_at {1}, n.id {1} LIMIT 2) side)"""
+_SPOKEN = text(f"""
+    SELECT e.id, coalesce(e.author || ': ', '') || e.text AS own, e.created_at,
+        CASE WHEN e.is_turn THEN concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})
+        ELSE '' END AS beside,
+        concat_ws(' ', 'o:' || e.source, 'r:' || e.role, 'p:' || e.project_id, 'c:' || e.conversation_id,
+            'g:' || e.segment_id) AS scope
+    FROM entries e WHERE e.tenant = current_setting('harken.tenant') AND e.id = ANY (:ids)""")
+_INDEX = text("SELECT harken_index(:ids, :own, :beside, :scope, :lengths)")
+_UNINDEX = text("SELECT harken_unindex(:ids)")
+_DIFFERING = text("SELECT harken_differing(:ids, :own, :beside, :scope)")
+_INDEXED = text("SELECT entries, average_length FROM harken_indexed()")
+_SEARCH = text(
+    "SELECT entry_id, score FROM harken_search("
+    ":terms, :own_only, :scope, :since, :until, :at_most, :total, :average, :most)"
+)
+_ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
+
+
+class TsvectorIndex:
+    """A `TextIndex` by tsvector."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, tuple[float, int, float]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Index entries as their rows stand now."""
+        for rows in _spoken(connection, entry_ids):
+            words = [_words(row) for row in rows]
+            columns = {
+                "ids": [row.id for row in rows],
+                "own": [own for own, _ in words],
+                "beside": [beside for _, beside in words],
+                "scope": [row.scope for row in rows],
+                "lengths": [
+                    own.count(" ") + beside.count(" ") + row.scope.count(" ") + 3
+                    for (own, beside), row in zip(words, rows, strict=True)
+                ],
+            }
+            connection.execute(_INDEX, columns)
+
+    def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Take entries out."""
+        if entry_ids:
+            connection.execute(_UNINDEX, {"ids": list(entry_ids)})
+
+    def search(
+        self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
+    ) -> list[Scored]:
+        """Entries that hold any of the words, best first."""
+        words = [word for word in map(plain_words, map(_encodable, terms)) if word]
+        if not words:
+            return []
+        total, average = self._size(connection)
+        found = connection.execute(
+            _SEARCH,
+            {
+                "terms": words,
+                "own_only": not with_context,
+                "scope": _scope_query(scope),
+                "since": scope.since,
+                "until": scope.until,
+                "at_most": limit,
+                "total": total,
+                "average": average,
+                "most": MATCHES_TO_RANK,
+            },
+        )
+        return [(row[0], row[1]) for row in found]
+
+    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
+        """Entries whose own text has these words in this order, best first."""
+        return self.search(connection, [text], scope, limit, with_context=False)
+
+    def rebuild(self, connection: Connection) -> None:
+        """Make the index anew from the rows."""
+        connection.execute(_UNINDEX, {"ids": None})
+        self.add(connection, connection.execute(_ALL_IDS).scalars().all())
+
+    def problems(self, connection: Connection) -> list[str]:
+        """One sentence if the index differs from the rows."""
+        ids = connection.execute(_ALL_IDS).scalars().all()
+        total = connection.execute(_INDEXED).one().entries
+        if total == len(ids) and not any(self._differ(connection, rows) for rows in _spoken(connection, ids)):
+            return []
+        return ["The full-text index differs from the rows."]
+
+    def _differ(self, connection: Connection, rows: Sequence[Any]) -> bool:
+        words = [_words(row) for row in rows]
+        columns = {
+            "ids": [row.id for row in rows],
+            "own": [own for own, _ in words],
+            "beside": [beside for _, beside in words],
+            "scope": [row.scope for row in rows],
+        }
+        return connection.execute(_DIFFERING, columns).first() is not None
+
+    def _size(self, connection: Connection) -> tuple[int, float]:
+        """How many entries the tenant has, and their average length in words."""
+        tenant = str(connection.execute(text("SELECT current_setting('harken.tenant')")).scalar_one())
+        with self._lock:
+            counted = self._sizes.get(tenant)
+        if counted is None or counted[1] < _SMALL or time.monotonic() - counted[0] > _RECOUNT_SECONDS:
+            row = connection.execute(_INDEXED).one()
+            counted = (time.monotonic(), int(row.entries), float(row.average_length))
+            with self._lock:
+                self._sizes[tenant] = counted
+        return counted[1], counted[2]
+
+
+def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(entry_ids), _ROWS_AT_ONCE):
+        part = list(entry_ids[start : start + _ROWS_AT_ONCE])
+        rows = connection.execute(_SPOKEN, {"ids": part}).all()
+        if rows:
+            yield rows
+
+
+def _words(row: Any) -> tuple[str, str]:
+    """The entry's own words; those beside it and the date."""
+    moment: datetime = from_microseconds(row.created_at)
+    return plain_words(row.own), f"{plain_words(row.beside or '')} {day_in_words(moment)}".strip()
+
+
+def _encodable(term: str) -> str:
+    return term.encode("utf-8", "ignore").decode().replace("\0", " ")
+
+
+def _scope_query(scope: RowScope) -> str:
+    groups = [
+        [f"o:{source}" for source in scope.sources],
+        [f"r:{role}" for role in scope.roles],
+        [f"p:{scope.project_id}"] if scope.project_id is not None else [],
+        [f"c:{scope.conversation_id}"] if scope.conversation_id is not None else [],
+        [f"g:{scope.segment_id}"] if scope.segment_id is not None else [],
+    ]
+    return " & ".join("(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group)
+
+
+def _lexeme(token: str) -> str:
+    return "'" + token.replace("\\", "\\\\").replace("'", "''") + "'"

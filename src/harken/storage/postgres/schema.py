@@ -1,0 +1,146 @@
+"""What a PostgreSQL database needs beside the shared tables: full text, its functions, row-level security."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from sqlalchemy import Connection, text
+
+from harken.errors import StoreError, UsageError
+from harken.storage import migrations
+from harken.storage.tables import metadata
+
+WORDS = "entry_words"
+# Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
+_OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "serbian", "tamil", "yiddish")
+
+_STATEMENTS = "words.sql"
+# From then on a role that is not the owner may be allowed to vacuum.
+_MAINTAIN_SINCE = (17,)
+
+
+def migrate(connection: Connection, language: str | None, role: str | None) -> None:
+    """Make or upgrade everything, in the caller's transaction.
+
+    Args:
+        connection: as the owner of the schema.
+        language: whose word forms the full text knows; None keeps what it was made with, English at first.
+        role: who gets the rights to use the tables, and nothing more.
+    Raises:
+        StoreError: pgvector is missing, or the role may not create.
+        SchemaError: the database was made by a newer Harken.
+    """
+    connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('harken migrate', 0))"))
+    _ensure_vector(connection)
+    migrations.upgrade(connection)
+    schema = _quoted(connection, "SELECT quote_ident(current_schema())")
+    _configure_words(connection, language)
+    for statement in resources.files(__package__).joinpath(_STATEMENTS).read_text("utf-8").split("\n;;\n"):
+        # Doubled, or the driver would take them for places of values.
+        connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
+    for name in _tables():
+        _secure(connection, name)
+    if role is not None:
+        _grant(connection, schema, role)
+
+
+def distribute(connection: Connection) -> list[str]:
+    """Spread the tables over the machines of a Citus cluster by tenant, all of a tenant on one; those newly spread.
+
+    Raises:
+        StoreError: the server has no Citus.
+    """
+    if not connection.execute(text("SELECT count(*) FROM pg_extension WHERE extname = 'citus'")).scalar():
+        raise StoreError(
+            "This server has no Citus. Create the extension first (CREATE EXTENSION citus), or go without."
+        )
+    spread = set(connection.execute(text("SELECT logicalrelid::text FROM pg_dist_partition")).scalars())
+    first, *others = _tables()
+    fresh = [name for name in (first, *others) if name not in spread]
+    for name in fresh:
+        beside = "default" if name == first else first
+        connection.execute(
+            text("SELECT create_distributed_table(:name, 'tenant', colocate_with => :beside)"),
+            {"name": name, "beside": beside},
+        )
+    return fresh
+
+
+def _tables() -> list[str]:
+    return [*metadata.tables, WORDS]
+
+
+def _ensure_vector(connection: Connection) -> None:
+    have = "SELECT count(*) FROM pg_extension WHERE extname = 'vector'"
+    offered = "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"
+    if connection.execute(text(have)).scalar():
+        return
+    if not connection.execute(text(offered)).scalar():
+        raise StoreError("The server has no pgvector. Install it there (Debian: apt install postgresql-18-pgvector).")
+    connection.execute(text("CREATE EXTENSION vector"))
+
+
+def _configure_words(connection: Connection, language: str | None) -> None:
+    made = connection.execute(
+        text(
+            "SELECT obj_description(c.oid, 'pg_ts_config') FROM pg_ts_config c"
+            " JOIN pg_namespace n ON n.oid = c.cfgnamespace WHERE c.cfgname = 'harken' AND n.nspname = current_schema()"
+        )
+    ).first()
+    if made is not None and language in (None, made[0]):
+        return
+    language = language or "english"
+    known = set(
+        connection.execute(
+            text("SELECT cfgname FROM pg_ts_config WHERE cfgnamespace = 'pg_catalog'::regnamespace")
+        ).scalars()
+    )
+    if language not in known:
+        raise UsageError(f"The server knows no language '{language}'. It knows: {', '.join(sorted(known))}")
+    if made is not None:
+        raise UsageError(
+            f"The full text was made for {made[0]}, and its words would no longer be found."
+            " Take everything into a new database: harken export, harken import jsonl"
+        )
+    latin = "english" if language in _OWN_LETTERS else language
+    statements = ["CREATE TEXT SEARCH CONFIGURATION harken (COPY = pg_catalog.simple)"]
+    # Without stop words: a question has lost them already, and a quotation needs them.
+    for kind, spoken in (("asciiword", latin), ("word, numword", language)):
+        if spoken != "simple" and not (kind != "asciiword" and language == "english"):
+            name = f"harken_{spoken}"
+            if not any(f" {name} " in statement for statement in statements):
+                statements.append(f"CREATE TEXT SEARCH DICTIONARY {name} (TEMPLATE = snowball, LANGUAGE = {spoken})")
+            statements.append(f"ALTER TEXT SEARCH CONFIGURATION harken ALTER MAPPING FOR {kind} WITH {name}")
+    statements.append(f"COMMENT ON TEXT SEARCH CONFIGURATION harken IS '{language}'")
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+def _secure(connection: Connection, table: str) -> None:
+    """A second wall: whoever is not the owner sees the rows of the tenant that the transaction was bound to."""
+    connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+    connection.exec_driver_sql(f"DROP POLICY IF EXISTS of_tenant ON {table}")
+    connection.exec_driver_sql(
+        f"CREATE POLICY of_tenant ON {table} USING (tenant = current_setting('harken.tenant', true))"
+    )
+
+
+def _grant(connection: Connection, schema: str, role: str) -> None:
+    if not connection.execute(text("SELECT count(*) FROM pg_roles WHERE rolname = :role"), {"role": role}).scalar():
+        raise UsageError(f"The server has no role '{role}'. Create it first: CREATE ROLE … LOGIN PASSWORD …")
+    quoted = _quoted(connection, "SELECT quote_ident(:value)", role)
+    shared = ", ".join(metadata.tables)
+    for statement in (
+        f"GRANT USAGE ON SCHEMA {schema} TO {quoted}",
+        f"GRANT SELECT ON alembic_version TO {quoted}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {shared} TO {quoted}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {quoted}",
+    ):
+        connection.exec_driver_sql(statement)
+    version = connection.dialect.server_version_info
+    if version is not None and version >= _MAINTAIN_SINCE:
+        connection.exec_driver_sql(f"GRANT MAINTAIN ON messages, entries, {WORDS}, vectors TO {quoted}")
+
+
+def _quoted(connection: Connection, statement: str, value: str | None = None) -> str:
+    return str(connection.execute(text(statement), {} if value is None else {"value": value}).scalar_one())

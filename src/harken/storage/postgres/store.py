@@ -1,0 +1,170 @@
+"""The store on a PostgreSQL server: opening, transactions, signals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import structlog
+from sqlalchemy import URL, text
+
+from harken.errors import SchemaError, StoreError, UsageError
+from harken.storage import migrations
+from harken.storage.postgres import schema
+from harken.storage.postgres.connection import (
+    WORK_CHANNEL,
+    enter_to_read,
+    enter_to_write,
+    make_engine,
+    shown,
+    translated,
+)
+from harken.storage.postgres.dialect import PostgresDialect
+from harken.storage.postgres.fulltext import TsvectorIndex
+from harken.storage.postgres.nearest import PgvectorIndex
+from harken.storage.store import Migrated, Transaction
+
+_LISTEN_SECONDS = 1.0
+_RECONNECT_SECONDS = 3.0
+
+_log = structlog.get_logger(__name__)
+
+
+class PostgresStore:
+    """A `Store` of one tenant on a PostgreSQL server.
+
+    Raises:
+        SchemaError: the database was not made, or not upgraded, by `harken migrate`.
+        StoreError: the server cannot be reached, or refuses the login.
+    """
+
+    def __init__(self, url: URL, tenant: str) -> None:
+        self.url = shown(url)
+        self.tenant = tenant
+        self._target = url
+        self._engine = make_engine(url)
+        self._translated = partial(translated, self.url)
+        self._dialect = PostgresDialect()
+        self.text = TsvectorIndex()
+        self.nearest = PgvectorIndex(self._engine, self._translated)
+        try:
+            self._check_schema()
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A consistent view that writes nothing."""
+        with self._translated(), self._engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection.begin():
+                enter_to_read(connection, self.tenant)
+                yield Transaction(connection, self.tenant, self.text, self._dialect)
+
+    @contextmanager
+    def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
+        """A transaction that has locked what it is to write."""
+        with self._translated(), self._engine.begin() as connection:
+            enter_to_write(connection, self.tenant, of)
+            yield Transaction(connection, self.tenant, self.text, self._dialect)
+
+    def check(self) -> list[str]:
+        """The server checks its own pages; here: whether it answers at all."""
+        try:
+            with self.reading() as tx:
+                tx.connection.execute(text("SELECT 1"))
+        except StoreError as error:
+            return [str(error)]
+        return []
+
+    def scrub(self) -> bool:
+        """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later."""
+        with self._translated(), self._engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql(f"VACUUM messages, entries, {schema.WORDS}, vectors")
+        return True
+
+    def backup(self, target: Path) -> None:
+        """Refused: the server has better means.
+
+        Raises:
+            UsageError: always, naming them.
+        """
+        raise UsageError(
+            f"A database on a server is backed up there: pg_dump --format=custom --file=FILE {self.url}"
+            " (and pg_restore)."
+        )
+
+    def size_bytes(self) -> int:
+        """All tables with their indexes; of every tenant."""
+        with self.reading() as tx:
+            return int(tx.connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever anyone commits work of this tenant."""
+        stopping = threading.Event()
+        thread = threading.Thread(target=self._listen, args=(wake, stopping), name="harken-listen", daemon=True)
+        thread.start()
+
+        def stop() -> None:
+            stopping.set()
+            thread.join(2 * _LISTEN_SECONDS)
+
+        return stop
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self._engine.dispose()
+
+    def _listen(self, wake: Callable[[], None], stopping: threading.Event) -> None:
+        conninfo = self._target.set(drivername="postgresql").render_as_string(hide_password=False)
+        while not stopping.is_set():
+            try:
+                with psycopg.connect(conninfo, autocommit=True, application_name="harken") as connection:
+                    connection.execute(f"LISTEN {WORK_CHANNEL}")
+                    while not stopping.is_set():
+                        for signal in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
+                            if signal.payload == self.tenant:
+                                wake()
+            except psycopg.Error as error:
+                # Whoever waits for a signal polls as well; a server that comes back is listened to again.
+                _log.warning("listening_failed", error_class=type(error).__name__)
+                with suppress(Exception):
+                    stopping.wait(_RECONNECT_SECONDS)
+
+    def _check_schema(self) -> None:
+        with self._translated(), self._engine.connect() as connection:
+            version = migrations.current_version(connection)
+        if version is None:
+            raise SchemaError(f"{self.url} has no tables of Harken yet. Make them: harken --store URL migrate")
+        if version != migrations.HEAD:
+            newer = version > migrations.HEAD
+            fix = "pip install -U harken" if newer else "harken --store URL migrate"
+            raise SchemaError(f"{self.url} has schema {version}, this Harken needs {migrations.HEAD}. Try: {fix}")
+
+
+def migrate(url: URL, language: str | None = None, role: str | None = None, spread: bool = False) -> Migrated:
+    """Make or upgrade the schema of a database.
+
+    Args:
+        url: of the database, as the owner of its tables.
+        language: whose word forms the full text knows; None keeps what is there, English at first.
+        role: who gets the rights to use it.
+        spread: distribute the tables over a Citus cluster.
+    Raises:
+        StoreError: the server cannot be reached, lacks pgvector, or refuses.
+        UsageError: there is no such language or role.
+    """
+    engine = make_engine(url)
+    try:
+        with translated(shown(url)), engine.begin() as connection:
+            before = migrations.current_version(connection)
+            schema.migrate(connection, language, role)
+            return Migrated(before, tuple(schema.distribute(connection)) if spread else ())
+    finally:
+        engine.dispose()

@@ -1,0 +1,103 @@
+-- Full text of Harken on PostgreSQL. Statements end with a line of two semicolons; {schema} is the schema's name.
+--
+-- An inverted index cannot lead with a column: the tenant is one of the words that it holds ('t:NAME'), and so is the
+-- scope of each entry. The functions run as the owner of the tables: `@@` is not leakproof, so that under row-level
+-- security no index would be used for it. Each of them sees the tenant of the transaction alone.
+CREATE TABLE IF NOT EXISTS entry_words (
+    tenant text NOT NULL,
+    entry_id bigint NOT NULL,
+    words tsvector NOT NULL,
+    length integer NOT NULL,
+    PRIMARY KEY (tenant, entry_id) INCLUDE (length)
+)
+;;
+CREATE INDEX IF NOT EXISTS ix_entry_words ON entry_words USING gin (words) WITH (gin_pending_list_limit = 512)
+;;
+CREATE OR REPLACE FUNCTION harken_words(own text, beside text, scope text) RETURNS tsvector
+LANGUAGE sql STABLE SET search_path = {schema}, pg_temp AS $$
+    SELECT setweight(to_tsvector('{schema}.harken', own), 'A') || setweight(to_tsvector('{schema}.harken', beside), 'B')
+        || array_to_tsvector(string_to_array('t:' || current_setting('harken.tenant') || ' ' || scope, ' '))
+$$
+;;
+CREATE OR REPLACE FUNCTION harken_index(ids bigint[], own text[], beside text[], scope text[], lengths integer[])
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+    INSERT INTO entry_words (tenant, entry_id, words, length)
+    SELECT current_setting('harken.tenant'), u.id, harken_words(u.own, u.beside, u.scope), u.length
+    FROM unnest(ids, own, beside, scope, lengths) AS u (id, own, beside, scope, length)
+    ON CONFLICT (tenant, entry_id) DO UPDATE SET words = excluded.words, length = excluded.length;
+    SELECT pg_notify('harken_work', current_setting('harken.tenant'));
+$$
+;;
+CREATE OR REPLACE FUNCTION harken_unindex(ids bigint[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+    DELETE FROM entry_words WHERE tenant = current_setting('harken.tenant') AND (ids IS NULL OR entry_id = ANY (ids))
+$$
+;;
+CREATE OR REPLACE FUNCTION harken_differing(ids bigint[], own text[], beside text[], scope text[])
+RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+    SELECT u.id FROM unnest(ids, own, beside, scope) AS u (id, own, beside, scope)
+    LEFT JOIN entry_words w ON w.tenant = current_setting('harken.tenant') AND w.entry_id = u.id
+    WHERE w.words IS DISTINCT FROM harken_words(u.own, u.beside, u.scope)
+$$
+;;
+CREATE OR REPLACE FUNCTION harken_indexed(OUT entries bigint, OUT average_length float8)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+    SELECT count(*), coalesce(avg(length), 1) FROM entry_words WHERE tenant = current_setting('harken.tenant')
+$$
+;;
+CREATE OR REPLACE FUNCTION harken_search(
+    terms text[], own_only boolean, scope text, since bigint, until bigint, at_most integer,
+    total bigint, average_length float8, most_matches integer
+) RETURNS TABLE (entry_id bigint, score float8)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+DECLARE
+    name text := current_setting('harken.tenant');
+    mine tsquery := ('''t:' || name || '''')::tsquery;
+    inside tsquery := CASE WHEN scope = '' THEN mine ELSE scope::tsquery && mine END;
+    -- bm25 of FTS5 counts own words twice, which gives 2.2 * 2 / (2 + 1.2) = 1.375 times what a neighbour's word gets.
+    weights float4[] := CASE WHEN own_only THEN '{0, 0, 0, 1}' ELSE '{0, 0, 0.727273, 1}' END;
+    term text; query tsquery; holders bigint; left_over bigint := most_matches;
+    queries tsquery[] := '{}'; counts bigint[] := '{}'; rarities float8[] := '{}';
+    place integer; choosing tsquery; ranks text := ''; sums text := '';
+BEGIN
+    FOREACH term IN ARRAY terms LOOP
+        query := phraseto_tsquery('{schema}.harken', term);
+        CONTINUE WHEN numnode(query) = 0;
+        IF own_only THEN
+            query := regexp_replace(query::text, '''((?:[^'']|'''')+)''', '''\1'':A', 'g')::tsquery;
+        END IF;
+        SELECT count(*) INTO holders FROM (
+            SELECT 1 FROM entry_words w WHERE w.tenant = name AND w.words @@ (query && mine)
+            LIMIT most_matches
+        ) found;
+        CONTINUE WHEN holders = 0;
+        queries := queries || query;
+        counts := counts || holders;
+        rarities := rarities || greatest(1e-6, ln((greatest(total, holders) - holders + 0.5) / (holders + 0.5)));
+    END LOOP;
+    IF cardinality(queries) = 0 THEN
+        RETURN;
+    END IF;
+    -- The rarest words choose who is ranked, as many as up to so many entries hold; all words rank.
+    FOR place IN SELECT i FROM generate_subscripts(counts, 1) AS i ORDER BY counts[i], i LOOP
+        left_over := left_over - counts[place];
+        EXIT WHEN choosing IS NOT NULL AND left_over < 0;
+        choosing := CASE WHEN choosing IS NULL THEN queries[place] ELSE choosing || queries[place] END;
+    END LOOP;
+    -- A single word's ts_rank is its weights summed with falling shares, divided by pi^2 / 6: near, times 1.375, to what bm25's
+    -- saturation (k1 = 1.2) makes of its count in an entry of average length. The length then counts as in bm25 (b = 0.75).
+    FOR place IN 1 .. cardinality(queries) LOOP
+        ranks := ranks || format(', ts_rank($1, w.words, $2[%s]) * 2.261784 AS x%s', place, place);
+        sums := sums || format(' + $3[%s] * 2.2 * x%s / (x%s + k * (2.2 - x%s))', place, place, place, place);
+    END LOOP;
+    RETURN QUERY EXECUTE
+        'SELECT r.entry_id, (0' || sums || ')::float8 FROM (
+            SELECT w.entry_id, 0.25 + 0.75 * w.length / $4 AS k' || ranks || ' FROM entry_words w '
+        || CASE WHEN since IS NULL AND until IS NULL THEN '' ELSE
+            'JOIN entries e ON e.tenant = w.tenant AND e.id = w.entry_id
+                AND e.created_at >= coalesce($6, e.created_at) AND e.created_at < coalesce($7, e.created_at + 1) ' END
+        || 'WHERE w.tenant = $5 AND w.words @@ $8 OFFSET 0
+        ) r ORDER BY 2 DESC, 1 DESC LIMIT $9'
+        USING weights, queries, rarities, greatest(average_length, 1), name, since, until, choosing && inside, at_most;
+END
+$$

@@ -1,0 +1,33 @@
+"""Statements that SQLite spells in its own way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Insert, Table, Text, bindparam, func, select
+from sqlalchemy.dialects.sqlite import insert
+
+
+class SqliteDialect:
+    """A `Dialect` of SQLite."""
+
+    def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """By one bound list: a parameter for each value takes half as long again among some hundred."""
+        listed = func.json_each(bindparam(None, json.dumps(list(values)), type_=Text)).table_valued("value")
+        return column.in_(select(listed.c.value))
+
+    def upsert(
+        self,
+        table: Table,
+        rows: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        key: Sequence[str],
+        changes: Mapping[str, Any] | None = None,
+        where: ColumnElement[bool] | None = None,
+    ) -> Insert:
+        """Insert rows, or change those that have their keys."""
+        statement = insert(table).values(rows)
+        if changes is None:
+            return statement.on_conflict_do_nothing(index_elements=list(key))
+        return statement.on_conflict_do_update(index_elements=list(key), set_=dict(changes), where=where)

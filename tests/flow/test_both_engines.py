@@ -1,0 +1,106 @@
+"""Every command does the same on a file and on a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+from harken.testing import EmbeddingServer
+
+TALK = (
+    ("user", "Which bread keeps longest in the cupboard of our kitchen?"),
+    ("assistant", "Sourdough keeps longest, about a week, wrapped in linen."),
+    ("user", "And which cheese would you serve beside it to the guests?"),
+    ("assistant", "An old gouda, cut an hour before the guests arrive."),
+    ("tool", "grep -r gouda recipes"),
+)
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer(dims=64) as running:
+        yield running
+
+
+@pytest.fixture(params=["a file", "a server"])
+def harken(request: pytest.FixtureRequest, cli: CommandLine, server: EmbeddingServer) -> CommandLine:
+    """The command line on a store of each engine, with an embedding endpoint."""
+    settings = {
+        "HARKEN_EMBEDDER": "openai-compatible",
+        "HARKEN_EMBEDDING__URL": server.url,
+        "HARKEN_EMBEDDING__MODEL": "words",
+        "HARKEN_EMBEDDING__MIN_MESSAGE_TOKENS": "3",
+    }
+    if request.param == "a server":
+        settings["HARKEN_STORE"] = request.getfixturevalue("server_url").render_as_string(hide_password=False)
+    return replace(cli, settings=settings)
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    """Two conversations to import."""
+    lines = [
+        {"conversation": name, "role": role, "content": text, "ts": f"2024-05-0{day}T10:0{minute}:00Z", "project": name}
+        for day, name in ((1, "kitchen"), (2, "party"))
+        for minute, (role, text) in enumerate(TALK)
+    ]
+    path = tmp_path / "talk.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_import_search_and_a_second_import(harken: CommandLine, talk: Path) -> None:
+    assert harken("import", talk, "--json").json()["added"] == 10
+    assert harken("import", talk, "--json").json()["added"] == 0
+    status = harken.status()
+    assert (status["messages"], status["conversations"], status["entries"]) == (10, 2, 10)
+    assert (status["embedded"], status["queue"], status["failed"]) == (8, 0, 0)
+    found = harken.search("gouda")
+    assert {hit["text"] for hit in found[:2]} == {TALK[3][1]}
+    assert [hit["role"] for hit in harken.search("gouda", "--role", "tool")] == ["tool", "tool"]
+    inside = harken.search("sourdough", "--project", "party")
+    assert {hit["conversation_id"] for hit in inside} == {inside[0]["conversation_id"]}
+    assert harken.search("sourdough", "--until", "2024-04-30") == []
+    assert "Sourdough" in harken("show", inside[0]["id"]).out
+    assert harken("doctor").out.startswith("All agrees")
+
+
+def test_the_worker_embeds_what_waits(harken: CommandLine, talk: Path) -> None:
+    harken("import", talk, "--no-embed")
+    assert harken.status()["embedded"] == 0
+    harken("worker", "run", "--until-idle")
+    assert harken.status()["embedded"] == 8
+    assert harken("worker", "status", "--json").json()["queue"] == 0
+
+
+def test_forgetting(harken: CommandLine, talk: Path) -> None:
+    harken("import", talk)
+    first = harken.search("linen")[0]
+    harken("forget", first["id"], "--yes")
+    assert first["id"] not in [hit["id"] for hit in harken.search("linen")]
+    harken("forget", "--conversation", first["conversation_id"], "--yes")
+    status = harken.status()
+    assert (status["messages"], status["conversations"]) == (5, 1)
+    assert harken("import", talk, "--json").json()["added"] == 0
+    assert harken("doctor").out.startswith("All agrees")
+
+
+def test_a_backup_or_what_makes_one(harken: CommandLine, talk: Path, tmp_path: Path) -> None:
+    harken("import", talk, "--no-embed")
+    if "HARKEN_STORE" in harken.settings:
+        assert "pg_dump" in harken.fails("backup", tmp_path / "backup.tar.gz", code=2)
+    else:
+        harken("backup", tmp_path / "backup.tar.gz")
+    assert (tmp_path / "backup.tar.gz").exists() == ("HARKEN_STORE" not in harken.settings)
+
+
+def test_migrating_again_changes_nothing(harken: CommandLine, talk: Path) -> None:
+    harken("import", talk, "--no-embed")
+    before = harken("migrate", "--json").json()
+    assert before["before"] == before["schema"]
+    assert harken.status()["messages"] == 10

@@ -1,0 +1,168 @@
+"""What can be wrong with a server's store gives one clear error each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from harken.config import load_settings
+from harken.engine import Harken
+from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
+from harken.storage.store import Migrated, migrate_store, open_store
+from postgres_server import PostgresServer
+
+
+def text_of(url: URL) -> str:
+    return url.render_as_string(hide_password=False)
+
+
+def refusal(url: URL | str, folder: Path, kind: type[HarkenError] = StoreError) -> str:
+    with pytest.raises(kind) as error:
+        open_store(url if isinstance(url, str) else text_of(url), folder).close()
+    assert "Traceback" not in str(error.value)
+    return str(error.value)
+
+
+def migrate(url: URL, folder: Path, **options: object) -> Migrated:
+    return migrate_store(text_of(url), "local", folder, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def empty(postgres: PostgresServer) -> Iterator[URL]:
+    """A database without a table."""
+    postgres.execute("CREATE DATABASE bare")
+    yield postgres.of("bare")
+    postgres.execute("DROP DATABASE bare WITH (FORCE)")
+
+
+@pytest.fixture
+def role(postgres: PostgresServer) -> Iterator[str]:
+    """A login that owns nothing."""
+    postgres.execute("CREATE ROLE guest LOGIN PASSWORD 'right'")
+    yield "guest"
+    postgres.execute("DROP ROLE guest")
+
+
+class TestReaching:
+    def test_a_host_where_nothing_listens(self, tmp_path: Path) -> None:
+        said = refusal("postgresql://ann:secret@127.0.0.1:9/team", tmp_path)
+        assert "cannot be reached" in said
+        assert "secret" not in said
+
+    def test_a_host_that_does_not_exist(self, tmp_path: Path) -> None:
+        assert "cannot be reached" in refusal("postgresql://ann@no-such-host.invalid/team", tmp_path)
+
+    def test_a_wrong_password(self, postgres: PostgresServer, server_url: URL, role: str, tmp_path: Path) -> None:
+        rules = postgres.folder / "pg_hba.conf"
+        before = rules.read_text()
+        rules.write_text(f"local all {role} scram-sha-256\n{before}")
+        postgres.execute("SELECT pg_reload_conf()")
+        try:
+            said = refusal(server_url.set(username=role, password="wrong"), tmp_path)
+        finally:
+            rules.write_text(before)
+            postgres.execute("SELECT pg_reload_conf()")
+        assert "refuses the login" in said
+        assert "wrong" not in said.replace("wrong password", "")
+
+    def test_a_database_that_does_not_exist(self, postgres: PostgresServer, tmp_path: Path) -> None:
+        assert "createdb" in refusal(postgres.of("nowhere"), tmp_path)
+
+    def test_a_url_of_another_engine(self, tmp_path: Path) -> None:
+        assert "postgresql://" in refusal("mysql://ann@host/team", tmp_path, ConfigError)
+
+
+class TestSchema:
+    def test_no_tables(self, empty: URL, tmp_path: Path) -> None:
+        assert "migrate" in refusal(empty, tmp_path, SchemaError)
+
+    def test_an_older_schema(self, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> None:
+        postgres.execute("UPDATE alembic_version SET version_num = '0000'", server_url.database)
+        said = refusal(server_url, tmp_path, SchemaError)
+        assert "0000" in said
+        assert "migrate" in said
+
+    def test_a_newer_schema(self, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> None:
+        postgres.execute("UPDATE alembic_version SET version_num = '9999'", server_url.database)
+        assert "pip install -U" in refusal(server_url, tmp_path, SchemaError)
+        with pytest.raises(SchemaError):
+            migrate(server_url, tmp_path)
+
+    def test_a_server_without_pgvector(self, postgres: PostgresServer, empty: URL, tmp_path: Path) -> None:
+        postgres.execute("ALTER DATABASE bare SET extension_control_path = '/nowhere'")
+        with pytest.raises(StoreError, match="no pgvector"):
+            migrate(empty, tmp_path)
+
+    def test_a_role_that_may_not_make_tables(self, empty: URL, role: str, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="permission denied"):
+            migrate(empty.set(username=role), tmp_path)
+
+    def test_a_first_and_a_second_migration(self, empty: URL, tmp_path: Path) -> None:
+        assert migrate(empty, tmp_path).before is None
+        assert migrate(empty, tmp_path).before is not None
+        open_store(text_of(empty), tmp_path).close()
+
+    def test_a_cluster_is_asked_for_where_there_is_none(self, server_url: URL, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="CREATE EXTENSION citus"):
+            migrate(server_url, tmp_path, distribute=True)
+
+    def test_a_role_that_does_not_exist(self, server_url: URL, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="CREATE ROLE"):
+            migrate(server_url, tmp_path, role="nobody")
+
+    def test_an_embedded_store_has_no_roles(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError):
+            migrate_store(f"sqlite:///{tmp_path}/harken.db", "local", tmp_path, role="ann")
+
+
+class TestLanguages:
+    def test_word_forms_of_a_language_are_known(self, empty: URL, tmp_path: Path) -> None:
+        migrate(empty, tmp_path, language="russian")
+        settings = {"store": text_of(empty), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken:
+            said = harken.record_message("c", "user", "Завтра мы развернём три сервера")
+            assert [hit.entry.ref_uid for hit in harken.search("сервер").hits] == [said.uid]
+
+    def test_a_language_cannot_be_changed_under_the_words(self, server_url: URL, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="english"):
+            migrate(server_url, tmp_path, language="german")
+
+    def test_an_unknown_language_names_the_known(self, empty: URL, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="english"):
+            migrate(empty, tmp_path, language="klingon")
+
+
+class TestRights:
+    def test_a_role_with_rights_uses_everything(
+        self, postgres: PostgresServer, server_url: URL, role: str, tmp_path: Path
+    ) -> None:
+        migrate(server_url, tmp_path, role=role)
+        settings = {"store": text_of(server_url.set(username=role)), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken:
+            said = harken.record_message("c", "user", "the kettle is on the stove")
+            assert [hit.entry.ref_uid for hit in harken.search("kettle").hits] == [said.uid]
+            assert harken.upkeep.doctor() == []
+            harken.upkeep.forget(harken.upkeep.plan_forget(messages=[said.uid]))
+            assert harken.search("kettle").hits == ()
+        postgres.execute(f"DROP OWNED BY {role}", server_url.database)
+
+    def test_a_role_that_may_only_read_is_told_so(
+        self, postgres: PostgresServer, server_url: URL, role: str, tmp_path: Path
+    ) -> None:
+        migrate(server_url, tmp_path, role=role)
+        postgres.execute(f"REVOKE INSERT ON ALL TABLES IN SCHEMA public FROM {role}", server_url.database)
+        settings = {"store": text_of(server_url.set(username=role)), "embedder": "none"}
+        with (
+            Harken(tmp_path, settings=settings, env={}) as harken,
+            pytest.raises(StoreReadOnlyError, match="refuses to write"),
+        ):
+            harken.record_message("c", "user", "nothing of this is kept")
+        postgres.execute(f"DROP OWNED BY {role}", server_url.database)
+
+
+def test_the_password_is_not_among_the_settings_that_are_shown() -> None:
+    shown = load_settings("/tmp/x", {}, {"store": "postgresql://ann:secret@host/team"}).values()
+    assert {value.key: value.value for value in shown}["store"] == "postgresql://ann:***@host/team"
