@@ -185,6 +185,12 @@ class Recorder:
             appended += self._write(tx, [*thread.events, segment], self.ingest(tx))
         return segment
 
+    def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
+        """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
+        if self.journal is not None:
+            for part in self._append(tx, self.journal, events):
+                put_journal_offset(tx, part.path, part.end)
+
     def admit(self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Event]]) -> None:
         """Write whole events, which already have their ids and places, in one transaction.
 
@@ -201,12 +207,6 @@ class Recorder:
             appended += self._write(tx, events, ingest, checked=False)
         if any(isinstance(event, Message) for event in events):
             self.wake()
-
-    def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
-        """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
-        if self.journal is not None:
-            for part in self._append(tx, self.journal, events):
-                put_journal_offset(tx, part.path, part.end)
 
     def _write(
         self,
