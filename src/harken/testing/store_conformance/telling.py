@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from harken.model import (
     TASK_CHANNEL,
-    TASK_UID,
     Conversation,
     Event,
     ExchangeStatus,
@@ -29,16 +28,12 @@ def _told(store: Store, uid: str) -> list[Event]:
 
 def _task(name: str, *answers: ExchangeStatus) -> Talk:
     """A task with so many runs, and how each ended."""
-    talk = Talk(name)
+    talk = Talk(name, channel=TASK_CHANNEL)
     for number, status in enumerate(answers):
         if number:
             talk.begin_exchange()
         talk.say("ask")
         talk.end_exchange(status)
-    head = replace(talk.conversation, uid=f"{TASK_UID}{name}", channel=TASK_CHANNEL)
-    talk.events = [
-        head if isinstance(event, Conversation) else replace(event, conversation_uid=head.uid) for event in talk.events
-    ]
     return talk
 
 
