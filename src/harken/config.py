@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import platformdirs
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from harken.errors import ConfigError
 
@@ -118,6 +118,24 @@ class RecordConfig(_Part):
     fsync: bool = False
 
 
+class ContextConfig(_Part):
+    """What a model call gets to see.
+
+    Attributes:
+        subagent_history: how many earlier runs of its task a subagent sees.
+    Source: seed TASK-007a, stage 1.
+    """
+
+    subagent_history: int = 5
+
+    @field_validator("subagent_history")
+    @classmethod
+    def _positive(cls, value: int, info: ValidationInfo) -> int:
+        if value <= 0:
+            raise ValueError(f"{info.field_name} must be > 0")
+        return value
+
+
 class Settings(_Part):
     """Everything that can be set, validated.
 
@@ -137,6 +155,7 @@ class Settings(_Part):
     redaction: RedactionConfig = Field(default_factory=RedactionConfig)
     worker: WorkerConfig = Field(default_factory=WorkerConfig)
     record: RecordConfig = Field(default_factory=RecordConfig)
+    context: ContextConfig = Field(default_factory=ContextConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +333,7 @@ def _validate(data: dict[str, Any], origins: Mapping[str, str]) -> Settings:
         for problem in error.errors(include_url=False, include_input=False):
             key = ".".join(str(part) for part in problem["loc"])
             origin = origins.get(key) or next((o for k, o in origins.items() if k.startswith(key)), "default")
-            reason = "there is no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+            message = problem["msg"].removeprefix("Value error, ")
+            reason = "there is no such setting" if problem["type"] == "extra_forbidden" else message
             lines.append(f"{key}: {reason[:1].lower()}{reason[1:]} (from {origin})")
         raise ConfigError("; ".join(lines)) from error

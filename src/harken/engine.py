@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from harken.assemble.history import TaskHistory
 from harken.config import Settings, environment, load_settings
 from harken.enrich.embed import EmbedWork
 from harken.enrich.spaces import Spaces
@@ -30,6 +31,7 @@ from harken.record.transcripts.parsed import TranscriptFormat
 from harken.retrieve.search import Searcher
 from harken.storage.reading import Surroundings, look_up, read_titles
 from harken.storage.store import Store, open_store
+from harken.tasks import Answer, TaskRun, Tasks
 from harken.upkeep import Upkeep
 
 
@@ -85,6 +87,8 @@ class Harken:
         )
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
+        history = TaskHistory(self.store, self._journal)
+        self.tasks = Tasks(self.recorder, history, lambda: self.settings.context.subagent_history)
         try:
             self._replay_tail(on_replay)
         except BaseException:
@@ -175,6 +179,17 @@ class Harken:
         """
         return self.recorder.new_segment(NewConversation(channel, conversation).uid)
 
+    def run_task(
+        self, name: str, message: str, answer: Answer | None = None, deliver: str | None = None, *, system: str = ""
+    ) -> TaskRun:
+        """Run a scheduled task once, and record the run; see `harken.tasks.Tasks.run`.
+
+        Raises:
+            ConfigError: there is nothing that answers.
+            NotFoundError: there is no conversation to deliver to, or the task was forgotten.
+        """
+        return self.tasks.run(name, message, answer, deliver, system=system)
+
     def transcript_formats(self) -> dict[str, TranscriptFormat]:
         """Every format that can be imported, by name."""
         return formats(self._env, Path.home())
@@ -196,6 +211,7 @@ class Harken:
             report: filled as the work goes on.
         Raises:
             UsageError: there is no such format, or a path does not exist.
+            ExportError: a file is an export of Harken (of format `jsonl`), and not whole.
         """
         known = self.transcript_formats()
         if format_name not in known:
@@ -204,7 +220,7 @@ class Harken:
         for place in places:
             if not place.exists():
                 raise UsageError(f"{place} does not exist.")
-        return Importer(self.recorder, progress).run(known[format_name], places, report)
+        return Importer(self.recorder, progress, self.upkeep.forget).run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """Give every entry that waits for one its vector, in this thread.

@@ -57,6 +57,12 @@ class Trust(StrEnum):
     UNTRUSTED = "untrusted"
 
 
+TASK_CHANNEL = "task"
+"""The channel of a scheduled task's runs."""
+TASK_UID = "scheduler_"
+"""What the id of a task's conversation begins with; its name follows."""
+
+
 class ExchangeStatus(StrEnum):
     """How far an exchange has come."""
 

@@ -43,7 +43,14 @@ def line_from_event(event: Event) -> bytes:
 def event_from_line(line: bytes) -> Event | None:
     """The event of a line; None when the line is not a whole event of a kind we know."""
     try:
-        fields = json.loads(line.decode("utf-8", "surrogatepass"))
+        return event_from_fields(json.loads(line.decode("utf-8", "surrogatepass")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def event_from_fields(fields: Any) -> Event | None:
+    """The event of a line's JSON; None when it is not a whole event of a kind we know."""
+    try:
         known = all(isinstance(value, _KINDS.get(key, object)) for key, value in fields.items())
         return _READERS[fields["event"]](fields) if known else None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

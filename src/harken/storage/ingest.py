@@ -74,7 +74,7 @@ class Ingest:
         Returns:
             How many messages were new.
         """
-        wanted = events if checked else self._unknown(events)
+        wanted = events if checked else self.unknown(events)
         for event in wanted:
             if isinstance(event, Conversation):
                 self._conversation(event)
@@ -93,7 +93,7 @@ class Ingest:
                 forget_rows(self._tx, event)
         return len(fresh)
 
-    def _unknown(self, events: Sequence[Event]) -> list[Event]:
+    def unknown(self, events: Sequence[Event]) -> list[Event]:
         """The events without those that were applied before or belong to something forgotten."""
         tables = ((conversations, Conversation), (segments, Segment), (exchanges, Exchange), (messages, Message))
         dropped: set[str] = set()

@@ -12,7 +12,7 @@ import structlog
 
 from harken import __version__
 from harken.errors import HarkenError, UsageError
-from harken.serve.cli import EXIT_INTERRUPTED, importing, inspecting, searching, upkeep, working
+from harken.serve.cli import EXIT_INTERRUPTED, exporting, importing, inspecting, searching, tasking, upkeep, working
 from harken.serve.cli.session import Session
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
@@ -35,6 +35,7 @@ def cli(context: click.Context, home: Path | None, store: str | None, verbose: b
 
 for command in (
     importing.import_command,
+    exporting.export,
     searching.search,
     searching.show,
     inspecting.status,
@@ -46,6 +47,7 @@ for command in (
     upkeep.backup,
     upkeep.restore,
     working.worker,
+    tasking.task,
 ):
     cli.add_command(command)
 

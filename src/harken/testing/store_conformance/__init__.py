@@ -27,6 +27,7 @@ from harken.testing.store_conformance.looking import LookingTests
 from harken.testing.store_conformance.recording import RecordingTests
 from harken.testing.store_conformance.remembering import CopyTests, StateTests
 from harken.testing.store_conformance.scoping import ScopeTests
+from harken.testing.store_conformance.telling import TellingTests
 from harken.testing.store_conformance.transactions import TransactionTests
 from harken.testing.store_conformance.working import WorkTests
 
@@ -44,6 +45,7 @@ class StoreConformance(
     WorkTests,
     StateTests,
     LookingTests,
+    TellingTests,
     CopyTests,
 ):
     """Every test of a store; a subclass whose name begins with `Test` runs them on its own."""
