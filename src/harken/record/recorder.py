@@ -190,6 +190,15 @@ class Recorder:
             appended += self._write(tx, [*thread.events, segment], self.ingest(tx))
         return segment
 
+    def keep(self, events: Sequence[Event]) -> None:
+        """Write events that belong to no exchange, in one transaction.
+
+        Raises:
+            StoreError: nothing of the call was kept; it may be repeated.
+        """
+        with self._writing() as (tx, appended):
+            appended += self._write(tx, events, self.ingest(tx))
+
     def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
         """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
         if self.journal is not None:

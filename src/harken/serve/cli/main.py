@@ -12,7 +12,7 @@ import structlog
 
 from harken import __version__
 from harken.errors import HarkenError, UsageError
-from harken.serve.cli import EXIT_INTERRUPTED, importing, inspecting, searching, upkeep, working
+from harken.serve.cli import EXIT_INTERRUPTED, chatting, configuring, importing, inspecting, searching, upkeep, working
 from harken.serve.cli.session import Session
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
@@ -38,7 +38,9 @@ for command in (
     searching.search,
     searching.show,
     inspecting.status,
-    inspecting.config,
+    configuring.config,
+    chatting.context_command,
+    chatting.core,
     upkeep.doctor,
     upkeep.forget,
     upkeep.reindex,
