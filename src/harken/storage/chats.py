@@ -64,3 +64,11 @@ def begins_with(tx: Transaction, beginning: str) -> list[str]:
             .limit(2)
         )
     )
+
+
+def exchanges_of(tx: Transaction, entry_ids: Iterable[int]) -> dict[int, int]:
+    """The exchange of each entry that is in one, both as row ids."""
+    statement = select(entries.c.id, entries.c.exchange_id).where(
+        entries.c.tenant == tx.tenant, entries.c.exchange_id.is_not(None)
+    )
+    return {row.id: row.exchange_id for row in rows_in(tx, statement, entries.c.id, entry_ids)}
