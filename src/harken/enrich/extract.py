@@ -13,7 +13,7 @@ from harken import tokens
 from harken.providers.embedder import Vectors
 
 # How much nearness to the whole counts against likeness to what was chosen already.
-_RELEVANCE = 0.7
+_RELEVANCE = 0.5
 _SHORTEST, _LONGEST = 5, 80
 _END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"\w+")
