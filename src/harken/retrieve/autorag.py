@@ -155,7 +155,6 @@ class AutoRag:
             passing = self._passing(tx, query, scope, found, seen)
             hits = self._ranked(tx, query, found, passing, _TRIES * config.top_k)
             items = tuple(_packed(query, hits, config, frame))
-        _log.debug("auto_rag", found=len(passing), recalled=len(items))
         return Recall(items, query.text, tuple(found.notes))
 
     def _find(self, query: Query, scope: RowScope, depth: int) -> _Found:
@@ -211,11 +210,14 @@ class AutoRag:
         unsure = [entry_id for entry_id in unsure if entry_id not in passing]
         rare = _holders(tx, query, scope) if unsure else {}
         for entry_id in unsure:
-            held = [term for term, holders in rare.items() if entry_id in holders]
-            if held and 2 * len(held) >= len(rare):
-                near = "nearly near enough" if entry_id in found.similarity else "has no vector"
-                words = f"{near}, and has of the query's {len(rare)} rare words: {', '.join(held)}"
-                passing[entry_id] = Reason("words", len(held) / len(rare), words)
+            near = entry_id in found.similarity
+            # What is nearly near enough need not have the words that nobody has said.
+            asked = [term for term, holders in rare.items() if holders] if near else list(rare)
+            held = [term for term in asked if entry_id in rare[term]]
+            if held and 2 * len(held) >= len(asked):
+                how = "nearly near enough" if near else "has no vector"
+                words = f"{how}, and has of the query's {len(asked)} rare words: {', '.join(held)}"
+                passing[entry_id] = Reason("words", len(held) / len(asked), words)
         return passing
 
     def _ranked(

@@ -120,7 +120,8 @@ def _print_layer(session: Session, layer: Layer) -> None:
     for item in layer.items:
         words = " ".join(item.text.split())
         shown = words if len(words) <= _EXCERPT else words[: _EXCERPT - 1] + "…"
-        said = f"{item.facts['role']}: " if item.facts.get("role") else ""
+        speaker = item.facts.get("role") or (item.uid if layer.name is LayerName.CORE else "")
+        said = f"{speaker}: " if speaker else ""
         session.out.print(Text(f"  {said}{shown}"))
         if layer.name in (LayerName.AUTO_RAG, LayerName.PAST, LayerName.SUMMARY):
             session.out.print(Text(f"    {item.uid} · {item.why}", "dim"))
