@@ -30,7 +30,7 @@ from harken.storage.store import Store
 from harken.storage.summaries import segment_summary
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
-_EDGE = 40
+_EDGE = 16
 # Other conversations may take this share of what is left before the window gets the rest.
 _PAST_SHARE = 0.25
 

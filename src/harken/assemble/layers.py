@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from harken import tokens
@@ -12,6 +13,15 @@ from harken.model import Message, MessageType, Role
 
 # What a chat API adds around each message.
 MESSAGE_TOKENS = 4
+_REMEMBERED_CHARS = 4000
+
+
+def count_tokens(text: str) -> int:
+    """`tokens.estimate`, remembered: a window's messages are counted again for every context."""
+    return _count(text) if len(text) <= _REMEMBERED_CHARS else tokens.estimate(text)
+
+
+_count = lru_cache(maxsize=1024)(tokens.estimate)
 
 
 class LayerName(StrEnum):
@@ -46,7 +56,7 @@ class ChatMessage:
     @property
     def tokens(self) -> int:
         """About what it takes of a context, with what a chat API adds around it."""
-        return tokens.estimate(self.content) + MESSAGE_TOKENS
+        return count_tokens(self.content) + MESSAGE_TOKENS
 
     def as_dict(self) -> dict[str, Any]:
         """`role` and `content`; for tool calls and results also `type`, `call_id` and `tool_name`."""

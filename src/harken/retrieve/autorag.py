@@ -34,6 +34,8 @@ _LEEWAY = 0.08
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
+# How many of each list are fused: of a segment fewer do than of a whole store.
+_DEPTH = 80
 # The best so many times as many as wanted are tried: some say the same, or do not fit.
 _TRIES = 4
 # A message that must be cut to less than this says too little.
@@ -85,6 +87,7 @@ class _Found:
     similarity: dict[int, float] = field(default_factory=dict)
     threshold: float | None = None
     leeway: float = 0.0
+    fused: dict[int, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -148,11 +151,12 @@ class AutoRag:
         with self.store.reading() as tx:
             scope = row_scope(tx, SearchScope(segment=segment_uid))
             seen = entries_of(tx, excluded)
-        found = self._find(query, scope, self.search_config().candidates + len(seen))
+        found = self._find(query, scope, min(_DEPTH, self.search_config().candidates) + len(seen))
         if config.relevance_threshold is not None and found.threshold is not None:
             found.threshold, found.leeway = config.relevance_threshold, 0.0
+        found.fused = fuse_hybrid(found.keyword, found.vector, found.similarity, self.search_config())
         with self.store.reading() as tx:
-            passing = self._passing(tx, query, scope, found, seen)
+            passing = self._passing(tx, query, scope, found, seen, _TRIES * config.top_k)
             hits = self._ranked(tx, query, found, passing, _TRIES * config.top_k)
             items = tuple(_packed(query, hits, config, frame))
         return Recall(items, query.text, tuple(found.notes))
@@ -190,7 +194,7 @@ class AutoRag:
         return near, similarity, reader.space.threshold if configured is None else configured
 
     def _passing(
-        self, tx: Transaction, query: Query, scope: RowScope, found: _Found, seen: set[int]
+        self, tx: Transaction, query: Query, scope: RowScope, found: _Found, seen: set[int], limit: int
     ) -> dict[int, Reason]:
         """What may come back, each with the reason."""
         passing: dict[int, Reason] = {}
@@ -207,17 +211,17 @@ class AutoRag:
             elif similarity >= bar - found.leeway and entry_id in found.keyword:
                 unsure.append(entry_id)
         passing |= _partners(tx, found, passing, seen)
-        unsure = [entry_id for entry_id in unsure if entry_id not in passing]
+        # Looking for each word costs a search: only for those that would be among the best.
+        best = sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:limit]
+        unsure = [entry_id for entry_id in unsure if entry_id in best and entry_id not in passing]
         rare = _holders(tx, query, scope) if unsure else {}
         for entry_id in unsure:
+            held = [term for term, holders in rare.items() if entry_id in holders]
             near = entry_id in found.similarity
-            # What is nearly near enough need not have the words that nobody has said.
-            asked = [term for term, holders in rare.items() if holders] if near else list(rare)
-            held = [term for term in asked if entry_id in rare[term]]
-            if held and 2 * len(held) >= len(asked):
+            if _has_enough(held, rare, near):
                 how = "nearly near enough" if near else "has no vector"
-                words = f"{how}, and has of the query's {len(asked)} rare words: {', '.join(held)}"
-                passing[entry_id] = Reason("words", len(held) / len(asked), words)
+                words = f"{how}, and has of the query's {len(rare)} rare words: {', '.join(held)}"
+                passing[entry_id] = Reason("words", len(held) / len(rare), words)
         return passing
 
     def _ranked(
@@ -225,12 +229,11 @@ class AutoRag:
     ) -> Iterator[Hit]:
         """The best hits first, so many of them."""
         config, now = self.search_config(), self.now()
-        fused = fuse_hybrid(found.keyword, found.vector, found.similarity, config)
         facts = entry_facts(tx, list(passing))
         cue = AuthorCue(query, facts)
         reasons = {entry_id: weigh(facts[entry_id], cue, config, now) for entry_id in passing if entry_id in facts}
         scores = {
-            entry_id: fused[entry_id] * prod(reason.value for reason in weights)
+            entry_id: found.fused[entry_id] * prod(reason.value for reason in weights)
             for entry_id, weights in reasons.items()
         }
         keyword_ranks, vector_ranks = ranks_of(found.keyword), ranks_of(found.vector)
@@ -240,7 +243,7 @@ class AutoRag:
             yield Hit(
                 entry=loaded[entry_id],
                 score=scores[entry_id],
-                fused=fused[entry_id],
+                fused=found.fused[entry_id],
                 similarity=found.similarity.get(entry_id),
                 keyword_rank=keyword_ranks.get(entry_id),
                 vector_rank=vector_ranks.get(entry_id),
@@ -264,6 +267,12 @@ def _holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, set[in
         found = tx.text.search(tx.connection, [term], scope, common + 1, with_context=False)
         holders[term] = {entry_id for entry_id, _ in found}
     return {term: held for term, held in holders.items() if len(held) <= common} or holders
+
+
+def _has_enough(held: Sequence[str], rare: Mapping[str, set[int]], near: bool) -> bool:
+    """Half of the rare words; for what is nearly near enough, two that are half of those that anybody has said."""
+    said = sum(1 for holders in rare.values() if holders)
+    return bool(held) and (2 * len(held) >= len(rare) or (near and len(held) > 1 and 2 * len(held) >= said))
 
 
 def _partners(tx: Transaction, found: _Found, passing: Mapping[int, Reason], seen: set[int]) -> dict[int, Reason]:
