@@ -15,10 +15,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 import anyio
 import anyio.to_thread
 
+from harken.chats import Chats
 from harken.config import LoadedSettings, Settings
 from harken.engine import Harken
 from harken.errors import UsageError
+from harken.record.core import CoreMemory
 from harken.record.replay import Replayed
+from harken.run_time import RunTimeSettings
 from harken.tasks import Tasks
 from harken.upkeep import Upkeep
 
@@ -152,6 +155,37 @@ class AsyncTasks(Twin[Tasks]):
     history = in_thread(Tasks.history)
 
 
+class AsyncCoreMemory(Twin[CoreMemory]):
+    """Core memory; reached as `AsyncHarken.core`. See `harken.record.core.CoreMemory`."""
+
+    list = in_thread(CoreMemory.list)
+    get = in_thread(CoreMemory.get)
+    update = in_thread(CoreMemory.update)
+    delete = in_thread(CoreMemory.delete)
+
+
+class AsyncChats(Twin[Chats]):
+    """Contexts of chats; reached as `AsyncHarken.chats`. See `harken.chats.Chats`."""
+
+    session = in_thread(Chats.session)
+    find = in_thread(Chats.find)
+    build = in_thread(Chats.build)
+    recall = in_thread(Chats.recall)
+    summarize = in_thread(Chats.summarize)
+    work = in_thread(Chats.work)
+    task_context = in_thread(Chats.task_context)
+    titles = in_thread(Chats.titles)
+
+
+class AsyncRunTimeSettings(Twin[RunTimeSettings]):
+    """Settings set at run time; reached as `AsyncHarken.run_time`. See `harken.run_time.RunTimeSettings`."""
+
+    load = in_thread(RunTimeSettings.load)
+    get = in_thread(RunTimeSettings.get)
+    set = in_thread(RunTimeSettings.set)
+    unset = in_thread(RunTimeSettings.unset)
+
+
 class AsyncHarken(Twin[Harken]):
     """Harken for programs with an event loop: `async with AsyncHarken(home) as harken`.
 
@@ -169,6 +203,9 @@ class AsyncHarken(Twin[Harken]):
         self._opened: Harken | None = None
         super().__init__(lambda: self.engine, Calls())
         self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
+        self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
+        self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
+        self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
 
     record_message = in_thread(Harken.record_message)
@@ -179,8 +216,9 @@ class AsyncHarken(Twin[Harken]):
     import_transcripts = in_thread(Harken.import_transcripts)
     embed = in_thread(Harken.embed)
     start_worker = in_thread(Harken.start_worker)
+    build_context = in_thread(Harken.build_context)
+    auto_rag = in_thread(Harken.auto_rag)
     search = in_thread(Harken.search)
-    titles = in_thread(Harken.titles)
     show = in_thread(Harken.show)
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harken.assemble.history import Run, TaskHistory
-from harken.assemble.task_context import ChatMessage, task_context
+from harken.assemble.layers import ChatMessage
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.model import TASK_CHANNEL, Exchange, ExchangeStatus, Message, MessageType, Role
 from harken.record.identity import conversation_uid, task_name
@@ -64,7 +64,7 @@ class Tasks:
 
     Args:
         subagent_history: how many earlier runs a task sees; read anew each time.
-        core_memory: what is always known, as text; read anew for each run, and never written by one.
+        build: gives the context of a run: from its task's name, the request and the system prompt.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Tasks:
         recorder: Recorder,
         history: TaskHistory,
         subagent_history: Callable[[], int],
-        core_memory: Callable[[], str] = lambda: "",
+        build: Callable[[str, str, str], Sequence[ChatMessage]],
     ) -> None:
         self._recorder = recorder
         self._runs = Runs(recorder)
         self._history = history
         self._subagent_history = subagent_history
-        self._core_memory = core_memory
+        self._build = build
 
     def run(
         self,
@@ -121,8 +121,7 @@ class Tasks:
 
     def context(self, name: str, message: str, *, system: str = "") -> list[ChatMessage]:
         """What a run gets to see: system prompt, core memory, the task's last complete runs, the request."""
-        runs = self._history.last_runs(_checked(name), self._subagent_history())
-        return task_context(system, self._core_memory(), runs, message)
+        return list(self._build(_checked(name), message, system))
 
     def list(self) -> list[TaskState]:
         """Every task that has run, by name."""

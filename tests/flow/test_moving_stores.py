@@ -33,6 +33,8 @@ def lived_in(harken: Harken, folder: Path) -> None:
     harken.record_message(
         "secrets", "user", "the token is ghp_" + "Zq7Wm2Xv9Rt4Lp8Kd3Nf6Hs1Bj5Gc0YaTuEo", channel="chat"
     )
+    harken.core.update("user", "name", "Ada")
+    harken.core.update("agent", "tone", "brief")
     harken.run_task("daily", "Sum up the day.", lambda _context: "All went well.")
     gone = harken.record_message("plan", "user", "a quetzalcoatl that nobody shall remember")
     harken.record_message("gone", "user", "another quetzalcoatl", channel="chat")
@@ -76,6 +78,7 @@ def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: P
         assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "back.jsonl").read_bytes()
         for store in (other, back):
             assert store.upkeep.doctor() == []
+            assert store.core.list() == first.core.list() != []
             assert store.tasks.history("daily") == first.tasks.history("daily") != []
             assert store.upkeep.projects() == first.upkeep.projects()
             assert store.upkeep.status().counts == first.upkeep.status().counts

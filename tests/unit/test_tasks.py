@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from harken.assemble.task_context import ChatMessage
+from harken.assemble.layers import ChatMessage
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.model import ExchangeStatus, MessageType, Role, Trust
 from harken.record.recorder import NewMessage
-from harken.tasks import Tasks
 from recorded import Clock
 
 Context = Sequence[ChatMessage]
@@ -178,10 +177,13 @@ class TestContext:
         with pytest.raises(RuntimeError):
             harken.run_task("daily", "broken", failing(RuntimeError("no")))
         harken.run_task("other", "elsewhere", saying("said"))
-        tasks = Tasks(harken.recorder, harken.tasks._history, lambda: 2, lambda: "Core: the user is Ada.")
-        assert tasks.context("daily", "ask now", system="Be brief.") == [
-            ChatMessage(Role.SYSTEM, "Be brief."),
-            ChatMessage(Role.SYSTEM, "Core: the user is Ada."),
+        harken.run_time.set("context.subagent_history", 2)
+        harken.core.update("user", "name", "Ada")
+        prompt, core, *talk = harken.tasks.context("daily", "ask now", system="Be brief.")
+        assert prompt == ChatMessage(Role.SYSTEM, "Be brief.")
+        assert core.role is Role.SYSTEM
+        assert "name: Ada" in core.content
+        assert talk == [
             *(
                 ChatMessage(message.role, message.text, uid=message.uid)
                 for run in harken.tasks.history("daily", only_complete=True)
@@ -189,13 +191,7 @@ class TestContext:
             ),
             ChatMessage(Role.USER, "ask now"),
         ]
-        assert [m.content for m in tasks.context("daily", "now")[1:]] == [
-            "ask 2",
-            "answer 2",
-            "ask 3",
-            "answer 3",
-            "now",
-        ]
+        assert [message.content for message in talk] == ["ask 2", "answer 2", "ask 3", "answer 3", "ask now"]
 
     def test_the_first_run_sees_its_request_alone(self, harken: Harken) -> None:
         assert seen_by(harken, "daily", "one") == [("user", "one")]

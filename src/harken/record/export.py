@@ -20,6 +20,7 @@ from sqlalchemy import func, select
 from harken.errors import ExportError, StoreError, UsageError
 from harken.model import (
     Conversation,
+    CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
@@ -187,6 +188,8 @@ def _check_end(path: Path, end: Mapping[str, Any], number: int) -> None:
 
 def _fault(event: Event) -> str:
     """What an export may not bring, though a line can say it; empty where all is well."""
+    if isinstance(event, CoreFact):
+        return "" if event.section in ("user", "agent") and event.key and event.value else "a core memory that is none"
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"

@@ -10,6 +10,7 @@ from typing import Any
 
 from harken.model import (
     Conversation,
+    CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
@@ -27,7 +28,9 @@ from harken.model import (
 # What the values of a line must be; a key that a later Harken adds may be anything.
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("id", "conversation", "segment", "exchange", "parent", "channel", "external_id"), str),
-    **dict.fromkeys(("title", "text", "author", "call_id", "tool_name", "kind", "error"), str),
+    **dict.fromkeys(
+        ("title", "text", "author", "call_id", "tool_name", "kind", "error", "section", "key", "value"), str
+    ),
     **dict.fromkeys(("project", "metadata"), dict),
     "number": int,
 }
@@ -220,6 +223,20 @@ def _read_tombstone(fields: Mapping[str, Any]) -> Tombstone:
     return Tombstone(fields["id"], fields["conversation"], fields["kind"], parse_time(fields["at"]))
 
 
+def _write_core_fact(event: Any) -> dict[str, Any]:
+    return {
+        "event": "core",
+        "section": event.section,
+        "key": event.key,
+        "value": event.value,
+        "at": format_time(event.at),
+    }
+
+
+def _read_core_fact(fields: Mapping[str, Any]) -> CoreFact:
+    return CoreFact(fields["section"], fields["key"], fields.get("value"), parse_time(fields["at"]))
+
+
 _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Conversation: _write_conversation,
     Segment: _write_segment,
@@ -228,6 +245,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Message: _write_message,
     Titled: _write_title,
     Tombstone: _write_tombstone,
+    CoreFact: _write_core_fact,
 }
 _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Conversation: attrgetter("created_at"),
@@ -237,6 +255,7 @@ _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Message: attrgetter("created_at"),
     Titled: attrgetter("at"),
     Tombstone: attrgetter("at"),
+    CoreFact: attrgetter("at"),
 }
 _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "conversation": _read_conversation,
@@ -246,4 +265,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "message": _read_message,
     "title": _read_title,
     "tombstone": _read_tombstone,
+    "core": _read_core_fact,
 }

@@ -13,6 +13,7 @@ from sqlalchemy import Table, select
 from harken.errors import ExportError
 from harken.model import (
     Conversation,
+    CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
@@ -26,6 +27,7 @@ from harken.record.export import ExportLine, read_export
 from harken.record.forget import Doomed, Forgotten, doom_forgotten
 from harken.record.recorder import Recorder
 from harken.storage.batches import rows_in
+from harken.storage.core import core_facts
 from harken.storage.ingest import Ingest
 from harken.storage.known import find_known, find_tombstones
 from harken.storage.store import Transaction
@@ -140,7 +142,7 @@ def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
         "segment_uid": (segments, set()),
         "exchange_uid": (exchanges, set()),
     }
-    for event in fresh:
+    for event in (event for event in fresh if not isinstance(event, CoreFact)):
         for name, (_, uids) in needed.items():
             uid = getattr(event, name, None)
             if uid is not None and uid not in present:
@@ -170,7 +172,10 @@ def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -
     open_here = _in_progress(tx, {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun)
     wanted = begun | open_here
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
-    return [*kept, *titles]
+    known = {fact.uid: fact.at for fact in core_facts(tx)} if any(isinstance(one, CoreFact) for one in kept) else {}
+    # Of a core memory that both have, the one that was set later.
+    stale = [one for one in kept if isinstance(one, CoreFact) and one.uid in known and one.at <= known[one.uid]]
+    return [*(event for event in kept if event not in stale), *titles]
 
 
 def _in_progress(tx: Transaction, uids: set[str]) -> set[str]:

@@ -13,6 +13,7 @@ import structlog
 from harken.config import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
 from harken.model import (
+    CORE_MEMORY,
     EMPTY,
     Conversation,
     Event,
@@ -184,6 +185,15 @@ class Recorder:
             segment = Segment(new_uid(moment), uid, number, moment)
             appended += self._write(tx, [*thread.events, segment], self.ingest(tx))
         return segment
+
+    def keep(self, events: Sequence[Event]) -> None:
+        """Write events of core memory, which belong to no conversation, in one transaction.
+
+        Raises:
+            StoreError: nothing of the call was kept; it may be repeated.
+        """
+        with self._writing([CORE_MEMORY]) as (tx, appended):
+            appended += self._write(tx, events, self.ingest(tx))
 
     def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
         """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""

@@ -8,7 +8,17 @@ from typing import Any
 
 from sqlalchemy import Row, Select, select
 
-from harken.model import Conversation, Event, Exchange, ExchangeEnd, ExchangeStatus, ProjectIdentity, Segment
+from harken.model import (
+    CORE_MEMORY,
+    Conversation,
+    Event,
+    Exchange,
+    ExchangeEnd,
+    ExchangeStatus,
+    ProjectIdentity,
+    Segment,
+)
+from harken.storage.core import core_facts
 from harken.storage.reading import each_message_of, find_conversation, tombstones_of
 from harken.storage.store import Transaction
 from harken.storage.tables import conversations, exchanges, project_aliases, projects, refers, segments, tombstones
@@ -21,7 +31,8 @@ def known_conversations(tx: Transaction) -> list[str]:
     present = select(conversations.c.uid).where(conversations.c.tenant == tx.tenant)
     gone = select(tombstones.c.conversation_uid).where(tombstones.c.tenant == tx.tenant)
     # Not by the database: engines differ in how they order texts.
-    return sorted(tx.connection.scalars(present.union(gone)))
+    known = set(tx.connection.scalars(present.union(gone)))
+    return sorted(known | ({CORE_MEMORY} if core_facts(tx) else set()))
 
 
 def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
@@ -45,6 +56,8 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
         for row in _rows(tx, ended):
             at = row.completed_at or row.started_at
             yield ExchangeEnd(row.uid, uid, ExchangeStatus(row.status), at, row.error)
+    if uid == CORE_MEMORY:
+        yield from core_facts(tx)
     yield from sorted(tombstones_of(tx, uid), key=lambda grave: (grave.at, grave.uid))
 
 

@@ -10,6 +10,7 @@ from harken.model import Tombstone
 from harken.storage.entries import delete_entries
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
+from harken.storage.summaries import drop_orphans, drop_summaries
 from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones
 from harken.storage.vectors import delete_vectors
 from harken.storage.work import EMBED, drop_work
@@ -18,6 +19,7 @@ from harken.storage.work import EMBED, drop_work
 def forget_rows(tx: Transaction, event: Tombstone) -> None:
     """Remove every row of what was forgotten and leave the tombstone."""
     if event.kind == "message":
+        drop_summaries(tx, messages.c.uid == event.uid)
         _delete_entries(tx, entries.c.ref_uid == event.uid)
         _delete_messages(tx, messages.c.uid == event.uid)
         _date(tx, event.conversation_uid)
@@ -36,6 +38,8 @@ def delete_conversation_rows(tx: Transaction, uid: str) -> None:
         return
     _delete_entries(tx, entries.c.conversation_id == conversation_id)
     _delete_messages(tx, messages.c.conversation_id == conversation_id)
+    of_it = select(segments.c.id).where(segments.c.tenant == tx.tenant, segments.c.conversation_id == conversation_id)
+    drop_orphans(tx, list(tx.connection.scalars(of_it)))
     for table in (exchanges, segments):
         _delete(tx, table, table.c.conversation_id == conversation_id)
     _delete(tx, conversations, conversations.c.id == conversation_id)

@@ -14,6 +14,7 @@ from sqlalchemy import Table, bindparam, insert, select, update
 from harken import tokens
 from harken.model import (
     Conversation,
+    CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
@@ -25,6 +26,7 @@ from harken.model import (
     Tombstone,
 )
 from harken.storage.batches import rows_in
+from harken.storage.core import apply_core_fact
 from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
 from harken.storage.known import find_known, find_tombstones
@@ -91,6 +93,8 @@ class Ingest:
                 self._title(event)
             elif isinstance(event, Tombstone):
                 forget_rows(self._tx, event)
+            elif isinstance(event, CoreFact):
+                apply_core_fact(self._tx, event)
         return len(fresh)
 
     def unknown(self, events: Sequence[Event]) -> list[Event]:

@@ -156,6 +156,17 @@ def each_message_of(tx: Transaction, conversation_uid: str, limit: int | None = 
     return (_message(row) for row in rows)
 
 
+def messages_of_segment(
+    tx: Transaction, conversation_uid: str, segment_uid: str, newest: int | None = None
+) -> list[Message]:
+    """The segment's messages, or so many of its newest, oldest first."""
+    statement = _messages(tx).where(conversations.c.uid == conversation_uid, segments.c.uid == segment_uid)
+    rows = tx.connection.execute(
+        statement.order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(newest)
+    ).all()
+    return [_message(row) for row in reversed(rows)]
+
+
 def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(uid, text) of every message that has all of these words somewhere in its text, written in one of the usual ways.
 

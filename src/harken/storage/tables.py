@@ -344,3 +344,38 @@ journal_files = Table(
     Column("path", Text, nullable=False),
     Column("applied", BigInteger, nullable=False),
 )
+
+core_memory = Table(
+    "core_memory",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("section", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    _moment("updated_at"),
+)
+
+# What a segment's rolling summary says, and how far its messages have left the window.
+segment_summaries = Table(
+    "segment_summaries",
+    metadata,
+    _key(),
+    _tenant(),
+    _reference("segment_id"),
+    # Messages before this place have left the window; both are 0 until the first has.
+    Column("left_at", BigInteger, nullable=False),
+    _reference("left_id"),
+    Column("text", Text, nullable=False),
+    Column("model", Text),
+    _moment("updated_at"),
+)
+
+summarized_messages = Table(
+    "summarized_messages",
+    metadata,
+    _key(),
+    _tenant(),
+    _reference("segment_id"),
+    _reference("message_id"),
+)

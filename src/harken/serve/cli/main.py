@@ -12,7 +12,18 @@ import structlog
 
 from harken import __version__
 from harken.errors import HarkenError, UsageError
-from harken.serve.cli import EXIT_INTERRUPTED, exporting, importing, inspecting, searching, tasking, upkeep, working
+from harken.serve.cli import (
+    EXIT_INTERRUPTED,
+    chatting,
+    configuring,
+    exporting,
+    importing,
+    inspecting,
+    searching,
+    tasking,
+    upkeep,
+    working,
+)
 from harken.serve.cli.session import Session
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
@@ -39,7 +50,9 @@ for command in (
     searching.search,
     searching.show,
     inspecting.status,
-    inspecting.config,
+    configuring.config,
+    chatting.context_command,
+    chatting.core,
     upkeep.doctor,
     upkeep.forget,
     upkeep.migrate,
