@@ -13,6 +13,8 @@ from sqlalchemy import text
 
 from chatting import TALK, call_tool, filler, prompt, recalled, say, spoken
 from harken import tokens
+from harken.assemble.builder import Session
+from harken.assemble.render import Quote
 from harken.engine import Harken
 from harken.errors import ProviderError, UsageError
 from harken.model import Message
@@ -312,3 +314,76 @@ def test_a_conversation_that_is_new_has_only_what_is_pending(harken: Harken) -> 
     context = harken.build_context("never heard of", ["Hi"], system_prompt="")
     assert prompt(context) == [turn(0, "Hi")]
     assert replace(context, messages=()) != context
+
+
+def test_what_other_conversations_say_stands_before_auto_rag_in_a_quarter_of_the_room(harken: Harken) -> None:
+    uid, _ = long_talk(harken)
+    harken.embed()
+    asked: list[str] = []
+
+    def past(_session: Session, query: str) -> list[Quote]:
+        asked.append(query)
+        words = ["The last deploy took two hours.", "word " * 3000]
+        return [Quote(text, "message", f"p{n}", "Priya", NOON, "owner") for n, text in enumerate(words)]
+
+    harken.chats.builder.past = past
+    context = harken.build_context(TALK, [QUESTION])
+    assert asked == [QUESTION]
+    assert [layer.name.value for layer in context.layers] == ["system", "past", "auto_rag", "window", "pending"]
+    fence = '<harken-recall source="message" from="Priya" date="2023-05-08 12:00" trust="owner" id="p0">'
+    quoted = f"{fence}\nThe last deploy took two hours.\n</harken-recall>"
+    assert prompt(context)[1] == system(f"From earlier conversations:\n{AS_DATA}\n{quoted}")
+    assert prompt(context)[2] == recall_of(uid)
+
+
+def test_what_does_not_fit_is_clipped_or_left_out_and_said(harken: Harken) -> None:
+    for number in range(30):
+        harken.core.update("user", f"fact {number:02}", "is rather long, and says little")
+    context = harken.build_context(TALK, ["Hi"], budget_tokens=120, system_prompt="Be kind. " * 20)
+    first, core, last = prompt(context)
+    assert first["content"].startswith("Be kind.")
+    assert core["content"].count("\n- ") < 30
+    assert last == turn(0, "Hi")
+    assert context.tokens <= 120
+    assert any("core memories do not fit" in note for note in context.notes)
+    clipped = harken.build_context(TALK, ["Hi"], budget_tokens=30, system_prompt="Be kind. " * 20)
+    assert prompt(clipped)[0]["content"].endswith("…")
+    assert clipped.notes[0] == "The system prompt does not fit and is clipped."
+
+
+def test_of_several_pending_messages_the_newest_is_kept(harken: Harken) -> None:
+    context = harken.build_context(TALK, ["early " * 50, "middle " * 50, "late"], budget_tokens=80)
+    assert [words.split()[0] for _, words in spoken(context)] == ["middle", "late"]
+    assert context.notes == ("1 pending messages do not fit and are left out.",)
+
+
+def test_auto_rag_may_be_asked_on_its_own(harken: Harken) -> None:
+    uid, _ = long_talk(harken)
+    harken.embed()
+    recall = harken.auto_rag(TALK, QUESTION)
+    assert [item.hit.entry.ref_uid for item in recall.items] == [uid]
+    assert harken.auto_rag(TALK, QUESTION, excluded=[uid]).items == ()
+    assert harken.auto_rag("never heard of", QUESTION).notes == ("Nothing was said yet.",)
+
+
+@pytest.mark.parametrize("budget", [0, -5])
+def test_a_budget_that_is_none_is_refused(harken: Harken, budget: int) -> None:
+    with pytest.raises(UsageError, match="budget_tokens must be > 0"):
+        harken.build_context(TALK, ["Hi"], budget_tokens=budget)
+
+
+def test_at_every_budget_the_deciding_message_stands_once_and_the_window_has_no_gap(harken: Harken) -> None:
+    harken.run_time.set("context.sliding_window", 100)
+    said = [*filler(9), DECISION, *filler(40)[9:]]
+    say(harken, *said)
+    harken.embed()
+    ways = set()
+    for budget in range(300, 1100, 10):
+        context = harken.build_context(TALK, [QUESTION], budget_tokens=budget)
+        window = [words for _, words in spoken(context)[:-1]]
+        if not any("clipped" in note for note in context.notes):
+            assert window == said[len(said) - len(window) :]
+        assert "".join(message["content"] for message in prompt(context)).count(DECISION) == 1, budget
+        ways.add("recalled" if DECISION in recalled(context) else "in the window")
+        assert context.tokens <= budget
+    assert ways == {"recalled", "in the window"}

@@ -152,7 +152,7 @@ class _Build:
                 self.digest = segment_summary(tx, segment)
         self.is_whole = len(self.tail) < limit
         self.room = self.budget
-        said, self.pending_uids = recognize(pending, self.tail, self.builder.recorded)
+        said = recognize(pending, self.tail, self.builder.recorded)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
         self.query = recall_query([message.content for message in said]) or last_asked(self.tail)
         kept: list[ChatMessage] = []
@@ -161,6 +161,8 @@ class _Build:
                 break
             kept.insert(0, message)
             self.room -= message.tokens
+        # One that is recorded and does not fit here is as good as any other of the segment.
+        self.pending_uids = {message.uid for message in kept if message.uid}
         if len(kept) < len(said):
             self.notes.append(f"{len(said) - len(kept)} pending messages do not fit and are left out.")
         if self.room < 0:

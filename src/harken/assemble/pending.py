@@ -11,10 +11,8 @@ from harken.model import Message, MessageType, Role
 Pending = str | Message
 
 
-def recognize(
-    pending: Sequence[Pending], tail: Sequence[Message], recorded: Callable[[str], str]
-) -> tuple[list[ChatMessage], set[str]]:
-    """The pending messages for the model, and the ids of those that are recorded.
+def recognize(pending: Sequence[Pending], tail: Sequence[Message], recorded: Callable[[str], str]) -> list[ChatMessage]:
+    """The pending messages for the model, with the ids of those that are recorded.
 
     Args:
         pending: oldest first, text or recorded message.
@@ -26,19 +24,20 @@ def recognize(
     said: list[ChatMessage] = []
     known: set[str] = set()
     waiting = _unanswered(tail)
-    for message in pending:
+    # From the newest on: where not all fit, the newest are kept, and they must be the ones that are recognized.
+    for message in reversed(pending):
         if isinstance(message, str):
             kept = recorded(message)
             same = next((found for found in waiting if found.text == kept and found.uid not in known), None)
             author, uid = (same.author, same.uid) if same else (None, None)
-            said.append(ChatMessage(Role.USER, message, author=author, uid=uid))
+            said.insert(0, ChatMessage(Role.USER, message, author=author, uid=uid))
         elif message.type is MessageType.TEXT:
             uid = message.uid
-            said.append(chat_message(message))
+            said.insert(0, chat_message(message))
         else:
             raise UsageError("Only words can be pending. Record calls and results of tools: the window shows them.")
         known |= {uid} if uid else set()
-    return said, known
+    return said
 
 
 def last_asked(tail: Sequence[Message]) -> str:
@@ -47,13 +46,13 @@ def last_asked(tail: Sequence[Message]) -> str:
 
 
 def _unanswered(tail: Sequence[Message]) -> list[Message]:
-    """The user's words at the segment's end, which nothing has replied to yet."""
+    """The user's words at the segment's end, which nothing has replied to yet, newest first."""
     found: list[Message] = []
     for message in reversed(tail):
         if message.role in (Role.ASSISTANT, Role.TOOL):
             break
         if _is_asked(message):
-            found.insert(0, message)
+            found.append(message)
     return found
 
 

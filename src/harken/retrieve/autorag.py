@@ -167,7 +167,7 @@ class AutoRag:
         by_meaning = _safely("vectors", lambda: self._by_meaning(query, scope, depth, found), found.notes)
         if by_meaning is not None:
             found.vector, found.similarity, found.threshold = by_meaning
-            found.leeway = _LEEWAY
+            found.leeway = _LEEWAY if self.search_config().relevance_threshold is None else 0.0
         return found
 
     def _by_word(self, query: Query, scope: RowScope, depth: int) -> dict[int, float]:

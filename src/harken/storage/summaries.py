@@ -124,15 +124,21 @@ def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seco
 
 
 def put_summary(tx: Transaction, due: Due, text: str, now: datetime) -> bool:
-    """Keep a summary with what it covers now; False where its messages were forgotten meanwhile."""
+    """Keep a summary with what it covers now.
+
+    Returns:
+        False where its messages were forgotten meanwhile, or another has taken them in after the lease had ended.
+    """
     ids = [message.message_id for message in due.left]
     present = set(
         tx.connection.scalars(select(messages.c.id).where(messages.c.tenant == tx.tenant, messages.c.id.in_(ids)))
     )
+    of_them = (summarized_messages.c.tenant == tx.tenant, summarized_messages.c.message_id.in_(ids))
+    taken = tx.connection.execute(select(summarized_messages.c.id).where(*of_them).limit(1)).first()
     mine = (segment_summaries.c.tenant == tx.tenant, segment_summaries.c.segment_id == due.segment_id)
     same = (*mine, segment_summaries.c.text == due.text)
     changed = 0
-    if len(present) == len(ids):
+    if len(present) == len(ids) and taken is None:
         statement = update(segment_summaries).where(*same).values(text=text, updated_at=now)
         changed = tx.connection.execute(statement).rowcount
     if changed:

@@ -91,12 +91,16 @@ class TestFitting:
 class TestPending:
     def test_recorded_words_are_recognized_once_each(self) -> None:
         tail = [said("hello", Role.ASSISTANT), said("one"), said("one")]
-        messages, known = recognize(["one", "one", "two"], tail, str)
-        assert known == {tail[1].uid, tail[2].uid}
+        messages = recognize(["one", "one", "two"], tail, str)
         assert [message.uid for message in messages] == [tail[1].uid, tail[2].uid, None]
 
+    def test_of_the_same_words_said_twice_and_recorded_once_the_newest_is_the_recorded_one(self) -> None:
+        tail = [said("one")]
+        assert [message.uid for message in recognize(["one", "one"], tail, str)] == [None, tail[0].uid]
+
     def test_what_was_answered_is_not_pending(self) -> None:
-        assert recognize(["one"], [said("one"), said("done", Role.ASSISTANT)], str)[1] == set()
+        [message] = recognize(["one"], [said("one"), said("done", Role.ASSISTANT)], str)
+        assert message.uid is None
 
     def test_a_tools_words_cannot_be_pending(self) -> None:
         with pytest.raises(UsageError, match="Only words can be pending"):

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import pytest
 
 from harken.storage.store import Store
+from harken.testing.store_conformance.chatting import ChatTests
 from harken.testing.store_conformance.embedded import SpaceTests, VectorTests
 from harken.testing.store_conformance.forgetting import ForgettingTests
 from harken.testing.store_conformance.full_text import FullTextTests
@@ -47,6 +48,7 @@ class StoreConformance(
     LookingTests,
     TellingTests,
     CopyTests,
+    ChatTests,
 ):
     """Every test of a store; a subclass whose name begins with `Test` runs them on its own."""
 
