@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,6 +52,14 @@ def server_url(postgres: PostgresServer) -> Iterator[URL]:
     """A fresh database with Harken's schema."""
     with postgres.database() as url:
         yield url
+
+
+@pytest.fixture(params=["a file", "a server"])
+def engine_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings that choose a store, once on each engine."""
+    if request.param == "a file":
+        return {}
+    return {"store": request.getfixturevalue("server_url").render_as_string(hide_password=False)}
 
 
 @pytest.fixture

@@ -140,6 +140,7 @@ class AsyncUpkeep(Twin[Upkeep]):
     retry_failed = in_thread(Upkeep.retry_failed)
     doctor = in_thread(Upkeep.doctor)
     reindex_from_journal = in_steps(Upkeep.reindex_from_journal)
+    embed_again = in_thread(Upkeep.embed_again)
     plan_forget = in_thread(Upkeep.plan_forget)
     forget = in_thread(Upkeep.forget)
     backup = in_thread(Upkeep.backup)

@@ -14,7 +14,7 @@ from harken.storage.store import Store
 
 _PREFIX = "setting:"
 # What opens the store cannot lie in it; secrets are no rows; a table of rules is a file's matter.
-_ELSEWHERE = frozenset({"home", "store", "embedding.api_key", "redaction.patterns"})
+_ELSEWHERE = frozenset({"home", "store", "tenant", "embedding.api_key", "redaction.patterns"})
 
 _log = structlog.get_logger(__name__)
 

@@ -24,6 +24,7 @@ from harken.storage.reading import Counts, count_all, list_projects, messages_ho
 from harken.storage.state import read_counters
 from harken.storage.store import Migrated, Store, Transaction, migrate_store
 from harken.storage.vectors import list_spaces
+from harken.storage.waiting import wait_again
 from harken.storage.work import Failure, count_unembedded, list_failed, retry_failed, stale_leases
 
 
@@ -130,6 +131,25 @@ class Upkeep:
         if self._journal is None:
             raise UsageError("This store keeps no journal: its database is the truth.")
         yield from reindex(self._store, self._journal, self._recorder.ingest, Replayed(0, 0, []))
+
+    def embed_again(self, progress: Callable[[int], None] = lambda _done: None) -> int:
+        """Let every entry that may have a vector wait for a new one; until then it is found by its words.
+
+        Args:
+            progress: called with the number of entries looked at.
+        Returns:
+            How many wait; `Harken.embed` or a worker embeds them.
+        Raises:
+            UsageError: the settings name no embedding model.
+            ProviderError: the model cannot be opened; nothing was changed.
+        """
+        if self._spaces.filled() is None:
+            raise UsageError("The settings name no embedding model. Set one: harken config set embedder onnx")
+        with self._store.writing() as tx:
+            waiting = wait_again(tx, self._recorder.min_message_tokens, progress)
+        self._store.nearest.discard()
+        self._recorder.wake()
+        return waiting
 
     def plan_forget(
         self,

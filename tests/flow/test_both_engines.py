@@ -78,6 +78,19 @@ def test_the_worker_embeds_what_waits(harken: CommandLine, talk: Path) -> None:
     assert harken("worker", "status", "--json").json()["queue"] == 0
 
 
+def test_embedding_everything_again_by_other_rules(harken: CommandLine, server: EmbeddingServer, talk: Path) -> None:
+    harken("import", talk)
+    before = len(server.requests)
+    said = harken("reindex", settings={"HARKEN_EMBEDDING__MIN_MESSAGE_TOKENS": "12"}).out
+    waiting = harken.status()["embedded"]
+    assert said == f"Embedded {waiting} messages of {waiting} again.\n"
+    assert 0 < waiting < 8
+    assert len(server.requests) > before
+    assert harken("doctor").out.startswith("All agrees")
+    harken("reindex")
+    assert harken.status()["embedded"] == 8
+
+
 def test_forgetting(harken: CommandLine, talk: Path) -> None:
     harken("import", talk)
     first = harken.search("linen")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,8 +44,9 @@ OTHER_CODE = (
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", env={}, settings={"context.sliding_window": 6}) as harken:
+def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
+    settings = {"context.sliding_window": 6, **engine_settings}
+    with Harken(tmp_path / "home", env={}, settings=settings) as harken:
         yield harken
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from long_chat import DECISION, messages
@@ -34,9 +35,19 @@ NEVER_DISCUSSED = (
 )
 
 
+@pytest.fixture(scope="module", params=["a file", "a server"])
+def settings(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """One store for all tests, on each engine: three hundred messages are embedded by the real model."""
+    if request.param == "a file":
+        yield {}
+        return
+    with request.getfixturevalue("postgres").database() as url:
+        yield {"store": url.render_as_string(hide_password=False)}
+
+
 @pytest.fixture(scope="module")
-def harken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harken]:
-    with Harken(tmp_path_factory.mktemp("long"), env={}) as harken:
+def harken(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -> Iterator[Harken]:
+    with Harken(tmp_path_factory.mktemp("long"), env={}, settings=settings) as harken:
         said = list(messages())
         assert len(said) == 300
         say(harken, *said)

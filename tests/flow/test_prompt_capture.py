@@ -18,6 +18,7 @@ from harken.assemble.render import Quote
 from harken.engine import Harken
 from harken.errors import ProviderError, UsageError
 from harken.model import Message
+from harken.storage.store import Transaction
 from harken.testing import HashingEmbedder
 from recorded import NOON, Clock
 
@@ -38,15 +39,29 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, embedder: HashingEmbedder, clock: Clock) -> Iterator[Harken]:
+def harken(
+    tmp_path: Path, embedder: HashingEmbedder, clock: Clock, engine_settings: dict[str, Any]
+) -> Iterator[Harken]:
     env = {"HARKEN_CONTEXT__SYSTEM_PROMPT": SYSTEM, "HARKEN_CONTEXT__SLIDING_WINDOW": "4"}
 
     def ticking() -> Any:
         clock.go_on(seconds=1)
         return clock()
 
-    with Harken(tmp_path / "home", env=env, embedder=embedder, now=ticking) as harken:
+    with Harken(tmp_path / "home", env=env, embedder=embedder, now=ticking, settings=engine_settings) as harken:
         yield harken
+
+
+def break_vectors(tx: Transaction) -> None:
+    """Leave vectors that cannot be compared."""
+    halved = "x'00'" if tx.connection.dialect.name == "sqlite" else "'[1]'"
+    tx.connection.execute(text(f"UPDATE vectors SET vector = {halved}"))
+
+
+def break_full_text(tx: Transaction) -> None:
+    """Take the index away."""
+    index = "entry_index" if tx.connection.dialect.name == "sqlite" else "entry_words"
+    tx.connection.execute(text(f"DROP TABLE {index}"))
 
 
 def quotation(uid: str, role: str, at: str, words: str) -> str:
@@ -225,7 +240,7 @@ def test_where_vectors_are_broken_full_text_carries(harken: Harken, embedder: Ha
         embedder.refuse("decide", ProviderError("down"))
     else:
         with harken.store.writing() as tx:
-            tx.connection.execute(text("UPDATE vectors SET vector = x'00'"))
+            break_vectors(tx)
     context = harken.build_context(TALK, [QUESTION])
     assert prompt(context)[1] == recall_of(uid)
     assert any(note.startswith("Searched without vectors") for note in context.notes)
@@ -235,7 +250,7 @@ def test_where_full_text_is_broken_vectors_carry(harken: Harken) -> None:
     uid, _ = long_talk(harken)
     harken.embed()
     with harken.store.writing() as tx:
-        tx.connection.execute(text("DROP TABLE entry_index"))
+        break_full_text(tx)
     context = harken.build_context(TALK, [QUESTION])
     assert prompt(context)[1] == recall_of(uid)
     assert any(note.startswith("Searched without full_text") for note in context.notes)
@@ -246,7 +261,7 @@ def test_where_everything_is_broken_the_chat_goes_on(harken: Harken, embedder: H
     harken.embed()
     embedder.refuse("decide", ProviderError("down"))
     with harken.store.writing() as tx:
-        tx.connection.execute(text("DROP TABLE entry_index"))
+        break_full_text(tx)
     context = harken.build_context(TALK, [QUESTION])
     assert spoken(context)[:-1] == [(("user", "assistant")[n % 2], words) for n, words in enumerate(window)]
     assert recalled(context) == []

@@ -124,7 +124,7 @@ def test_a_file_that_is_no_whole_backup_is_refused_and_leaves_no_store(
 
 
 def test_reindexing_makes_the_same_store_again(filled: CommandLine) -> None:
-    assert "Missing option '--from-journal'" in filled.fails("reindex", code=2)
+    assert "name no embedding model" in filled.fails("reindex", code=2)
     before = filled.search("tomato"), filled.status()
     assert filled("reindex", "--from-journal").out == "The database holds 6 messages of the journal.\n"
     after = filled.search("tomato"), filled.status()

@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import Table, bindparam, insert, select, update
 
-from harken import tokens
 from harken.model import (
     Conversation,
     CoreFact,
@@ -39,8 +38,8 @@ from harken.storage.tables import (
     messages,
     segments,
 )
+from harken.storage.waiting import MESSAGE_SOURCE, gets_vector
 
-MESSAGE_SOURCE = "message"
 _SEARCHABLE = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT)
 
 
@@ -197,7 +196,7 @@ class Ingest:
 
     def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
         is_text = event.type is MessageType.TEXT
-        long_enough = is_text and _has_tokens(event.text, self._min_message_tokens)
+        waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
         return {
             "source": MESSAGE_SOURCE,
             "part": "",
@@ -213,7 +212,7 @@ class Ingest:
             "text": event.text if is_text else event.text[: self._tool_text_chars],
             "weight": 1.0,
             "is_turn": is_text,
-            "space_id": 0 if long_enough and event.role in (Role.USER, Role.ASSISTANT) else None,
+            "space_id": 0 if waits else None,
         }
 
     def _touch(self, fresh: Sequence[Message]) -> None:
@@ -297,8 +296,3 @@ _END_EXCHANGE = (
     .where(exchanges.c.tenant == bindparam("of_tenant"), exchanges.c.uid == bindparam("of_uid"))
     .values(status=bindparam("new_status"), completed_at=bindparam("moment"), error=bindparam("new_error"))
 )
-
-
-def _has_tokens(text: str, count: int) -> bool:
-    # A word is half a token or more, which settles it for most messages without counting.
-    return len(text.split(maxsplit=2 * count)) > 2 * count or tokens.estimate(text) >= count

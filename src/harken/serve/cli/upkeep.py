@@ -87,10 +87,13 @@ def _confirm(doomed: Doomed) -> None:
 
 
 @click.command()
-@click.option("--from-journal", is_flag=True, required=True, help="Make the database anew from the journal.")
+@click.option("--from-journal", is_flag=True, help="Make the whole database anew from the journal.")
 @with_session
 def reindex(session: Session, from_journal: bool) -> None:
-    """Make the database anew from the journal; ids, texts and what was forgotten stay as they are."""
+    """Embed everything again, or make the whole database anew from the journal; ids stay as they are."""
+    if not from_journal:
+        _embed_again(session)
+        return
     settings = load_settings(session.home, overrides=session.overrides).settings
     if settings.store is not None:
         raise UsageError("The store that the settings name keeps no journal: its database is the truth.")
@@ -103,6 +106,17 @@ def reindex(session: Session, from_journal: bool) -> None:
             session.note(f"The damaged database was moved to {moved}")
         count = _reindex(session, rebuild=False)
     session.out.print(f"The database holds {counted(count, 'message')} of the journal.")
+
+
+def _embed_again(session: Session) -> None:
+    with session.engine() as harken:
+        waiting = harken.upkeep.embed_again()
+        with session.progress("Embedding", "entries") as show:
+            done = harken.embed(show, patient=True)
+        failed = harken.upkeep.status().counts.failed
+    session.out.print(f"Embedded {counted(done, 'message')} of {waiting:,} again.")
+    if failed:
+        raise HarkenError(f"{counted(failed, 'message')} given up after repeated failures. Again: harken worker retry")
 
 
 def _reindex(session: Session, rebuild: bool) -> int:

@@ -1,0 +1,60 @@
+"""Which entries get a vector: decided when they come, and anew when everything is to be embedded again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import delete, select, true, update
+
+from harken import tokens
+from harken.model import Role
+from harken.storage.batches import batches
+from harken.storage.store import Transaction
+from harken.storage.tables import entries, failed_work, work
+from harken.storage.vectors import delete_vectors_where
+from harken.storage.work import EMBED
+
+MESSAGE_SOURCE = "message"
+_EMBEDDED_ROLES = (Role.USER, Role.ASSISTANT)
+
+
+def is_long_enough(text: str, min_tokens: int) -> bool:
+    """Whether a text has so many tokens."""
+    # A word is half a token or more, which settles it for most messages without counting.
+    return len(text.split(maxsplit=2 * min_tokens)) > 2 * min_tokens or tokens.estimate(text) >= min_tokens
+
+
+def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int) -> bool:
+    """Whether a message is embedded: words of a person or an agent, enough of them; never a tool's or a marker's."""
+    return is_text and role in _EMBEDDED_ROLES and is_long_enough(text, min_tokens)
+
+
+def wait_again(tx: Transaction, min_tokens: int, progress: Callable[[int], None] = lambda _done: None) -> int:
+    """Remove every vector, and let every entry that may have one wait for it; what was given up is tried again.
+
+    Args:
+        tx: a writing transaction that keeps every other writer out.
+        min_tokens: of a message that is to be found by meaning.
+        progress: called with the number of entries looked at.
+    Returns:
+        How many wait.
+    """
+    delete_vectors_where(tx, true())
+    for table in (work, failed_work):
+        tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant, table.c.kind == EMBED))
+    columns = (entries.c.id, entries.c.source, entries.c.is_turn, entries.c.role, entries.c.text, entries.c.space_id)
+    rows = tx.connection.execute(select(*columns).where(entries.c.tenant == tx.tenant).order_by(entries.c.id))
+    waiting: list[int] = []
+    never: list[int] = []
+    for done, row in enumerate(rows, start=1):
+        wanted = row.space_id is not None
+        if row.source == MESSAGE_SOURCE:
+            wanted = row.role is not None and gets_vector(row.is_turn, Role(row.role), row.text, min_tokens)
+        (waiting if wanted else never).append(row.id)
+        if done % 1000 == 0:
+            progress(done)
+    for ids, value in ((waiting, 0), (never, None)):
+        for batch in batches(ids):
+            chosen = (entries.c.tenant == tx.tenant, tx.dialect.one_of(entries.c.id, batch))
+            tx.connection.execute(update(entries).where(*chosen).values(space_id=value))
+    return len(waiting)
