@@ -34,16 +34,33 @@ def test_every_command_of_the_tour_prints_what_it_is_said_to_print(
     assert done == {"import", "search", "show", "status", "doctor", "backup", "forget"}
 
 
-@needs_model
-def test_the_python_snippet_runs_and_finds_who_signs_off(cli: CommandLine, tmp_path: Path) -> None:
-    [snippet] = blocks(README, "python")
+def run_snippet(cli: CommandLine, folder: Path, named: str) -> list[str]:
+    """What the one Python example that speaks of something prints."""
+    [snippet] = [block for block in blocks(README, "python") if named in block]
     command = [sys.executable, "-W", "error", "-c", snippet]
     done = subprocess.run(
-        command, cwd=tmp_path, env=cli.environment({"HARKEN_EMBEDDER": "onnx"}), capture_output=True, text=True
+        command, cwd=folder, env=cli.environment({"HARKEN_EMBEDDER": "onnx"}), capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Priya" in done.stdout.splitlines()[0]
+    return done.stdout.splitlines()
+
+
+@needs_model
+def test_the_first_snippet_finds_who_signs_off(cli: CommandLine, tmp_path: Path) -> None:
+    assert "Priya" in run_snippet(cli, tmp_path, "my-memory")[0]
     assert (tmp_path / "my-memory" / "conversations").is_dir()
+
+
+@needs_model
+def test_the_agent_loop_brings_back_what_left_the_window(cli: CommandLine, tmp_path: Path) -> None:
+    printed = run_snippet(cli, tmp_path, "agent-memory")
+    assert [line.partition(":")[0] for line in printed] == ["core", "auto_rag", "window", "pending"]
+    assert "Priya signs it off" in printed[1]
+
+
+@needs_model
+def test_the_awaited_snippet_finds_the_kettle(cli: CommandLine, tmp_path: Path) -> None:
+    assert run_snippet(cli, tmp_path, "async-memory") == ["The kettle in the office is broken again."]
 
 
 @pytest.mark.parametrize("settings", blocks(README, "toml"))
