@@ -17,7 +17,7 @@ from harken.storage.tables import from_microseconds
 # In stores with more entries the rarest words choose who is ranked, as many as so many entries hold: reading an entry's
 # words from its row costs 4 µs.
 ALL_RANKED_UP_TO = 20_000
-MATCHES_TO_RANK = 4_000
+MATCHES_TO_RANK = 2_500
 _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000

@@ -61,38 +61,59 @@ DECLARE
     -- bm25 of FTS5 counts own words twice, which gives 2.2 * 2 / (2 + 1.2) = 1.375 times what a neighbour's word gets.
     weights float4[] := CASE WHEN own_only THEN '{0, 0, 0, 1}' ELSE '{0, 0, 0.727273, 1}' END;
     term text; query tsquery; holders float8; left_over float8 := most_matches;
-    queries tsquery[] := '{}'; counts float8[] := '{}';
-    place integer; choosing tsquery; ranks text := ''; sums text := '0'; found text := '0';
+    queries tsquery[] := '{}'; lexemes text[] := '{}'; counts float8[];
+    place integer; other integer; choosing tsquery; pairs tsquery; ranks text := ''; sums text := '0'; found text := '0';
 BEGIN
     FOREACH term IN ARRAY terms LOOP
         query := phraseto_tsquery('{schema}.harken', term);
         CONTINUE WHEN numnode(query) = 0;
-        -- How many hold a common word is known from the table's statistics; the others are counted while they are read.
-        holders := NULL;
-        IF total > all_ranked AND numnode(query) = 1 THEN
-            SELECT e.share * total INTO holders
-            FROM pg_stats s, unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS e (word, share)
-            WHERE s.schemaname = '{schema}' AND s.tablename = 'entry_words' AND s.attname = 'words'
-                AND e.word = btrim(query::text, '''');
-        END IF;
-        IF own_only THEN
-            query := regexp_replace(query::text, '''((?:[^'']|'''')+)''', '''\1'':A', 'g')::tsquery;
-        END IF;
-        IF holders IS NULL AND NOT everywhere THEN
-            SELECT count(*) INTO holders FROM entry_words w WHERE w.tenant = name AND w.words @@ (query && mine);
-        END IF;
         queries := queries || query;
-        counts := counts || holders;
+        lexemes := lexemes || CASE WHEN numnode(query) = 1 THEN btrim(query::text, '''') END;
     END LOOP;
     IF cardinality(queries) = 0 THEN
         RETURN;
     END IF;
+    -- How many hold a common word is known from the table's statistics; the others are counted while they are read.
+    IF total > all_ranked THEN
+        SELECT array_agg(known.share * total ORDER BY l.place) INTO counts
+        FROM unnest(lexemes) WITH ORDINALITY AS l (word, place) LEFT JOIN (
+            SELECT e.word, e.share
+            FROM pg_stats s, unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS e (word, share)
+            WHERE s.schemaname = '{schema}' AND s.tablename = 'entry_words' AND s.attname = 'words'
+                AND e.word = ANY (lexemes)
+        ) known ON known.word = l.word;
+    ELSE
+        counts := array_fill(NULL::float8, ARRAY[cardinality(queries)]);
+    END IF;
+    FOR place IN 1 .. cardinality(queries) LOOP
+        IF own_only THEN
+            queries[place] := regexp_replace(queries[place]::text, '''((?:[^'']|'''')+)''', '''\1'':A', 'g')::tsquery;
+        END IF;
+        IF counts[place] IS NULL AND NOT everywhere THEN
+            SELECT count(*) INTO holders FROM entry_words w WHERE w.tenant = name AND w.words @@ (queries[place] && mine);
+            counts[place] := holders;
+        END IF;
+    END LOOP;
     -- In a large store the rarest words choose who is ranked, as many as up to so many entries hold; all words rank.
     FOR place IN SELECT i FROM generate_subscripts(counts, 1) AS i ORDER BY counts[i] NULLS FIRST, i LOOP
         left_over := left_over - coalesce(counts[place], 0);
         EXIT WHEN choosing IS NOT NULL AND total > all_ranked AND left_over < 0;
         choosing := CASE WHEN choosing IS NULL THEN queries[place] ELSE choosing || queries[place] END;
     END LOOP;
+    -- Where even the rarest is common, those that hold two of the words are few, and the better ones.
+    IF total > all_ranked AND left_over < 0 AND cardinality(queries) > 1
+        AND (SELECT min(coalesce(c, 0)) FROM unnest(counts) AS c) > most_matches THEN
+        FOR place IN 1 .. cardinality(queries) - 1 LOOP
+            FOR other IN place + 1 .. cardinality(queries) LOOP
+                pairs := CASE WHEN pairs IS NULL THEN queries[place] && queries[other]
+                    ELSE pairs || (queries[place] && queries[other]) END;
+            END LOOP;
+        END LOOP;
+        PERFORM 1 FROM entry_words w WHERE w.tenant = name AND w.words @@ (pairs && inside) OFFSET at_most / 4 LIMIT 1;
+        IF FOUND THEN
+            choosing := pairs;
+        END IF;
+    END IF;
     -- A single word's ts_rank is its weights summed with falling shares, divided by pi^2 / 6: near, times 1.375, to what
     -- bm25's saturation (k1 = 1.2) makes of its count in an entry of average length. The length then counts as in bm25
     -- (b = 0.75), and the word's rarity.
