@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+import speed_context
 import speed_record
 import speed_search
 from measuring import Figure, harken_command, run_process, wait_share
@@ -65,6 +66,10 @@ def measured(folder: Path, sizes: list[int], quick: bool) -> Iterator[Figure]:
     yield from speed_record.record_one(empty, 0, count)
     yield from starts(empty, 0, 3 if quick else 7)
     yield from speed_record.record_together(empty, 20 if quick else 100)
+    _be_tenant(1)
+    (folder / "chat").mkdir()
+    queries = Talks(32).queries(Talks(31).texts(speed_context.SEGMENT), 50 if quick else 200)
+    yield from speed_context.in_a_segment(folder / "chat" / "home", queries)
     for size in sizes:
         _be_tenant(size)
         place = folder / str(size)

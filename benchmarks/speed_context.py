@@ -1,0 +1,67 @@
+"""Speed of what stands before a model's call: auto-RAG and the whole context, in one long segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import select
+
+from harken.engine import Harken
+from harken.retrieve import autorag
+from harken.storage.tables import entries
+from harken.storage.vectors import put_vectors
+from measuring import Figure, Times, times_of, watched
+from synthetic import Talks, clustered
+
+SEGMENT = 2_000
+AUTO_RAG_P95_MS, CONTEXT_P95_MS = 15.0, 25.0
+_CENTERS = 64
+
+
+def in_a_segment(home: Path, queries: Sequence[str]) -> Iterator[Figure]:
+    """Warm, the query embedded by the real model, in a chat that has never had a `/new`."""
+    with Harken(home) as harken:
+        _hold(harken)
+        session = harken.chats.session("long", "library")
+        for query in queries[:10]:
+            harken.auto_rag(session, query)
+            harken.build_context(session, [query])
+        works = (partial(harken.auto_rag, session, query) for query in queries)
+        yield times_of(works).figure("auto-RAG in a long segment", SEGMENT, AUTO_RAG_P95_MS)
+        works = (partial(harken.build_context, session, [query]) for query in queries)
+        yield times_of(works).figure("build_context in a long segment", SEGMENT, CONTEXT_P95_MS)
+        model = harken.spaces.embedder()
+        parts = {
+            "embed the query": (model, "embed_query"),
+            "full text": (harken.store.text, "search"),
+            "nearest": (harken.store.nearest, "nearest"),
+            "similarities": (harken.store.nearest, "similarities"),
+            "facts": (autorag, "entry_facts"),
+            "load": (autorag, "load_entries"),
+        }
+        whole = Times()
+        with watched(parts) as found:
+            for query in queries:
+                whole.take(partial(harken.auto_rag, session, query))
+        for label, times in found.items():
+            if times.wall:
+                share = sum(times.wall) / sum(whole.wall)
+                calls = f"{len(times.wall) / len(queries):.1f} times a query"
+                yield times.figure(f"  of auto-RAG: {label}", SEGMENT, note=f"{share:.0%} of the time, {calls}")
+
+
+def _hold(harken: Harken) -> None:
+    """A chat of so many messages with made-up vectors near those of real texts."""
+    texts = Talks(31).texts(SEGMENT)
+    for place, text in enumerate(texts):
+        harken.record_message("long", "assistant" if place % 2 else "user", text)
+    filled = harken.spaces.filled()
+    assert filled is not None
+    centers = np.asarray(filled.embedder.embed_passages(texts[:_CENTERS]))
+    with harken.store.writing() as tx:
+        waiting = (entries.c.tenant == tx.tenant, entries.c.space_id == 0)
+        ids = list(tx.connection.scalars(select(entries.c.id).where(*waiting)))
+        put_vectors(tx, filled.space, ids, next(clustered(centers, len(ids), len(ids))))
