@@ -39,12 +39,14 @@ class PgvectorIndex:
     """A `NearestIndex` by pgvector.
 
     Args:
-        engine: makes and drops indexes, outside of any transaction.
+        engine: makes indexes, outside of any transaction.
+        tenant: whose spaces get one.
         translated: turns the driver's errors into ours.
     """
 
-    def __init__(self, engine: Engine, translated: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, engine: Engine, tenant: str, translated: Callable[[], AbstractContextManager[None]]) -> None:
         self._engine = engine
+        self._tenant = tenant
         self._translated = translated
         self._sizes: dict[tuple[str, int], tuple[float, int]] = {}
         self._lock = threading.Lock()
@@ -83,7 +85,10 @@ class PgvectorIndex:
         """Make the index of every space that has outgrown comparing all, where the role may."""
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-            for space_id, dims, rows in connection.execute(_GROWN, {"least": EXACT_UP_TO}):
+            if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar():
+                # Or searches would be planned for the tables as they were, until the server looks by itself.
+                connection.exec_driver_sql("ANALYZE vectors, entries")
+            for space_id, dims in connection.execute(_GROWN, {"tenant": self._tenant, "least": EXACT_UP_TO}):
                 name = f"ix_vectors_hnsw_{space_id}"
                 statement = (
                     f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON vectors"
@@ -92,7 +97,7 @@ class PgvectorIndex:
                 try:
                     connection.exec_driver_sql(statement)
                 except Exception as error:  # noqa: BLE001 - searches go on without the index, slower; the doctor says so
-                    _log.warning("vector_index_not_made", space=space_id, rows=rows, error_class=type(error).__name__)
+                    _log.warning("vector_index_not_made", space=space_id, error_class=type(error).__name__)
 
     def discard(self) -> None:
         """Nothing: the server keeps its index in step by itself."""
@@ -156,10 +161,12 @@ class PgvectorIndex:
 _REACH = text(
     "SELECT set_config('hnsw.ef_search', :reach, true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
 )
+_CHANGED = text("SELECT n_mod_since_analyze > :least FROM pg_stat_user_tables WHERE relname = 'vectors'")
 _GROWN = text(
-    "SELECT s.id, s.dims, count(*) FROM spaces s JOIN vectors v ON v.tenant = s.tenant AND v.space_id = s.id"
-    " GROUP BY s.id, s.dims HAVING count(*) > :least"
+    "SELECT s.id, s.dims FROM spaces s WHERE s.tenant = :tenant"
     " AND NOT EXISTS (SELECT 1 FROM pg_indexes WHERE indexname = 'ix_vectors_hnsw_' || s.id)"
+    " AND :least <= (SELECT count(*) FROM"
+    " (SELECT 1 FROM vectors v WHERE v.tenant = s.tenant AND v.space_id = s.id LIMIT :least) found)"
 )
 _INVALID = text(
     "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"

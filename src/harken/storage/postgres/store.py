@@ -50,7 +50,7 @@ class PostgresStore:
         self._translated = partial(translated, self.url)
         self._dialect = PostgresDialect()
         self.text = TsvectorIndex()
-        self.nearest = PgvectorIndex(self._engine, self._translated)
+        self.nearest = PgvectorIndex(self._engine, tenant, self._translated)
         try:
             self._check_schema()
         except BaseException:
