@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import text
+
 from harken.assemble.layers import ChatContext
 from harken.engine import Harken
+from harken.storage.store import Transaction
 
 TALK = "talk"
 
@@ -44,3 +47,15 @@ def recalled(context: ChatContext) -> list[str]:
 def filler(count: int, subjects: Sequence[str] = ("tomatoes", "whales", "bicycles", "lemons")) -> list[str]:
     """So many messages about other things, none like another."""
     return [f"Note {n} on {subjects[n % len(subjects)]}: batch {n * 7} looked fine this week." for n in range(count)]
+
+
+def break_vectors(tx: Transaction) -> None:
+    """Leave vectors that cannot be compared."""
+    halved = "x'00'" if tx.connection.dialect.name == "sqlite" else "'[1]'"
+    tx.connection.execute(text(f"UPDATE vectors SET vector = {halved}"))
+
+
+def break_full_text(tx: Transaction) -> None:
+    """Take the index away."""
+    index = "entry_index" if tx.connection.dialect.name == "sqlite" else "entry_words"
+    tx.connection.execute(text(f"DROP TABLE {index}"))

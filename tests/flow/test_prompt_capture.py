@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
-from chatting import TALK, call_tool, filler, prompt, recalled, say, spoken
+from chatting import TALK, break_full_text, break_vectors, call_tool, filler, prompt, recalled, say, spoken
 from harken import tokens
 from harken.assemble.builder import Session
 from harken.assemble.render import Quote
 from harken.engine import Harken
 from harken.errors import ProviderError, UsageError
 from harken.model import Message
-from harken.storage.store import Transaction
 from harken.testing import HashingEmbedder
 from recorded import NOON, Clock
 
@@ -50,18 +48,6 @@ def harken(
 
     with Harken(tmp_path / "home", env=env, embedder=embedder, now=ticking, settings=engine_settings) as harken:
         yield harken
-
-
-def break_vectors(tx: Transaction) -> None:
-    """Leave vectors that cannot be compared."""
-    halved = "x'00'" if tx.connection.dialect.name == "sqlite" else "'[1]'"
-    tx.connection.execute(text(f"UPDATE vectors SET vector = {halved}"))
-
-
-def break_full_text(tx: Transaction) -> None:
-    """Take the index away."""
-    index = "entry_index" if tx.connection.dialect.name == "sqlite" else "entry_words"
-    tx.connection.execute(text(f"DROP TABLE {index}"))
 
 
 def quotation(uid: str, role: str, at: str, words: str) -> str:
