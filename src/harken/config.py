@@ -10,12 +10,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import platformdirs
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from harken.errors import ConfigError
 
@@ -87,6 +88,36 @@ class SearchConfig(_Part):
     rerank_blend: Ratio = 0.5
 
 
+class LlmConfig(_Part):
+    """The language model, if any; without `model` none is ever called.
+
+    Attributes:
+        model: vendor and model: `openai:…`, `anthropic:…`, `google:…`, `ollama:…`.
+        url: base URL of another endpoint that speaks the vendor's protocol, for OpenAI's up to and including `/v1`.
+        api_key: None takes the vendor's own variable, e.g. OPENAI_API_KEY, unless `url` is set.
+        max_tokens: longest answer.
+        max_input_tokens: longer material is clipped from its middle.
+        max_usd_per_day: background work stops there until the next day (UTC); None sets no limit.
+        input_usd_per_million: price of a million tokens, in place of the list's; both prices or neither.
+    """
+
+    model: str | None = None
+    url: str | None = None
+    api_key: SecretStr | None = None
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    max_tokens: Annotated[int, Field(ge=16, le=200_000)] = 2048
+    max_input_tokens: Annotated[int, Field(ge=256, le=2_000_000)] = 8000
+    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    input_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    output_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.input_usd_per_million is None) != (self.output_usd_per_million is None):
+            raise ValueError("input_usd_per_million and output_usd_per_million must be set together")
+        return self
+
+
 class RedactionConfig(_Part):
     """What is taken out before anything touches a disk.
 
@@ -134,6 +165,7 @@ class Settings(_Part):
     embedder: str = "onnx"
     embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)
     search: SearchConfig = Field(default_factory=SearchConfig)
+    llm: LlmConfig = Field(default_factory=LlmConfig)
     redaction: RedactionConfig = Field(default_factory=RedactionConfig)
     worker: WorkerConfig = Field(default_factory=WorkerConfig)
     record: RecordConfig = Field(default_factory=RecordConfig)

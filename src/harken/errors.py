@@ -13,9 +13,15 @@ HarkenError
 │   └── SchemaError        made by another version of Harken
 ├── JournalError           the journal cannot be read or written
 ├── TranscriptError        a file is not a transcript of the format
-└── ProviderError          an embedding or reranking model fails
+└── ProviderError          an embedding, reranking or language model fails
     ├── ModelFileError     model files are missing, damaged or not the pinned ones
+    ├── PromptError        a language model does not take this prompt; another may do
+    ├── SpendLimitError    the day's limit of spending is reached
     └── EndpointError      a remote endpoint refuses or does not answer
+        ├── EndpointTimeoutError  it took too long
+        ├── RateLimitError        too many requests; it may say when to come back
+        ├── CredentialError       the API key is missing, wrong, or has no credit left
+        └── UnknownModelError     the endpoint has no model of that name
 """
 
 from __future__ import annotations
@@ -84,7 +90,7 @@ class TranscriptError(HarkenError):
 
 
 class ProviderError(HarkenError):
-    """An embedding or reranking model fails."""
+    """An embedding, reranking or language model fails."""
 
 
 class ModelFileError(ProviderError):
@@ -93,3 +99,36 @@ class ModelFileError(ProviderError):
 
 class EndpointError(ProviderError):
     """A remote endpoint refuses, or does not answer in time."""
+
+
+class PromptError(ProviderError):
+    """A language model does not take this prompt: too long, or malformed to it."""
+
+
+class SpendLimitError(ProviderError):
+    """What may be spent on models today is spent, or a limit cannot be held because no price is known."""
+
+
+class EndpointTimeoutError(EndpointError):
+    """An endpoint did not answer in time."""
+
+
+class RateLimitError(EndpointError):
+    """An endpoint wants fewer requests.
+
+    Args:
+        message: what happened, and what to do.
+        retry_after_seconds: when to come back; None where the endpoint does not say.
+    """
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class CredentialError(EndpointError):
+    """An endpoint does not accept the API key, or what stands behind it is used up."""
+
+
+class UnknownModelError(EndpointError):
+    """An endpoint has no model of the configured name."""
