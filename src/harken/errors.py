@@ -26,6 +26,8 @@ HarkenError
 
 from __future__ import annotations
 
+from datetime import datetime
+
 
 class HarkenError(Exception):
     """The root of every error that Harken raises on purpose."""
@@ -106,7 +108,16 @@ class PromptError(ProviderError):
 
 
 class SpendLimitError(ProviderError):
-    """What may be spent on models today is spent, or a limit cannot be held because no price is known."""
+    """What may be spent on models today is spent, or a limit cannot be held because no price is known.
+
+    Args:
+        message: what happened, and what to do.
+        resumes_at: when calls go on by themselves; None where a setting has to change first.
+    """
+
+    def __init__(self, message: str, resumes_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.resumes_at = resumes_at
 
 
 class EndpointTimeoutError(EndpointError):

@@ -106,6 +106,11 @@ class ChatModel(Protocol):
         """Vendor and model, e.g. `openai:gpt-5-mini`."""
         ...
 
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer where a call does not say."""
+        ...
+
     def price(self, usage: TokenUsage) -> Decimal | None:
         """What a call of so many tokens costs in USD; None where no price of the model is known."""
         ...

@@ -11,6 +11,7 @@ import json
 import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from sqlalchemy import (
@@ -31,6 +32,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_BILLION = Decimal(1_000_000_000)
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -107,6 +109,21 @@ class Halves(TypeDecorator[bytes]):
             return None if value is None else bytes(value)
         numbers = [float(number) for number in value[1:-1].split(",")]
         return struct.pack(f"<{len(numbers)}e", *numbers)
+
+
+class Usd(TypeDecorator[Decimal]):
+    """US dollars, stored as whole billionths: a token costs some tens of them, and sums stay exact."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
+        """To the database, rounded up: a price is never smaller in the books than in life."""
+        return None if value is None else int((value * _BILLION).to_integral_value(ROUND_CEILING))
+
+    def process_result_value(self, value: int | Decimal | None, dialect: Dialect) -> Decimal | None:
+        """From the database; some engines sum integers as decimals."""
+        return None if value is None else Decimal(value) / _BILLION
 
 
 metadata = MetaData()
@@ -343,4 +360,25 @@ journal_files = Table(
     _tenant(),
     Column("path", Text, nullable=False),
     Column("applied", BigInteger, nullable=False),
+)
+
+spend = Table(
+    "spend",
+    metadata,
+    _key(),
+    _tenant(),
+    _uid(),
+    Column("day", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("item_uid", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    # `open` until the answer is here; `lost` where it never came and may have been charged.
+    Column("state", Text, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("estimate_usd", Usd),
+    Column("price_usd", Usd),
+    _moment("started_at"),
+    _moment("ended_at", nullable=True),
 )

@@ -47,6 +47,11 @@ class VendorChatModel:
         """Vendor and model."""
         return f"{self._options.vendor}:{self._options.model}"
 
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer where a call does not say."""
+        return self._options.max_tokens
+
     def price(self, usage: TokenUsage) -> Decimal | None:
         """What a call of so many tokens costs in USD; None where no price of the model is known."""
         return price_of(self._options, usage)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from harken.config import load_settings
 from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
+from harken.storage.spend import Spent
 from harken.upkeep import Status
 
 
@@ -47,7 +48,10 @@ def status_facts(found: Status) -> dict[str, Any]:
         "forgotten": counts.forgotten,
         "redactions": sum(found.redactions.values()),
         "redactions_by_kind": found.redactions,
-        "spend_usd": 0.0,
+        "spend_usd": float(found.spent.usd),
+        "spend_today_usd": float(found.spent_today.usd),
+        "spend_unsettled_usd": float(found.spent.unsettled_usd),
+        "spend_unpriced_calls": found.spent.unpriced,
         "space": found.space,
         "filling_space": found.filling,
         "bytes": found.sizes,
@@ -71,6 +75,8 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("forgotten", str(counts.forgotten)),
         ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in found.sizes.items())),
     ]
+    if found.spent.calls or found.spent.unsettled:
+        lines.append(("spend", _spend_line(found.spent, found.spent_today)))
     if found.filling:
         lines.append(("re-embedding", f"to {found.filling}; {found.space} answers meanwhile"))
     if found.stale_leases:
@@ -78,6 +84,15 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     if found.torn:
         lines.append(("torn lines", f"{found.torn} set aside in {found.home / 'torn'}"))
     return lines
+
+
+def _spend_line(spent: Spent, today: Spent) -> str:
+    line = f"${spent.usd:.4f} for {spent.calls} calls, ${today.usd:.4f} today (UTC)"
+    if spent.unpriced:
+        line += f"; {spent.unpriced} calls of models without a known price"
+    if spent.unsettled:
+        line += f"; at most ${spent.unsettled_usd:.4f} more for {spent.unsettled} calls whose end was not seen"
+    return line
 
 
 @click.command()

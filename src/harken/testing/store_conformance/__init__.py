@@ -27,6 +27,7 @@ from harken.testing.store_conformance.looking import LookingTests
 from harken.testing.store_conformance.recording import RecordingTests
 from harken.testing.store_conformance.remembering import CopyTests, StateTests
 from harken.testing.store_conformance.scoping import ScopeTests
+from harken.testing.store_conformance.spending import SpendTests
 from harken.testing.store_conformance.transactions import TransactionTests
 from harken.testing.store_conformance.working import WorkTests
 
@@ -43,6 +44,7 @@ class StoreConformance(
     SpaceTests,
     WorkTests,
     StateTests,
+    SpendTests,
     LookingTests,
     CopyTests,
 ):
