@@ -43,6 +43,7 @@ def choose(sentences: Sequence[str], count: int, embed: Embed | None = None) -> 
     centroid = rows.sum(axis=0)
     length = float(np.linalg.norm(centroid))
     relevance = (rows @ centroid) / length if length else np.zeros(len(texts), dtype=np.float32)
+    relevance = relevance * _fullness(texts)
     relevance[0] += _LEAD
     return sorted(candidates[row] for row in _most_relevant(rows, relevance, count))
 
@@ -62,6 +63,12 @@ def _most_relevant(rows: NDArray[np.float32], relevance: NDArray[np.float32], co
         scores[chosen] = -np.inf
         chosen.append(int(np.argmax(scores)))
     return chosen
+
+
+def _fullness(sentences: Sequence[str]) -> NDArray[np.float32]:
+    """Towards 1 the more terms a sentence has: a short one is near a centroid for the little that it does not say."""
+    counts = np.array([len(set(content_terms(sentence))) for sentence in sentences], dtype=np.float32)
+    return np.asarray(counts / (counts + _FEW_TERMS), dtype=np.float32)
 
 
 def _term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:

@@ -12,12 +12,14 @@ from harken.model import ExchangeStatus, Role, spoken
 from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_MOST, ExchangeText, Spoken, Summary, ToolUse
 from harken.providers.summarizers.choose import Embed, choose
 from harken.providers.summarizers.sentences import split_sentences
+from harken.words import content_terms
 
 _CONVERSATION_SENTENCES = 3
 # A sentence more costs an embedding; what a long conversation is about shows in a sample.
 _MAX_CANDIDATES = 60
 _TITLE_CHARS = 60
-_MIN_TITLE_WORDS = 3
+_MIN_TITLE_TERMS = 3
+_TITLE_MESSAGES = 5
 _CALL_TOKENS = 30
 _LINE_TOKENS = 40
 _TROUBLE = re.compile(r"\b(error|exception|failed|failure|fatal|denied|not found|traceback)\b", re.IGNORECASE)
@@ -56,8 +58,9 @@ class ExtractiveSummarizer:
     def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """The three sentences that stand for all."""
         candidates = _sampled([sentence for exchange in exchanges for sentence in _sentences_of(exchange)])
-        chosen = choose(candidates, _CONVERSATION_SENTENCES, self._embed)
-        return Summary(" ".join(_ended(candidates[index]) for index in chosen))
+        # Weighed without the speakers, whose names would be what all sentences have in common.
+        chosen = choose([sentence for _, sentence in candidates], _CONVERSATION_SENTENCES, self._embed)
+        return Summary(" ".join(_ended(spoken(*candidates[index])) for index in chosen))
 
     def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
         """Each call, and the line of its result that tells most."""
@@ -67,15 +70,19 @@ class ExtractiveSummarizer:
 
     def _best(self, said: Sequence[Spoken]) -> str:
         """The sentence that stands for some messages, with its speaker where one is known."""
-        found = _sampled([(each.author, sentence) for each in said for sentence in split_sentences(each.text)])
+        found = _sampled(_told(said))
         chosen = choose([sentence for _, sentence in found], 1, self._embed)
         return spoken(*found[chosen[0]]) if chosen else ""
 
 
-def _sentences_of(exchange: ExchangeText) -> list[str]:
+def _sentences_of(exchange: ExchangeText) -> list[tuple[str | None, str]]:
     if exchange.summary:
-        return [exchange.summary]
-    return [spoken(said.author, sentence) for said in exchange.spoken for sentence in split_sentences(said.text)]
+        return [(None, exchange.summary)]
+    return _told(exchange.spoken)
+
+
+def _told(said: Sequence[Spoken]) -> list[tuple[str | None, str]]:
+    return [(each.author, sentence) for each in said for sentence in split_sentences(each.text)]
 
 
 def _sampled(items: Sequence[_Item]) -> Sequence[_Item]:
@@ -87,20 +94,16 @@ def _sampled(items: Sequence[_Item]) -> Sequence[_Item]:
 
 
 def _title(exchanges: Sequence[ExchangeText]) -> str:
-    asked = (
-        sentence
-        for exchange in exchanges
-        for said in exchange.spoken
-        if said.role is Role.USER
-        for sentence in split_sentences(said.text)
-    )
-    first = ""
-    for sentence in asked:
-        first = first or sentence
-        # Greetings are shorter; so are sentences in scripts without spaces, which are long in characters.
-        if len(sentence.split()) >= _MIN_TITLE_WORDS or len(sentence) >= _TITLE_CHARS // 2:
-            return _short(sentence)
-    return _short(first)
+    """The first sentence of a person that says something of which more is said, cut short."""
+    told = [_told(exchange.spoken) for exchange in exchanges]
+    mentions = Counter(term for each in told for _, sentence in each for term in set(content_terms(sentence)))
+    asked = [said for exchange in exchanges for said in exchange.spoken if said.role is Role.USER]
+    sentences = [sentence for _, sentence in _told(asked[:_TITLE_MESSAGES])]
+    terms = [content_terms(sentence) for sentence in sentences]
+    full = [place for place, found in enumerate(terms) if len(set(found)) >= _MIN_TITLE_TERMS]
+    recurring = [place for place in full if any(mentions[term] > 1 for term in terms[place])]
+    best = [*recurring, *full, *range(len(sentences))][:1]
+    return _short(sentences[best[0]]) if best else ""
 
 
 def _short(sentence: str) -> str:
