@@ -382,3 +382,19 @@ spend = Table(
     _moment("started_at"),
     _moment("ended_at", nullable=True),
 )
+
+summaries = Table(
+    "summaries",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("kind", Text, nullable=False),
+    Column("item_uid", Text, nullable=False),
+    Column("conversation_uid", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    # What was said until then is in it; what comes later makes it outlived.
+    _moment("covers"),
+    _moment("created_at"),
+)

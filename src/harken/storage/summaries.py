@@ -1,0 +1,263 @@
+"""Summaries as rows: which are missing or outlived, found by query; each makes an entry that search sees.
+
+A summary is outlived when its exchange ended again, or its conversation went on, after the moment that it covers. They
+are not in the journal, so a database that was lost has them made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, null, or_, select
+
+from harken.model import ExchangeStatus, Trust
+from harken.storage.batches import batches
+from harken.storage.entries import add_entries
+from harken.storage.removing import remove_entries
+from harken.storage.store import Transaction
+from harken.storage.tables import conversations, entries, exchanges, failed_work, messages, refers, summaries, work
+from harken.storage.work import claim, drop_work, is_free
+
+EXCHANGE = "exchange"
+CONVERSATION = "conversation"
+# Kinds of work by what they summarize.
+SUMMARIZE = {EXCHANGE: "summarize_exchange", CONVERSATION: "summarize_conversation"}
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Something to summarize.
+
+    Attributes:
+        item_id: its row, which work is claimed by.
+        ended_at: what was said until then is to be in the summary.
+        status: of an exchange; a conversation counts as completed.
+        error: how an exchange failed.
+    """
+
+    item_id: int
+    uid: str
+    conversation_id: int
+    ended_at: datetime
+    status: ExchangeStatus = ExchangeStatus.COMPLETED
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """A summary as it is kept.
+
+    Attributes:
+        kind: `exchange`, `conversation`, `segment` or `tools`.
+        text: empty where there was nothing to summarize.
+        covers: what was said until then is in it.
+    """
+
+    kind: str
+    item_uid: str
+    text: str
+    title: str
+    model: str
+    covers: datetime
+    created_at: datetime
+
+
+def claim_due(
+    tx: Transaction, kind: str, owner: str, limit: int, now: datetime, lease_seconds: float, rest_seconds: float
+) -> list[Due]:
+    """Take up to `limit` items whose summary is missing or outlived, newest first, that nobody else is working on.
+
+    Args:
+        tx: a writing transaction.
+        kind: `exchange` or `conversation`.
+        owner: who takes them.
+        limit: how many at most.
+        now: the present.
+        lease_seconds: how long they are the owner's.
+        rest_seconds: how long nothing must have been said in a conversation, or in that of an exchange without an end.
+    """
+    due = _due(tx, kind, now, rest_seconds)
+    attempts = func.coalesce(work.c.attempts, 0)
+    ended = _ENDED[kind]
+    ready = due.where(is_free(now)).order_by(attempts, ended.desc(), _ITEMS[kind].c.id.desc()).limit(limit)
+    rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
+    mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
+    return [_as_due(row) for row in rows if row.item_id in mine]
+
+
+def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+    """How many items wait for a summary; what was given up is not among them."""
+    waiting = _due(tx, kind, now, rest_seconds).subquery()
+    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+
+
+def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
+    """Keep a summary in place of the one before it, and have search see it."""
+    row = {
+        "tenant": tx.tenant,
+        "kind": found.kind,
+        "item_uid": found.item_uid,
+        "conversation_uid": conversation_uid,
+        "text": found.text,
+        "title": found.title,
+        "model": found.model,
+        "covers": found.covers,
+        "created_at": found.created_at,
+    }
+    tx.connection.execute(tx.dialect.upsert(summaries, row, ("kind", "item_uid"), row))
+    remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
+    _add_entry(tx, found)
+
+
+def read_summaries(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, StoredSummary]:
+    """The summaries that there are, by what they summarize."""
+    found: dict[str, StoredSummary] = {}
+    for batch in batches(item_uids):
+        of_items = and_(summaries.c.kind == kind, tx.dialect.one_of(summaries.c.item_uid, batch))
+        found.update({each.item_uid: each for each in _select(tx, of_items)})
+    return found
+
+
+def conversation_uid_of(tx: Transaction, conversation_id: int) -> str | None:
+    """The uid of a conversation's row; None when it is gone."""
+    return tx.connection.execute(
+        select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, conversations.c.id == conversation_id)
+    ).scalar()
+
+
+def restore_summaries(tx: Transaction, conversation_uid: str) -> None:
+    """Give summaries their entries again, after a conversation was made anew from the journal."""
+    for found in _select(tx, summaries.c.conversation_uid == conversation_uid):
+        _add_entry(tx, found)
+
+
+def drop_summaries_of(tx: Transaction, conversation_uid: str) -> None:
+    """Forget every summary of a conversation and of its parts."""
+    _drop(tx, summaries.c.conversation_uid == conversation_uid)
+
+
+def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
+    """Forget the summaries that a message is in: they may quote it; the work to make them anew is found again."""
+    row = tx.connection.execute(
+        select(
+            exchanges.c.id,
+            exchanges.c.uid,
+            conversations.c.id.label("conversation_id"),
+            conversations.c.uid.label("conversation_uid"),
+        )
+        .select_from(messages)
+        .join(exchanges, refers(messages.c.exchange_id, exchanges))
+        .join(conversations, refers(messages.c.conversation_id, conversations))
+        .where(messages.c.tenant == tx.tenant, messages.c.uid == message_uid)
+    ).first()
+    if row is not None:
+        others = and_(summaries.c.kind == EXCHANGE, summaries.c.item_uid != row.uid)
+        _drop(tx, and_(summaries.c.conversation_uid == row.conversation_uid, ~others))
+        # Who is summarizing it at this moment has read the message, and finds that the lease is gone.
+        drop_work(tx, SUMMARIZE[EXCHANGE], [row.id])
+        drop_work(tx, SUMMARIZE[CONVERSATION], [row.conversation_id])
+
+
+def drop_summary_work(tx: Transaction, conversation_id: int) -> None:
+    """Neither work nor failures remain of a conversation whose rows go: another may get their numbers."""
+    of_conversation = and_(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id == conversation_id)
+    exchange_ids = tx.connection.scalars(select(exchanges.c.id).where(of_conversation)).all()
+    drop_work(tx, SUMMARIZE[EXCHANGE], exchange_ids)
+    drop_work(tx, SUMMARIZE[CONVERSATION], [conversation_id])
+
+
+_ITEMS = {EXCHANGE: exchanges, CONVERSATION: conversations}
+_ENDED: dict[str, ColumnElement[datetime]] = {
+    EXCHANGE: func.coalesce(exchanges.c.completed_at, conversations.c.updated_at),
+    CONVERSATION: conversations.c.updated_at,
+}
+
+
+def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> Select[Any]:
+    item, ended = _ITEMS[kind], _ENDED[kind]
+    rests = conversations.c.updated_at <= now - timedelta(seconds=rest_seconds)
+    columns: list[ColumnElement[Any]] = [
+        item.c.id.label("item_id"),
+        item.c.uid,
+        conversations.c.id.label("conversation_id"),
+        ended.label("ended_at"),
+    ]
+    source: FromClause = conversations
+    if kind == EXCHANGE:
+        columns += [exchanges.c.status, exchanges.c.error]
+        source = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
+        rests = or_(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value, rests)
+    of_summary = and_(summaries.c.tenant == item.c.tenant, summaries.c.kind == kind, summaries.c.item_uid == item.c.uid)
+    of_work = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
+    given_up = select(failed_work.c.id).where(
+        failed_work.c.tenant == tx.tenant, failed_work.c.kind == SUMMARIZE[kind], failed_work.c.item_id == item.c.id
+    )
+    return (
+        select(*columns)
+        .select_from(source.outerjoin(summaries, of_summary).outerjoin(work, of_work))
+        .where(item.c.tenant == tx.tenant, rests, ~given_up.exists())
+        .where(or_(summaries.c.id.is_(None), summaries.c.covers < ended))
+    )
+
+
+def _as_due(row: Row[Any]) -> Due:
+    found = row._mapping
+    status = ExchangeStatus(found.get("status", ExchangeStatus.COMPLETED))
+    return Due(row.item_id, row.uid, row.conversation_id, row.ended_at, status, found.get("error"))
+
+
+def _select(tx: Transaction, condition: ColumnElement[bool]) -> list[StoredSummary]:
+    rows = tx.connection.execute(select(summaries).where(summaries.c.tenant == tx.tenant, condition))
+    return [
+        StoredSummary(row.kind, row.item_uid, row.text, row.title, row.model, row.covers, row.created_at)
+        for row in rows
+    ]
+
+
+def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
+    for found in _select(tx, condition):
+        remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
+    tx.connection.execute(delete(summaries).where(summaries.c.tenant == tx.tenant, condition))
+
+
+def _add_entry(tx: Transaction, found: StoredSummary) -> None:
+    """What search sees of a summary; nothing where it is empty or what it summarizes is gone."""
+    place = _place(tx, found) if found.text and found.kind in _ITEMS else None
+    if place is None:
+        return
+    row = {
+        "source": found.kind,
+        "part": "",
+        "ref_uid": found.item_uid,
+        "conversation_id": place.conversation_id,
+        "segment_id": place.segment_id,
+        "exchange_id": place.exchange_id,
+        "project_id": place.project_id,
+        "role": None,
+        "author": None,
+        "trust": Trust.AGENT.value,
+        "created_at": found.covers,
+        "text": f"{found.title}\n{found.text}" if found.title else found.text,
+        "weight": 1.0,
+        "is_turn": False,
+        "space_id": 0,
+    }
+    add_entries(tx, [row], frozenset())
+
+
+def _place(tx: Transaction, found: StoredSummary) -> Any:
+    head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
+    if found.kind == EXCHANGE:
+        statement = (
+            select(*head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
+            .select_from(exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)))
+            .where(exchanges.c.tenant == tx.tenant, exchanges.c.uid == found.item_uid)
+        )
+    else:
+        statement = select(*head, null().label("segment_id"), null().label("exchange_id")).where(
+            conversations.c.tenant == tx.tenant, conversations.c.uid == found.item_uid
+        )
+    return tx.connection.execute(statement).first()
