@@ -21,6 +21,7 @@ from harken.storage.summaries import (
     claim_due,
     conversation_uid_of,
     count_due,
+    find_due,
     put_summary,
     read_summaries,
 )
@@ -29,6 +30,8 @@ from harken.storage.work import complete, fail, lease_owners, owned, release
 
 _log = structlog.get_logger(__name__)
 
+# Another worker may be quicker, more than once.
+_TRIES = 3
 # How long a worker waits for a setting to change before it looks again.
 _LIMIT_POLL = timedelta(minutes=10)
 
@@ -78,13 +81,7 @@ class SummarizeWork:
         if self._outage.lasts(self.now()):
             return 0
         self.halted = ""
-        with self.store.writing(of=()) as tx:
-            for owner in lease_owners(tx, self.name):
-                if is_dead(owner):
-                    release(tx, self.name, owner)
-            due = claim_due(
-                tx, self.kind, self.owner, self.batch_size, self.now(), self.lease_seconds, self.rest_seconds
-            )
+        due = self._claim()
         if due:
             self._summarize(due)
         return len(due)
@@ -98,6 +95,22 @@ class SummarizeWork:
         """Return unfinished leases, for a worker that stops in the middle."""
         with self.store.writing(of=()) as tx:
             release(tx, self.name, self.owner)
+
+    def _claim(self) -> list[Due]:
+        for _ in range(_TRIES):
+            with self.store.reading() as tx:
+                owners = lease_owners(tx, self.name)
+                found = find_due(tx, self.kind, self.batch_size, self.now(), self.rest_seconds)
+            dead = [owner for owner in owners if is_dead(owner)]
+            if not found and not dead:
+                return []
+            with self.store.writing(of=()) as tx:
+                for owner in dead:
+                    release(tx, self.name, owner)
+                mine = claim_due(tx, self.kind, found, self.owner, self.now(), self.lease_seconds, self.rest_seconds)
+            if mine:
+                return mine
+        return []
 
     def _summarize(self, due: Sequence[Due]) -> None:
         extracts: list[tuple[Due, Summary]] = []

@@ -65,27 +65,40 @@ class StoredSummary:
     created_at: datetime
 
 
-def claim_due(
-    tx: Transaction, kind: str, owner: str, limit: int, now: datetime, lease_seconds: float, rest_seconds: float
-) -> list[Due]:
-    """Take up to `limit` items whose summary is missing or outlived, newest first, that nobody else is working on.
+def find_due(tx: Transaction, kind: str, limit: int, now: datetime, rest_seconds: float) -> list[int]:
+    """Rows of up to `limit` items whose summary is missing or outlived and that nobody works on, newest first.
+
+    Any transaction will do: looking may take a while, during which nobody is to be kept from recording.
 
     Args:
-        tx: a writing transaction.
+        tx: any transaction.
         kind: `exchange` or `conversation`.
-        owner: who takes them.
         limit: how many at most.
         now: the present.
-        lease_seconds: how long they are the owner's.
         rest_seconds: how long nothing must have been said in a conversation, or in that of an exchange without an end.
     """
-    due = _due(tx, kind, now, rest_seconds)
-    attempts = func.coalesce(work.c.attempts, 0)
-    ended = _ENDED[kind]
-    ready = due.where(is_free(now)).order_by(attempts, ended.desc(), _ITEMS[kind].c.id.desc()).limit(limit)
+    # In the order of an index, so that only what is returned is looked at while there is much to do.
+    newest = exchanges.c.started_at if kind == EXCHANGE else conversations.c.updated_at
+    due = _due(tx, kind, now, rest_seconds).where(is_free(now)).order_by(newest.desc()).limit(limit)
+    return [row.item_id for row in tx.connection.execute(due)]
+
+
+def claim_due(
+    tx: Transaction,
+    kind: str,
+    item_ids: Sequence[int],
+    owner: str,
+    now: datetime,
+    lease_seconds: float,
+    rest_seconds: float,
+) -> list[Due]:
+    """Take those of the items that are still due and free, in a writing transaction; arguments as of `find_due`."""
+    wanted = _ITEMS[kind].c.id.in_(item_ids)
+    ready = _due(tx, kind, now, rest_seconds).where(wanted, is_free(now))
     rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
     mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
-    return [_as_due(row) for row in rows if row.item_id in mine]
+    found = {row.item_id: _as_due(row) for row in rows if row.item_id in mine}
+    return [found[item_id] for item_id in item_ids if item_id in found]
 
 
 def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:

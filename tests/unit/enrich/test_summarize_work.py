@@ -24,7 +24,7 @@ from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.entries import load_entries
 from harken.storage.spend import spent_on_item
 from harken.storage.store import RowScope
-from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, StoredSummary, claim_due
+from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, StoredSummary, claim_due, find_due
 from harken.storage.tables import entries, exchanges, summaries
 from harken.storage.work import list_failed, retry_failed
 from harken.testing import ChatServer, Reply, Says
@@ -330,7 +330,8 @@ class TestWithAModel:
         desk.ended("c", *TAP)
         dead = f"{socket.gethostname()}:{2**22 + os.getpid()}:0"
         with desk.place.store.writing() as tx:
-            assert len(claim_due(tx, EXCHANGE, dead, 4, desk.place.clock(), 3600, REST)) == 1
+            found = find_due(tx, EXCHANGE, 4, desk.place.clock(), REST)
+            assert len(claim_due(tx, EXCHANGE, found, dead, desk.place.clock(), 3600, REST)) == 1
         run_until_idle(self._writing(desk, model))
         assert desk.texts() == ["The tap drips."]
 
@@ -341,7 +342,8 @@ def test_a_lease_that_was_taken_over_stores_nothing(desk: Desk, place: RecordedH
     def slow(_kind: str, _uid: str) -> Summarizer:
         place.clock.go_on(seconds=61)
         with place.store.writing() as tx:
-            assert len(claim_due(tx, EXCHANGE, "other", 4, place.clock(), 60, REST)) == 1
+            found = find_due(tx, EXCHANGE, 4, place.clock(), REST)
+            assert len(claim_due(tx, EXCHANGE, found, "other", place.clock(), 60, REST)) == 1
         return ExtractiveSummarizer()
 
     work = desk.work(summarizer_for=slow)

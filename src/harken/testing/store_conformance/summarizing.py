@@ -16,6 +16,7 @@ from harken.storage.summaries import (
     StoredSummary,
     claim_due,
     count_due,
+    find_due,
     put_summary,
     read_summaries,
 )
@@ -28,8 +29,11 @@ LATER = START + timedelta(days=30)
 
 
 def _claim(store: Store, kind: str, owner: str = "me", after: float = 0.0, limit: int = 10) -> list[Due]:
+    now = LATER + timedelta(seconds=after)
+    with store.reading() as tx:
+        found = find_due(tx, kind, limit, now, REST)
     with store.writing() as tx:
-        return claim_due(tx, kind, owner, limit, LATER + timedelta(seconds=after), LEASE, REST)
+        return claim_due(tx, kind, found, owner, now, LEASE, REST)
 
 
 def _put(store: Store, talk: Talk, kind: str, due: Due, text: str = "A short summary") -> StoredSummary:
@@ -60,6 +64,14 @@ class SummaryTests:
             assert first
             assert _claim(store, kind, "you") == []
             assert _claim(store, kind, "you", after=LEASE + 1) == first
+
+    def test_what_was_done_since_it_was_found_is_not_taken(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        (due,) = _claim(store, CONVERSATION)
+        _put(store, talk, CONVERSATION, due)
+        with store.writing() as tx:
+            assert claim_due(tx, CONVERSATION, [due.item_id], "you", LATER, LEASE, REST) == []
 
     def test_what_failed_backs_off(self, store: Store) -> None:
         keep(store, spoken_at_length("row", 2))

@@ -13,7 +13,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create the table of summaries."""
+    """Create the table of summaries, and the order in which exchanges are looked at for one."""
     add_table(
         "summaries",
         sa.Column("kind", sa.Text, nullable=False),
@@ -27,3 +27,4 @@ def upgrade() -> None:
         unique=("kind", "item_uid"),
     )
     add_index("ix_summaries_conversation", "summaries", "conversation_uid")
+    add_index("ix_exchanges_started", "exchanges", "started_at")
