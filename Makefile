@@ -33,6 +33,7 @@ check: $(READY)  ## Format, lint, types, import contracts, sizes
 
 bench: $(READY)  ## Measure quality and speed; takes a while
 	$(BIN)/python benchmarks/retrieval.py --rerank --ablations
+	$(BIN)/python benchmarks/autorag.py
 	$(BIN)/python benchmarks/speed.py
 
 format: $(READY) ## Format and repair what can be repaired

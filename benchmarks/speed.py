@@ -1,11 +1,12 @@
 """How fast Harken records, imports, embeds, searches and starts, through its own code paths.
 
-    python benchmarks/speed.py [--sizes 10000,100000,1000000] [--quick] [--out FILE] [--folder DIR]
+    python benchmarks/speed.py [--sizes 10000,100000,1000000] [--quick] [--store URL] [--out FILE] [--folder DIR]
 
-Conversations are made up and seeded. Up to the real model for every query and for the embedding rate, everything is the
-product; only the vectors of the big stores are written straight into the rows, since embedding a million texts takes
-hours. The machine may be busy: `cpu` beside each median is what an idle one would about take, ratios are measured
-within the run, and the load is stated. Prints one table and writes JSON.
+With --store the same is measured on a server's database that `harken migrate` has made; each size is a tenant of its
+own, named anew in every run. Conversations are made up and seeded. Up to the real model for every query and for the
+embedding rate, everything is the product; only the vectors of the big stores are written straight into the rows, since
+embedding a million texts takes hours. The machine may be busy: `cpu` beside each median is what an idle one would about
+take, ratios are measured within the run, and the load is stated. Prints one table and writes JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, and only the smallest size")
     parser.add_argument("--out", type=Path, help="where the JSON goes; default benchmarks/results/speed.json")
     parser.add_argument("--folder", type=Path, help="where stores are made; default the system's temporary folder")
+    parser.add_argument("--store", help="URL of a server's database; default an embedded store for each size")
     arguments = parser.parse_args()
+    if arguments.store:
+        os.environ["HARKEN_STORE"] = arguments.store
     sizes = sorted(int(size) for size in arguments.sizes.split(","))[: 1 if arguments.quick else None]
     begin, before = time.perf_counter(), _load()
     figures: list[Figure] = []
@@ -53,12 +57,16 @@ def main() -> None:
 def measured(folder: Path, sizes: list[int], quick: bool) -> Iterator[Figure]:
     """Every figure, as it comes."""
     count = 60 if quick else 300
-    yield from speed_record.embed_all(folder, 2 if quick else 5, 200 if quick else 400)
+    if "HARKEN_STORE" not in os.environ:
+        yield from speed_record.embed_all(folder, 2 if quick else 5, 200 if quick else 400)
+    _be_tenant(0)
     empty = folder / "empty" / "home"
     empty.parent.mkdir()
     yield from speed_record.record_one(empty, 0, count)
     yield from starts(empty, 0, 3 if quick else 7)
+    yield from speed_record.record_together(empty, 20 if quick else 100)
     for size in sizes:
+        _be_tenant(size)
         place = folder / str(size)
         place.mkdir()
         yield from speed_record.import_file(place / "home", size)
@@ -69,6 +77,12 @@ def measured(folder: Path, sizes: list[int], quick: bool) -> Iterator[Figure]:
         yield from speed_search.measure(place / "home", size, queries, 1 if quick else 3)
         yield from starts(place / "home", size, 3 if quick else 5)
         shutil.rmtree(place)
+
+
+def _be_tenant(size: int) -> None:
+    """Each size has a store of its own: a home, or on a server a tenant."""
+    if "HARKEN_STORE" in os.environ:
+        os.environ["HARKEN_TENANT"] = f"bench-{os.getpid()}-{size}"
 
 
 def starts(home: Path, size: int, rounds: int) -> Iterator[Figure]:

@@ -16,6 +16,7 @@ from harken.enrich.spaces import OpenSpace
 from harken.model import SearchScope
 from harken.retrieve import search as searching
 from harken.storage.sqlite.nearest import VectorCache
+from harken.storage.sqlite.scoped import ScopedNearest
 from harken.storage.tables import conversations, entries, vectors
 from harken.storage.vectors import pack, put_vectors
 from measuring import Figure, Times, times_of, watched
@@ -23,6 +24,7 @@ from synthetic import Talks, clustered
 
 REBUILD_PER_SECOND = 80_000
 _HYBRID_P95_MS = {100_000: 25.0, 1_000_000: 50.0}
+_SERVER_HYBRID_P95_MS = {100_000: 40.0}
 _CENTERS, _CAUGHT_UP = 256, 300
 _BULK = 10_000
 
@@ -34,7 +36,7 @@ def fill_vectors(harken: Harken) -> OpenSpace:
     centers = np.asarray(filled.embedder.embed_passages(Talks(77).texts(_CENTERS)))
     with harken.store.reading() as tx:
         lacks = entries.c.space_id.is_distinct_from(filled.space.id)
-        missing = select(entries.c.id).where(lacks).order_by(entries.c.id)
+        missing = select(entries.c.id).where(entries.c.tenant == tx.tenant, lacks).order_by(entries.c.id)
         ids = list(tx.connection.scalars(missing))
     chunks = clustered(centers, len(ids), chunk=_BULK)
     for start, matrix in zip(range(0, len(ids), _BULK), chunks, strict=True):
@@ -94,7 +96,8 @@ def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
     """The whole search with the query embedded by the real model, then the same queries with every part timed."""
     for query in queries[:10]:
         harken.search(query)
-    target = _HYBRID_P95_MS.get(size)
+    on_server = not isinstance(harken.store.nearest, ScopedNearest)
+    target = (_SERVER_HYBRID_P95_MS if on_server else _HYBRID_P95_MS).get(size)
     yield times_of(partial(harken.search, query) for query in queries).figure("hybrid search", size, target)
     for mode in ("keyword", "semantic"):
         times = times_of(partial(harken.search, query, mode=mode) for query in queries)
@@ -124,7 +127,11 @@ def scoped(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
     """Searches that may see only a part."""
     with harken.store.reading() as tx:
         middle = tx.connection.execute(
-            select(conversations.c.uid, conversations.c.created_at).order_by(conversations.c.id).limit(1).offset(3)
+            select(conversations.c.uid, conversations.c.created_at)
+            .where(conversations.c.tenant == tx.tenant)
+            .order_by(conversations.c.id)
+            .limit(1)
+            .offset(3)
         ).one()
     begin = datetime(2024, 6, 1, tzinfo=UTC)
     scopes = {
@@ -152,7 +159,12 @@ def measure(home: Path, size: int, queries: Sequence[str], rounds: int) -> Itera
         begin = time.perf_counter()
         filled = fill_vectors(harken)
         print(f"  vectors written straight into the rows: {time.perf_counter() - begin:.0f} s", flush=True)
-        yield from index_cache(harken, filled, size, rounds)
+        if isinstance(harken.store.nearest, ScopedNearest):
+            yield from index_cache(harken, filled, size, rounds)
+        else:
+            begin = time.perf_counter()
+            harken.store.nearest.settle()
+            yield Figure("index of vectors made", size, "s", time.perf_counter() - begin)
         yield from hybrid(harken, size, queries)
         yield from scoped(harken, size, queries)
         yield from status(harken, size)

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harken.async_engine import AsyncHarken
     from harken.config import Settings
     from harken.engine import Harken
     from harken.errors import HarkenError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AsyncHarken",
     "ExchangeStatus",
     "Harken",
     "HarkenError",
@@ -40,7 +42,12 @@ __all__ = [
     "__version__",
 ]
 
-_ELSEWHERE = {"Harken": "harken.engine", "HarkenError": "harken.errors", "Settings": "harken.config"}
+_ELSEWHERE = {
+    "AsyncHarken": "harken.async_engine",
+    "Harken": "harken.engine",
+    "HarkenError": "harken.errors",
+    "Settings": "harken.config",
+}
 
 
 def __getattr__(name: str) -> Any:

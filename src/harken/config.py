@@ -10,146 +10,50 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import platformdirs
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
+from harken.config_parts import (
+    AutoRagConfig,
+    ContextConfig,
+    EmbeddingConfig,
+    LlmConfig,
+    Part,
+    RecordConfig,
+    RedactionConfig,
+    SearchConfig,
+    WorkerConfig,
+)
 from harken.errors import ConfigError
+
+__all__ = [
+    "AutoRagConfig",
+    "ContextConfig",
+    "EmbeddingConfig",
+    "LlmConfig",
+    "LoadedSettings",
+    "RecordConfig",
+    "RedactionConfig",
+    "SearchConfig",
+    "SettingValue",
+    "Settings",
+    "WorkerConfig",
+    "default_home",
+    "environment",
+    "load_settings",
+]
 
 SETTINGS_FILES = ("harken.toml", "harken.yaml", "harken.yml")
 ENVIRONMENT_PREFIX = "HARKEN_"
+RUN_TIME = "run time"
 _NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG"}
 
-Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
-Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class EmbeddingConfig(_Part):
-    """How texts become vectors; which model is `Settings.embedder`'s matter.
-
-    Attributes:
-        model: the model's name; `openai-compatible` needs one.
-        path: a folder with `model.onnx` and `tokenizer.json`, for the embedder `onnx`.
-        url: base URL of an OpenAI-compatible endpoint, up to and including `/v1`.
-        threshold: stands in place of the model's calibrated one; `search.relevance_threshold` stands above it.
-        threads: CPU threads for a local model.
-        allow_download: whether a local model that is nowhere on this machine may be fetched.
-    """
-
-    model: str | None = None
-    path: Path | None = None
-    url: str | None = None
-    api_key: SecretStr | None = None
-    dims: Annotated[int, Field(ge=1, le=8192)] | None = None
-    max_tokens: Annotated[int, Field(ge=16, le=32768)] | None = None
-    query_prefix: str | None = None
-    passage_prefix: str | None = None
-    threshold: Cosine | None = None
-    threads: Annotated[int, Field(ge=1, le=64)] = 2
-    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
-    allow_download: bool = False
-    download_url: str | None = None
-    download_sha256: str | None = None
-    min_message_tokens: Annotated[int, Field(ge=0, le=1000)] = 10
-
-
-class SearchConfig(_Part):
-    """How a search weighs what it finds.
-
-    Attributes:
-        vector_weight: share of similarity in the convex fusion; the rest is the keyword score's.
-        candidates: how many of each list are fused.
-        relevance_threshold: cosine similarity that a hit without a matching word needs; None takes the
-            embedding model's own calibration.
-        author_lift: what a message gains, as a factor over 1, when the query names its author.
-        recency_half_life_days: age at which a message counts half; None ignores age.
-    """
-
-    limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    fusion: Literal["convex", "rrf"] = "convex"
-    vector_weight: Ratio = 0.5
-    rrf_k: Annotated[int, Field(ge=1, le=1000)] = 60
-    candidates: Annotated[int, Field(ge=10, le=5000)] = 200
-    relevance_threshold: Cosine | None = None
-    min_query_tokens: Annotated[int, Field(ge=0, le=100)] = 1
-    author_lift: Annotated[float, Field(ge=0.0, le=2.0)] = 0.15
-    recency_half_life_days: Annotated[float, Field(gt=0)] | None = None
-    context_window: bool = True
-    rerank: bool = False
-    rerank_top: Annotated[int, Field(ge=2, le=100)] = 10
-    rerank_blend: Ratio = 0.5
-
-
-class LlmConfig(_Part):
-    """The language model, if any; without `model` none is ever called.
-
-    Attributes:
-        model: vendor and model: `openai:…`, `anthropic:…`, `google:…`, `ollama:…`.
-        url: base URL of another endpoint that speaks the vendor's protocol, for OpenAI's up to and including `/v1`.
-        api_key: None takes the vendor's own variable, e.g. OPENAI_API_KEY, unless `url` is set.
-        max_tokens: longest answer.
-        max_input_tokens: longer material is clipped from its middle.
-        max_usd_per_day: background work stops there until the next day (UTC); None sets no limit.
-        input_usd_per_million: price of a million tokens, in place of the list's; both prices or neither.
-    """
-
-    model: str | None = None
-    url: str | None = None
-    api_key: SecretStr | None = None
-    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
-    max_tokens: Annotated[int, Field(ge=16, le=200_000)] = 2048
-    max_input_tokens: Annotated[int, Field(ge=256, le=2_000_000)] = 8000
-    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
-    input_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
-    output_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
-
-    @model_validator(mode="after")
-    def _both_prices(self) -> Self:
-        if (self.input_usd_per_million is None) != (self.output_usd_per_million is None):
-            raise ValueError("input_usd_per_million and output_usd_per_million must be set together")
-        return self
-
-
-class RedactionConfig(_Part):
-    """What is taken out before anything touches a disk.
-
-    Attributes:
-        patterns: further rules, kind to regular expression.
-    """
-
-    enabled: bool = True
-    patterns: dict[str, str] = Field(default_factory=dict)
-
-
-class WorkerConfig(_Part):
-    """How background work runs."""
-
-    batch_size: Annotated[int, Field(ge=1, le=100)] = 64
-    poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
-    lease_seconds: Annotated[float, Field(ge=5, le=3600)] = 120.0
-
-
-class RecordConfig(_Part):
-    """How messages are kept.
-
-    Attributes:
-        tool_text_chars: tool calls and results are searched by this much of their text; all of it is kept.
-        fsync: force every journal line to the disk before it is acknowledged; survives power loss, costs speed.
-    """
-
-    tool_text_chars: Annotated[int, Field(ge=0, le=100_000)] = 2000
-    fsync: bool = False
-
-
-class Settings(_Part):
+class Settings(Part):
     """Everything that can be set, validated.
 
     Attributes:
@@ -169,6 +73,8 @@ class Settings(_Part):
     redaction: RedactionConfig = Field(default_factory=RedactionConfig)
     worker: WorkerConfig = Field(default_factory=WorkerConfig)
     record: RecordConfig = Field(default_factory=RecordConfig)
+    auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
+    context: ContextConfig = Field(default_factory=ContextConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +116,7 @@ def load_settings(
     home: str | Path | None = None,
     env: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
+    stored: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
     """Settings from every layer, later ones winning.
 
@@ -217,6 +124,7 @@ def load_settings(
         home: stands above `HARKEN_HOME`.
         env: the environment; None reads the process's own.
         overrides: values given in code or on the command line; dotted keys or nested.
+        stored: values set at run time, which a store keeps; dotted keys.
     Raises:
         ConfigError: a file cannot be parsed, a key is unknown, or a value is outside its range.
     """
@@ -225,7 +133,7 @@ def load_settings(
     place = place.absolute()
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for origin, layer in _layers(place, env, overrides or {}):
+    for origin, layer in _layers(place, env, stored or {}, overrides or {}):
         for key, value in layer.items():
             merged[key] = value
             origins[key] = origin(key) if callable(origin) else origin
@@ -234,13 +142,19 @@ def load_settings(
     return LoadedSettings(_validate(_nest(merged), origins), origins)
 
 
-def _layers(home: Path, env: Mapping[str, str], overrides: Mapping[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+def _layers(
+    home: Path, env: Mapping[str, str], stored: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> list[tuple[Any, dict[str, Any]]]:
     layers: list[tuple[Any, dict[str, Any]]] = []
     file = _settings_file(home, env)
     if file is not None:
-        layers.append((file.name, _flatten(_snake_keys(_read_file(file)), stop=_free_tables())))
+        layers.append((file.name, _flatten(_understood(_read_file(file), file), stop=_free_tables())))
     layers.append((_variable, _from_environment(env)))
+    layers.append((RUN_TIME, dict(stored)))
     layers.append(("argument", _flatten(dict(overrides), stop=_free_tables())))
+    for _, layer in layers:
+        if "auto_rag.min_message_tokens" in layer:
+            layer.setdefault("embedding.min_message_tokens", layer["auto_rag.min_message_tokens"])
     return layers
 
 
@@ -291,7 +205,7 @@ def _known_keys() -> set[str]:
     keys: set[str] = set()
     for name, info in Settings.model_fields.items():
         part = info.annotation
-        if isinstance(part, type) and issubclass(part, _Part):
+        if isinstance(part, type) and issubclass(part, Part):
             keys.update(f"{name}.{inner}" for inner in part.model_fields)
         else:
             keys.add(name)
@@ -327,6 +241,29 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
+def known_keys() -> list[str]:
+    """Every setting's dotted key, in alphabetical order."""
+    return sorted(_known_keys())
+
+
+def _understood(data: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A file's values under our own keys; the seeds' distance becomes a similarity."""
+    section = data.get("autoRag", data.get("auto_rag"))
+    if isinstance(section, dict) and "relevanceThreshold" in section:
+        distance = section["relevanceThreshold"]
+        if isinstance(distance, bool) or not isinstance(distance, int | float):
+            raise ConfigError(f"autoRag.relevanceThreshold: must be a number, a cosine distance (from {file.name})")
+        if not 0 < distance < 1:
+            words = "relevanceThreshold must be > 0" + (" and < 1, for it is a cosine distance" if distance else "")
+            raise ConfigError(f"autoRag.relevanceThreshold: {words}, got {distance} (from {file.name})")
+        rest = {key: value for key, value in section.items() if key != "relevanceThreshold"}
+        named = "autoRag" if "autoRag" in data else "auto_rag"
+        data = {**data, named: {**rest, "relevance_threshold": round(1 - distance, 9)}}
+    understood = _snake_keys(data)
+    assert isinstance(understood, dict)  # noqa: S101 - a dictionary stays one
+    return understood
+
+
 _Data = TypeVar("_Data")
 
 
@@ -346,6 +283,10 @@ def _validate(data: dict[str, Any], origins: Mapping[str, str]) -> Settings:
         for problem in error.errors(include_url=False, include_input=False):
             key = ".".join(str(part) for part in problem["loc"])
             origin = origins.get(key) or next((o for k, o in origins.items() if k.startswith(key)), "default")
-            reason = "there is no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+            reason = (
+                "there is no such setting"
+                if problem["type"] == "extra_forbidden"
+                else problem["msg"].removeprefix("Value error, ")
+            )
             lines.append(f"{key}: {reason[:1].lower()}{reason[1:]} (from {origin})")
         raise ConfigError("; ".join(lines)) from error

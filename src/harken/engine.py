@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from harken.config import Settings, environment, load_settings
+from harken.assemble.builder import Session
+from harken.assemble.history import TaskHistory
+from harken.assemble.layers import ChatContext
+from harken.assemble.pending import Pending
+from harken.chats import Chats
+from harken.config import LoadedSettings, Settings, environment, load_settings
 from harken.enrich.embed import EmbedWork
-from harken.enrich.spaces import Spaces
+from harken.enrich.spaces import open_spaces
 from harken.enrich.worker import Worker, run_until_idle
 from harken.errors import NotFoundError, UsageError
 from harken.model import ExchangeStatus, Message, MessageType, Role, SearchResult, SearchScope, Segment, Trust
 from harken.providers.embedder import Embedder, Reranker
-from harken.providers.options import EmbedderOptions, RerankerOptions
-from harken.providers.registry import open_embedder, open_reranker
+from harken.providers.options import RerankerOptions
+from harken.providers.registry import open_reranker
 from harken.record.backup import DATABASE_NAME, JOURNAL_NAME
+from harken.record.core import CoreMemory
 from harken.record.forget import finish_forgetting
 from harken.record.importer import Importer, ImportReport, Progress
 from harken.record.journal import Journal
@@ -27,9 +34,12 @@ from harken.record.redact import Redactor
 from harken.record.replay import Replayed, replay
 from harken.record.transcripts import formats
 from harken.record.transcripts.parsed import TranscriptFormat
+from harken.retrieve.autorag import Recall
 from harken.retrieve.search import Searcher
-from harken.storage.reading import Surroundings, look_up, read_titles
+from harken.run_time import RunTimeSettings
+from harken.storage.reading import Surroundings, look_up
 from harken.storage.store import Store, open_store
+from harken.tasks import Answer, TaskRun, Tasks
 from harken.upkeep import Upkeep
 
 
@@ -67,13 +77,18 @@ class Harken:
         self._now = now
         self._given_embedder = embedder
         self._reranker = reranker
-        redactor = Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
         self.store = self._open_store()
+        self.run_time = RunTimeSettings(
+            self.store, partial(load_settings, home, self._env, settings), changed=self._follow_settings
+        )
+        self.loaded = self.run_time.load()
+        redactor = Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
         self._journal = self._open_journal()
         self._worker: Worker | None = None
         self._stop_listening: Callable[[], None] | None = None
+        self._summarizer: Worker | None = None
         self.replayed = Replayed(0, 0, [])
-        self.spaces = self._open_spaces()
+        self.spaces = open_spaces(self.store, self.settings, embedder)
         self.recorder = Recorder(
             store=self.store,
             journal=self._journal,
@@ -85,6 +100,12 @@ class Harken:
         )
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
+        self.core = CoreMemory(self.recorder)
+        history = TaskHistory(self.store, self._journal)
+        self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
+        self.tasks = Tasks(
+            self.recorder, history, lambda: self.settings.context.subagent_history, self.chats.task_context
+        )
         try:
             self._replay_tail(on_replay)
         except BaseException:
@@ -175,6 +196,17 @@ class Harken:
         """
         return self.recorder.new_segment(NewConversation(channel, conversation).uid)
 
+    def run_task(
+        self, name: str, message: str, answer: Answer | None = None, deliver: str | None = None, *, system: str = ""
+    ) -> TaskRun:
+        """Run a scheduled task once, and record the run; see `harken.tasks.Tasks.run`.
+
+        Raises:
+            ConfigError: there is nothing that answers.
+            NotFoundError: there is no conversation to deliver to, or the task was forgotten.
+        """
+        return self.tasks.run(name, message, answer, deliver, system=system)
+
     def transcript_formats(self) -> dict[str, TranscriptFormat]:
         """Every format that can be imported, by name."""
         return formats(self._env, Path.home())
@@ -196,6 +228,7 @@ class Harken:
             report: filled as the work goes on.
         Raises:
             UsageError: there is no such format, or a path does not exist.
+            ExportError: a file is an export of Harken (of format `jsonl`), and not whole.
         """
         known = self.transcript_formats()
         if format_name not in known:
@@ -204,7 +237,7 @@ class Harken:
         for place in places:
             if not place.exists():
                 raise UsageError(f"{place} does not exist.")
-        return Importer(self.recorder, progress).run(known[format_name], places, report)
+        return Importer(self.recorder, progress, self.upkeep.forget).run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """Give every entry that waits for one its vector, in this thread.
@@ -224,22 +257,62 @@ class Harken:
         work.fail_fast = not patient
         waiting = work.waiting()
         run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
-        self.store.nearest.save()
         return work.stored
 
     def start_worker(self) -> Worker | None:
-        """Embed in the background from now on; None where the settings name no model.
+        """Embed and summarize in the background from now on; gives the embedder's, None where there is no model.
 
         Raises:
             ProviderError: the model cannot be opened.
             MissingExtraError: what it needs is not installed.
         """
         work = self._embed_work()
+        poll_seconds = self.settings.worker.poll_seconds
         if work is not None and self._worker is None:
-            self._worker = Worker(work, self.settings.worker.poll_seconds)
+            self._worker = Worker(work, poll_seconds)
             self._worker.start()
-            self._stop_listening = self.store.listen(self._worker.wake)
+        if self._summarizer is None:
+            self._summarizer = Worker(self.chats.work(work.embedder.embed_passages if work else None), poll_seconds)
+            self._summarizer.start()
+        if self._stop_listening is None:
+            self._stop_listening = self.store.listen(self._wake)
         return self._worker
+
+    def build_context(
+        self,
+        session: str | Session,
+        pending: Sequence[Pending],
+        is_subagent: bool = False,
+        task_name: str | None = None,
+        *,
+        channel: str = "library",
+        budget_tokens: int | None = None,
+        system_prompt: str | None = None,
+    ) -> ChatContext:
+        """Everything that the model gets to see in its next call; see `ContextBuilder.build_context`.
+
+        Args:
+            session: the caller's own name for the conversation, or one that `chats` found.
+            pending: what the user says now, recorded already or not.
+            is_subagent: whether a task asks.
+            task_name: the task.
+            channel: of the conversation.
+            budget_tokens: None takes the setting.
+            system_prompt: None takes the setting.
+        Raises:
+            UsageError: the budget is none, or a subagent has no task.
+        """
+        found = self.chats.session(session, channel) if isinstance(session, str) else session
+        return self.chats.build(
+            found, pending, is_subagent, task_name, budget_tokens=budget_tokens, system_prompt=system_prompt
+        )
+
+    def auto_rag(
+        self, session: str | Session, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
+    ) -> Recall:
+        """What was said earlier in the conversation's segment and matters now; ids in `excluded` never come back."""
+        found = self.chats.session(session, channel) if isinstance(session, str) else session
+        return self.chats.recall(found, query, excluded)
 
     def search(
         self,
@@ -260,11 +333,6 @@ class Harken:
             mode = "keyword"
         return self._searcher.search(query, scope, limit, mode, rerank)
 
-    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
-        """A line for people per conversation: its title, else its first words."""
-        with self.store.reading() as tx:
-            return read_titles(tx, conversation_uids)
-
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.
 
@@ -278,9 +346,10 @@ class Harken:
         """Stop the worker, keep what was derived, give everything back."""
         if self._stop_listening is not None:
             self._stop_listening()
-        if self._worker is not None:
-            self._worker.stop()
-            self._worker = None
+        for worker in (self._worker, self._summarizer):
+            if worker is not None:
+                worker.stop()
+        self._worker = self._summarizer = None
         self.store.nearest.save()
         self.store.close()
 
@@ -308,40 +377,6 @@ class Harken:
             return None
         return Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
 
-    def _open_spaces(self) -> Spaces:
-        given = self._given_embedder
-        if given is not None:
-            return Spaces(self.store, lambda: given, {"name": "given"}, lambda _spec: given)
-        if self.settings.embedder == "none":
-            return Spaces(self.store, None, {}, self._embedder_from_spec)
-        options = self._embedder_options()
-        return Spaces(self.store, lambda: open_embedder(options), options.to_spec(), self._embedder_from_spec)
-
-    def _embedder_options(self) -> EmbedderOptions:
-        wanted = self.settings.embedding
-        return EmbedderOptions(
-            home=self.home,
-            name=self.settings.embedder,
-            model=wanted.model,
-            path=wanted.path,
-            url=wanted.url,
-            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
-            dims=wanted.dims,
-            max_tokens=wanted.max_tokens,
-            query_prefix=wanted.query_prefix,
-            passage_prefix=wanted.passage_prefix,
-            threshold=wanted.threshold,
-            threads=wanted.threads,
-            timeout_seconds=wanted.timeout_seconds,
-            allow_download=wanted.allow_download,
-            download_url=wanted.download_url,
-            download_sha256=wanted.download_sha256,
-        )
-
-    def _embedder_from_spec(self, spec: dict[str, Any]) -> Embedder:
-        key = self.settings.embedding.api_key
-        return open_embedder(EmbedderOptions.from_spec(spec, self.home, key.get_secret_value() if key else None))
-
     def _open_reranker(self) -> Reranker:
         if self._reranker is None:
             self._reranker = open_reranker(RerankerOptions(self.home, threads=self.settings.embedding.threads))
@@ -355,5 +390,10 @@ class Harken:
         return EmbedWork(self.store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
 
     def _wake(self) -> None:
-        if self._worker is not None:
-            self._worker.wake()
+        for worker in (self._worker, self._summarizer):
+            if worker is not None:
+                worker.wake()
+
+    def _follow_settings(self, loaded: LoadedSettings) -> None:
+        self.loaded = loaded
+        self._searcher.config = loaded.settings.search

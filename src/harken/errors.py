@@ -13,6 +13,7 @@ HarkenError
 │   └── SchemaError        made by another version of Harken
 ├── JournalError           the journal cannot be read or written
 ├── TranscriptError        a file is not a transcript of the format
+├── ExportError            a file is no whole export, or a newer Harken's
 └── ProviderError          an embedding, reranking or language model fails
     ├── ModelFileError     model files are missing, damaged or not the pinned ones
     ├── PromptError        a language model does not take this prompt; another may do
@@ -89,6 +90,10 @@ class JournalError(HarkenError):
 
 class TranscriptError(HarkenError):
     """A file is not a transcript of the format it was given as."""
+
+
+class ExportError(HarkenError):
+    """A file is not a whole export, or a newer Harken made it."""
 
 
 class ProviderError(HarkenError):

@@ -57,6 +57,12 @@ class Trust(StrEnum):
     UNTRUSTED = "untrusted"
 
 
+TASK_CHANNEL = "task"
+"""The channel of a scheduled task's runs."""
+TASK_UID = "scheduler_"
+"""What the id of a task's conversation begins with; its name follows."""
+
+
 class ExchangeStatus(StrEnum):
     """How far an exchange has come."""
 
@@ -282,4 +288,32 @@ class Tombstone:
     at: datetime
 
 
-Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Tombstone
+CORE_MEMORY = "core"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreFact:
+    """A core memory was set, or deleted where it has no value.
+
+    Attributes:
+        section: `user` or `agent`.
+        at: when it was last set.
+    """
+
+    section: str
+    key: str
+    value: str | None
+    at: datetime
+
+    @property
+    def uid(self) -> str:
+        """What names it among the others."""
+        return f"{self.section}/{self.key}"
+
+    @property
+    def conversation_uid(self) -> str:
+        """The journal's folder for all of them; no conversation is called so."""
+        return CORE_MEMORY
+
+
+Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Tombstone | CoreFact

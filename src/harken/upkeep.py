@@ -1,4 +1,4 @@
-"""Keeping a store in order: status, doctor, forgetting, rebuilding, backups."""
+"""Keeping a store in order: status, doctor, forgetting, rebuilding, backups, exports."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from harken.config import Settings
 from harken.enrich.spaces import Spaces
 from harken.errors import UsageError
 from harken.record.backup import DATABASE_NAME, backup
 from harken.record.doctor import Doctor, Finding
+from harken.record.export import Exported, export, export_to_file
 from harken.record.forget import Doomed, Forgotten, doom_conversations, doom_messages, doom_project, forget
 from harken.record.journal import Journal
 from harken.record.recorder import Recorder
@@ -182,6 +184,24 @@ class Upkeep:
             StoreError: it cannot be written.
         """
         return backup(self._store, self._home, Path(target), journalled=self._journal is not None)
+
+    def export(
+        self, target: str | Path | BinaryIO, progress: Callable[[int, int], None] = lambda _done, _all: None
+    ) -> Exported:
+        """Write everything that was recorded as lines of JSON, to be imported as `jsonl` into a store of any engine.
+
+        Vectors are not among it: the other store makes its own.
+
+        Args:
+            target: a file that is not there yet, or a stream.
+            progress: called with (messages done, in all) now and then.
+        Raises:
+            UsageError: the target exists.
+            StoreError: it cannot be written.
+        """
+        if isinstance(target, str | Path):
+            return export_to_file(self._store, Path(target).expanduser(), progress)
+        return export(self._store, target, progress)
 
     def _sizes(self) -> dict[str, int]:
         sizes = {"database": self._store.size_bytes()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -14,29 +13,14 @@ from pathlib import Path
 import pytest
 
 from command_line import CommandLine
+from documented import blocks, follow, steps
 from harken.config import Settings, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONSOLES = re.findall(r"^```console\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 LOCAL = find_spec("onnxruntime") is not None
 
 needs_model = pytest.mark.skipif(not LOCAL, reason="needs harken[local]")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-
-
-def steps() -> list[tuple[list[str], list[str]]]:
-    """Each command of the tour with the lines that it is said to print; `…` stands for anything."""
-    found: list[tuple[list[str], list[str]]] = []
-    for line in "".join(blocks("console")).splitlines():
-        if line.startswith("$ "):
-            found.append((shlex.split(line[2:]), []))
-        else:
-            found[-1][1].append(line)
-    return found
 
 
 @needs_model
@@ -46,22 +30,13 @@ def test_every_command_of_the_tour_prints_what_it_is_said_to_print(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     tour = replace(cli, settings={})
-    done = []
-    for (program, *arguments), expected in steps():
-        assert program == "harken"
-        printed = tour(*arguments).out
-        place = 0
-        for part in (part.strip(" ") for line in expected for part in line.split("…")):
-            place = printed.find(part, place)
-            assert place >= 0, f"harken {' '.join(arguments)} does not print {part!r} here:\n{printed}"
-            place += len(part)
-        done.append(arguments[0])
-    assert set(done) == {"import", "search", "show", "status", "doctor", "backup", "forget"}
+    done = follow(tour, steps(README))
+    assert done == {"import", "search", "show", "status", "doctor", "backup", "forget"}
 
 
 @needs_model
 def test_the_python_snippet_runs_and_finds_who_signs_off(cli: CommandLine, tmp_path: Path) -> None:
-    [snippet] = blocks("python")
+    [snippet] = blocks(README, "python")
     command = [sys.executable, "-W", "error", "-c", snippet]
     done = subprocess.run(
         command, cwd=tmp_path, env=cli.environment({"HARKEN_EMBEDDER": "onnx"}), capture_output=True, text=True
@@ -71,7 +46,7 @@ def test_the_python_snippet_runs_and_finds_who_signs_off(cli: CommandLine, tmp_p
     assert (tmp_path / "my-memory" / "conversations").is_dir()
 
 
-@pytest.mark.parametrize("settings", blocks("toml"))
+@pytest.mark.parametrize("settings", blocks(README, "toml"))
 def test_the_settings_that_it_recommends_are_accepted(settings: str, tmp_path: Path) -> None:
     (tmp_path / "harken.toml").write_text(settings, encoding="utf-8")
     wanted = tomllib.loads(settings)

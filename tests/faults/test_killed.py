@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -73,6 +75,50 @@ def test_an_import_that_is_killed_again_and_again_is_completed_by_the_next(
         assert sorted(texts_in_rows(harken)) == sorted(said.items())
     assert sorted(texts_in_journal(cli.home)) == sorted(said.items())
     assert cli(*command, "--json").json()["added"] == 0
+
+
+def test_an_export_that_is_killed_on_its_way_in_arrives_whole_by_the_next_import(
+    cli: CommandLine, tmp_path: Path, rounds: int
+) -> None:
+    rng = random.Random(20261126)
+    path, export = tmp_path / "long.jsonl", tmp_path / "export.jsonl"
+    write_long_talk(path, count=600 * rounds + 1200, conversations=15)
+    cli("import", "claude-code", path, "--no-embed")
+    cli("export", export)
+    other = replace(cli, home=tmp_path / "elsewhere")
+    command = ("import", "jsonl", export, "--no-embed")
+    killed = 0
+    for number in range(rounds):
+        goal = journal_bytes(cli.home) * (number + rng.random()) / (rounds + 1)
+        process = other.start(*command)
+        killed += kill_when(process, lambda goal=goal: journal_bytes(other.home) >= goal, rng.uniform(0, 0.1))
+        assert findings(other.home) == []
+    print(f"{killed} of {rounds} kills hit an import")
+    assert killed >= rounds // 2, "the machine was too fast for the kills to hit"
+    other(*command)
+    assert other("doctor").out.startswith("All agrees")
+    other("export", tmp_path / "back.jsonl")
+    assert (tmp_path / "back.jsonl").read_bytes() == export.read_bytes()
+
+
+def test_a_task_that_is_killed_while_it_answers_leaves_its_request_and_the_next_run_does_not_see_it(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "import os, signal, sys; from harken import Harken\n"
+        "harken = Harken(sys.argv[1], settings={'embedder': 'none'}, env={})\n"
+        "harken.run_task('daily', 'one', lambda context: 'two')\n"
+        "harken.run_task('daily', 'dies', lambda context: os.kill(os.getpid(), signal.SIGKILL))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "home"], timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL
+    with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as harken:
+        assert harken.upkeep.doctor() == []
+        assert [run.status.value for run in harken.tasks.history("daily")] == ["completed", "in_progress"]
+        seen = [message.content for message in harken.tasks.context("daily", "three")]
+        assert seen == ["one", "two", "three"]
+        harken.run_task("daily", "three", lambda _context: "four")
+        assert [run.answer for run in harken.tasks.history("daily", only_complete=True)] == ["two", "four"]
 
 
 def test_forgetting_that_is_killed_is_finished_by_whoever_comes_next(

@@ -15,7 +15,20 @@ import pytest
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken import __version__
 
-COMMANDS = ("import", "search", "show", "status", "config", "doctor", "forget", "reindex", "backup", "restore")
+COMMANDS = (
+    "import",
+    "search",
+    "show",
+    "context",
+    "core",
+    "status",
+    "config",
+    "doctor",
+    "forget",
+    "reindex",
+    "backup",
+    "restore",
+)
 
 
 def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine) -> None:

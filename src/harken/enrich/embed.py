@@ -51,6 +51,7 @@ class EmbedWork:
     owner: str = field(default_factory=new_owner)
     fail_fast: bool = False
     stored: int = field(default=0, init=False)
+    _settled: int = field(default=0, init=False)
     _outage: Outage = field(default_factory=Outage, init=False)
 
     name = EMBED
@@ -70,6 +71,9 @@ class EmbedWork:
             claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
         if not claimed:
             self._take_over()
+            if self.stored > self._settled:
+                self.store.nearest.settle()
+                self._settled = self.stored
             return 0
         self._embed(claimed)
         return len(claimed)

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from harken.config import Settings
 from harken.errors import MissingExtraError, ProviderError
 from harken.providers.embedder import Embedder
+from harken.providers.options import EmbedderOptions
+from harken.providers.registry import open_embedder
 from harken.storage.store import Store, StoredSpace
 from harken.storage.vectors import ensure_space, has_vectors, list_spaces
 
@@ -94,3 +97,24 @@ class Spaces:
             return embedder if embedder is not None and embedder.space.id == name else None
         except (ProviderError, MissingExtraError):
             return None
+
+
+def open_spaces(store: Store, settings: Settings, given: Embedder | None = None) -> Spaces:
+    """The store's spaces with the models that the settings name.
+
+    Args:
+        store: keeps the spaces.
+        settings: which embedder, and how it is used.
+        given: stands in place of the configured model.
+    """
+    if given is not None:
+        return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given)
+    key = settings.embedding.api_key
+
+    def from_spec(spec: dict[str, Any]) -> Embedder:
+        return open_embedder(EmbedderOptions.from_spec(spec, settings.home, key.get_secret_value() if key else None))
+
+    if settings.embedder == "none":
+        return Spaces(store, None, {}, from_spec)
+    options = EmbedderOptions.configured(settings.home, settings.embedder, settings.embedding)
+    return Spaces(store, lambda: open_embedder(options), options.to_spec(), from_spec)

@@ -23,6 +23,7 @@ class Space:
         query_prefix: put before a query; empty where the model wants none.
         passage_prefix: put before a text to be found.
         threshold: calibrated cosine similarity below which a text is not about the query, -1 to 1.
+        latin_only: the model knows no other script: whatever is written in one, all of it looks alike.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Space:
     query_prefix: str = ""
     passage_prefix: str = ""
     threshold: float = 0.5
+    latin_only: bool = False
 
 
 class Embedder(Protocol):

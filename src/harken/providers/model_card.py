@@ -24,6 +24,7 @@ _RULES: dict[str, tuple[tuple[type, ...], Callable[[Any], bool], str]] = {
     "query_prefix": _TEXT,
     "passage_prefix": _TEXT,
     "threshold": ((int, float), lambda value: -1 <= value <= 1, "must be a number from -1 to 1"),
+    "latin_only": ((bool,), lambda value: True, "must be true or false"),
 }
 
 
@@ -36,6 +37,7 @@ class ModelCard:
         max_tokens: most tokens the model takes.
         pooling: `cls` takes the first token's state for the text's, `mean` the average of all.
         threshold: cosine similarity below which a text is not about the query; 0.5 is no calibration.
+        latin_only: the model knows no script but the Latin one.
     """
 
     dims: int | None = None
@@ -44,6 +46,7 @@ class ModelCard:
     query_prefix: str = ""
     passage_prefix: str = ""
     threshold: float = 0.5
+    latin_only: bool = False
 
     def adjusted(self, options: EmbedderOptions) -> ModelCard:
         """The card with what the options set in its place; `max_tokens` only goes down."""
@@ -71,6 +74,7 @@ class ModelCard:
             query_prefix=self.query_prefix,
             passage_prefix=self.passage_prefix,
             threshold=self.threshold,
+            latin_only=self.latin_only,
         )
 
 
@@ -100,6 +104,6 @@ def _problem(key: str, value: Any) -> str | None:
     if key not in _RULES:
         return f"is not known; known: {', '.join(_RULES)}"
     kinds, accepts, rule = _RULES[key]
-    if isinstance(value, bool) or not isinstance(value, kinds) or not accepts(value):
+    if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds) or not accepts(value):
         return rule
     return None

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
-from harken.config import LlmConfig
+from harken.config import EmbeddingConfig, LlmConfig
 from harken.errors import ConfigError
 
 # Neither belongs in the store: a home moves with its files, and a key is nobody's business there.
@@ -54,6 +54,34 @@ class EmbedderOptions:
     allow_download: bool = False
     download_url: str | None = None
     download_sha256: str | None = None
+
+    @classmethod
+    def configured(cls, home: Path, name: str, wanted: EmbeddingConfig) -> EmbedderOptions:
+        """What the settings say.
+
+        Args:
+            home: where fetched models are kept.
+            name: which embedder.
+            wanted: how it is used.
+        """
+        return cls(
+            home=home,
+            name=name,
+            model=wanted.model,
+            path=wanted.path,
+            url=wanted.url,
+            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
+            dims=wanted.dims,
+            max_tokens=wanted.max_tokens,
+            query_prefix=wanted.query_prefix,
+            passage_prefix=wanted.passage_prefix,
+            threshold=wanted.threshold,
+            threads=wanted.threads,
+            timeout_seconds=wanted.timeout_seconds,
+            allow_download=wanted.allow_download,
+            download_url=wanted.download_url,
+            download_sha256=wanted.download_sha256,
+        )
 
     def to_spec(self) -> dict[str, Any]:
         """What opens the same space again, ready for JSON; without the home and the API key."""

@@ -23,10 +23,11 @@ from harken.record.forget import finish_forgetting
 from harken.record.journal import Journal
 from harken.record.recorder import Recorder
 from harken.record.replay import FORGETTING, replay_conversation, replay_tail
-from harken.storage.reading import find_conversation, messages_of, tombstones_of
+from harken.storage.events import events_of, known_conversations
+from harken.storage.reading import tombstones_of
 from harken.storage.state import journal_offsets, put_journal_offset
 from harken.storage.store import Store, Transaction
-from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones, vectors
+from harken.storage.tables import conversations, entries, exchanges, messages, segments, vectors
 from harken.storage.vectors import delete_vectors_where
 from harken.storage.work import drop_stale_leases, stale_leases
 
@@ -75,7 +76,7 @@ class Doctor:
         with self.store.writing() as tx:
             offsets = journal_offsets(tx)
             waiting = [path for path, size in self.journal.files() if offsets.get(path, 0) != size]
-            uids = {*_known_conversations(tx), *(path.partition("/")[0] for path, _ in self.journal.files())}
+            uids = {*known_conversations(tx), *(path.partition("/")[0] for path, _ in self.journal.files())}
         if waiting:
             if self.fix:
                 replay_tail(self.store, self.journal, self.recorder.ingest)
@@ -94,9 +95,7 @@ class Doctor:
                 put_journal_offset(tx, path, FORGETTING if found.unforgotten else 0)
             replay_conversation(tx, journal, uid, self.recorder.ingest(tx))
         if found.missing:
-            self.recorder.journal_again(
-                tx, [event for event in _events_of(tx, uid) if _name_of(event) in found.missing]
-            )
+            self.recorder.journal_again(tx, [event for event in events_of(tx, uid) if _name_of(event) in found.missing])
 
     def _full_text(self) -> Iterator[Finding]:
         with self.store.writing() as tx:
@@ -138,13 +137,6 @@ class Doctor:
                 drop_stale_leases(tx, self.now)
         if stale:
             yield Finding("leases", f"{stale} pieces of work were left by a process that is gone.", self.fix)
-
-
-def _known_conversations(tx: Transaction) -> list[str]:
-    """Every conversation that the rows know, the forgotten ones included."""
-    present = select(conversations.c.uid).where(conversations.c.tenant == tx.tenant)
-    gone = select(tombstones.c.conversation_uid).where(tombstones.c.tenant == tx.tenant)
-    return sorted(tx.connection.scalars(present.union(gone)))
 
 
 _Name = tuple[str, str]
@@ -227,34 +219,3 @@ def _name_of(event: Event) -> _Name:
 def _count(tx: Transaction, table: Table, condition: ColumnElement[bool]) -> int:
     statement = select(func.count()).select_from(table).where(table.c.tenant == tx.tenant, condition)
     return int(tx.connection.execute(statement).scalar_one())
-
-
-def _events_of(tx: Transaction, uid: str) -> list[Event]:
-    """A conversation's rows as the events that make them, in an order that can be replayed."""
-    graves: list[Event] = [*tombstones_of(tx, uid)]
-    head = find_conversation(tx, uid)
-    if head is None:
-        return graves
-    conversation_id = (
-        select(conversations.c.id)
-        .where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
-        .scalar_subquery()
-    )
-    segment_rows = tx.connection.execute(
-        select(segments).where(segments.c.tenant == tx.tenant, segments.c.conversation_id == conversation_id)
-    )
-    found_segments = {row.id: Segment(row.uid, uid, row.number, row.started_at) for row in segment_rows}
-    exchange_rows = tx.connection.execute(
-        select(exchanges).where(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id == conversation_id)
-    ).all()
-    found: list[Event] = [head, *found_segments.values()]
-    for row in exchange_rows:
-        begun, segment_uid = ExchangeStatus.IN_PROGRESS, found_segments[row.segment_id].uid
-        found.append(Exchange(row.uid, uid, segment_uid, row.number, begun, row.started_at))
-    found += messages_of(tx, uid)
-    found += [
-        ExchangeEnd(row.uid, uid, ExchangeStatus(row.status), row.completed_at or row.started_at, row.error)
-        for row in exchange_rows
-        if row.status != ExchangeStatus.IN_PROGRESS.value
-    ]
-    return [*found, *graves]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import func, select
@@ -57,17 +57,11 @@ def doom_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doo
     Raises:
         NotFoundError: an id names no message.
     """
-    statement = (
-        select(messages.c.uid, conversations.c.uid.label("conversation_uid"))
-        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
-        .where(messages.c.tenant == tx.tenant)
-    )
-    rows = list(rows_in(tx, statement, messages.c.uid, uids))
-    found = {row.uid for row in rows}
+    found = _places(tx, uids)
     missing = [uid for uid in uids if uid not in found]
     if missing:
         raise NotFoundError(f"There is no message {missing[0]}. Ids are printed by: harken search QUERY")
-    return Doomed(tuple(Tombstone(row.uid, row.conversation_uid, "message", moment) for row in rows), len(rows))
+    return Doomed(tuple(Tombstone(uid, place, "message", moment) for uid, place in found.items()), len(found))
 
 
 def doom_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doomed:
@@ -76,14 +70,7 @@ def doom_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
     Raises:
         NotFoundError: an id names no conversation.
     """
-    count = func.count(messages.c.id)
-    statement = (
-        select(conversations.c.uid, count)
-        .select_from(conversations.outerjoin(messages, refers(messages.c.conversation_id, conversations)))
-        .where(conversations.c.tenant == tx.tenant)
-        .group_by(conversations.c.uid)
-    )
-    found = {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, uids)}
+    found = _sizes(tx, uids)
     missing = [uid for uid in uids if uid not in found]
     if missing:
         raise NotFoundError(f"There is no conversation {missing[0]}. Ids are printed by: harken search QUERY")
@@ -102,6 +89,36 @@ def doom_project(tx: Transaction, name: str, moment: datetime) -> Doomed:
         select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, conversations.c.project_id == project_id)
     ).all()
     return doom_conversations(tx, uids, moment)
+
+
+def doom_forgotten(tx: Transaction, tombstones: Sequence[Tombstone]) -> Doomed:
+    """Name what was forgotten in another store, and is still in this one."""
+    places = _places(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "message"])
+    sizes = _sizes(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "conversation"])
+    spoken = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
+    whole = [one for one in tombstones if one.uid in sizes]
+    return Doomed((*spoken, *whole), len(spoken) + sum(sizes.values()))
+
+
+def _places(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
+    """Which of the messages are there, with the conversation of each."""
+    statement = (
+        select(messages.c.uid, conversations.c.uid.label("conversation_uid"))
+        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
+        .where(messages.c.tenant == tx.tenant)
+    )
+    return {row.uid: row.conversation_uid for row in rows_in(tx, statement, messages.c.uid, uids)}
+
+
+def _sizes(tx: Transaction, uids: Sequence[str]) -> dict[str, int]:
+    """Which of the conversations are there, with how many messages each has."""
+    statement = (
+        select(conversations.c.uid, func.count(messages.c.id))
+        .select_from(conversations.outerjoin(messages, refers(messages.c.conversation_id, conversations)))
+        .where(conversations.c.tenant == tx.tenant)
+        .group_by(conversations.c.uid)
+    )
+    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, uids)}
 
 
 def forget(

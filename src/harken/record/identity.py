@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import unicodedata
 from datetime import datetime
 from uuid import UUID
 
+from harken.model import TASK_CHANNEL, TASK_UID
+
 _SEPARATOR = "\x1f"
+_TASK_NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
 def new_uid(moment: datetime) -> str:
@@ -28,6 +33,20 @@ def derived_uid(*parts: str, moment: datetime | None = None) -> str:
     """
     digest = hashlib.sha256(_SEPARATOR.join(parts).encode("utf-8", "surrogatepass")).digest()
     return _uuid(8, moment, int.from_bytes(digest[:16], "big"))
+
+
+def conversation_uid(channel: str, external_id: str) -> str:
+    """The id of the conversation that a channel knows by that name; a task's is where its runs are journalled."""
+    if channel == TASK_CHANNEL and external_id == task_name(external_id):
+        return f"{TASK_UID}{external_id}"
+    return derived_uid("conversation", channel, external_id)
+
+
+def task_name(name: str) -> str | None:
+    """A task's name as it is kept, in small letters; None for one that no folder can have."""
+    # Some file systems take two names that differ in capitals, or in how an accent is written, for one.
+    small = unicodedata.normalize("NFC", name.strip().casefold())
+    return small if _TASK_NAME.fullmatch(small) else None
 
 
 def _uuid(version: int, moment: datetime | None, bits: int) -> str:

@@ -14,8 +14,12 @@ import structlog
 from harken.errors import TranscriptError
 from harken.model import MessageType, ProjectIdentity, Role, Trust
 from harken.record.characters import sound
+from harken.record.export import is_export
+from harken.record.forget import Doomed, Forgotten, forget
+from harken.record.merge import merge_export
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
+from harken.record.transcripts.jsonl import Jsonl
 from harken.record.transcripts.parsed import (
     Checkpoint,
     ParsedConversation,
@@ -47,6 +51,7 @@ class ImportReport:
         added: messages that are new in the store.
         known: messages that were there before.
         forgotten: messages that were forgotten earlier, and stay so.
+        erased: messages that were here, and that an export says were forgotten.
         conversations: ids of the conversations that the new messages belong to.
         unreadable: every line that could not be read.
         failed: files that could not be read at all, with why.
@@ -57,6 +62,7 @@ class ImportReport:
     added: int = 0
     known: int = 0
     forgotten: int = 0
+    erased: int = 0
     conversations: set[str] = field(default_factory=set)
     unreadable: list[Unreadable] = field(default_factory=list)
     failed: list[tuple[Path, str]] = field(default_factory=list)
@@ -85,10 +91,12 @@ class Importer:
     Args:
         recorder: where messages go.
         progress: called after every batch.
+        forget: erases what an export says was forgotten; None does it without a word to anyone.
     """
 
     recorder: Recorder
     progress: Callable[[Progress], None] = lambda _progress: None
+    forget: Callable[[Doomed], Forgotten] | None = None
 
     def run(
         self, transcripts: TranscriptFormat, paths: Sequence[Path], report: ImportReport | None = None
@@ -100,6 +108,7 @@ class Importer:
             paths: files or folders.
             report: filled as the work goes on, so that an interrupted import can still say what it did.
         Raises:
+            ExportError: one of them is an export that is not whole.
             StoreError: the store refuses; what was recorded before stays, and the next run completes the rest.
         """
         report = report if report is not None else ImportReport()
@@ -113,7 +122,10 @@ class Importer:
                 self.progress(Progress(file, number, len(files), before + offset, sum(sizes), report.added))
 
             try:
-                _FileImport(self.recorder, transcripts, file, report, show).run()
+                if transcripts.name == Jsonl.name and is_export(file):
+                    self._merge(file, report, show)
+                else:
+                    _FileImport(self.recorder, transcripts, file, report, show).run()
             except (TranscriptError, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 report.failed.append((file, reason))
@@ -121,6 +133,18 @@ class Importer:
             before += sizes[number]
             self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
         return report
+
+    def _merge(self, file: Path, report: ImportReport, show: Callable[[int], None]) -> None:
+        for merged in merge_export(self.recorder, file, self.forget or self._forget):
+            report.added += merged.added
+            report.known += merged.known
+            report.forgotten += merged.forgotten
+            report.erased += merged.erased
+            report.conversations |= merged.conversations
+            show(merged.offset)
+
+    def _forget(self, doomed: Doomed) -> Forgotten:
+        return forget(self.recorder.store, self.recorder.journal, doomed, self.recorder.ingest)
 
 
 @dataclass(slots=True)

@@ -140,7 +140,7 @@ class Journal:
             # Whoever died while rewriting or setting aside left the words in these as well.
             for stray in (self._folder / conversation_uid).glob(f"*{_PART}"):
                 stray.unlink()
-            for torn in self._torn.glob(f"{conversation_uid}_*"):
+            for torn in self._torn.glob(f"{conversation_uid}_????-??-??.jsonl.*"):
                 torn.unlink()
         return sizes
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from harken.model import (
     Conversation,
+    CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
@@ -27,7 +28,9 @@ from harken.model import (
 # What the values of a line must be; a key that a later Harken adds may be anything.
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("id", "conversation", "segment", "exchange", "parent", "channel", "external_id"), str),
-    **dict.fromkeys(("title", "text", "author", "call_id", "tool_name", "kind", "error"), str),
+    **dict.fromkeys(
+        ("title", "text", "author", "call_id", "tool_name", "kind", "error", "section", "key", "value"), str
+    ),
     **dict.fromkeys(("project", "metadata"), dict),
     "number": int,
 }
@@ -43,7 +46,14 @@ def line_from_event(event: Event) -> bytes:
 def event_from_line(line: bytes) -> Event | None:
     """The event of a line; None when the line is not a whole event of a kind we know."""
     try:
-        fields = json.loads(line.decode("utf-8", "surrogatepass"))
+        return event_from_fields(json.loads(line.decode("utf-8", "surrogatepass")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def event_from_fields(fields: Any) -> Event | None:
+    """The event of a line's JSON; None when it is not a whole event of a kind we know."""
+    try:
         known = all(isinstance(value, _KINDS.get(key, object)) for key, value in fields.items())
         return _READERS[fields["event"]](fields) if known else None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -213,6 +223,20 @@ def _read_tombstone(fields: Mapping[str, Any]) -> Tombstone:
     return Tombstone(fields["id"], fields["conversation"], fields["kind"], parse_time(fields["at"]))
 
 
+def _write_core_fact(event: Any) -> dict[str, Any]:
+    return {
+        "event": "core",
+        "section": event.section,
+        "key": event.key,
+        "value": event.value,
+        "at": format_time(event.at),
+    }
+
+
+def _read_core_fact(fields: Mapping[str, Any]) -> CoreFact:
+    return CoreFact(fields["section"], fields["key"], fields.get("value"), parse_time(fields["at"]))
+
+
 _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Conversation: _write_conversation,
     Segment: _write_segment,
@@ -221,6 +245,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Message: _write_message,
     Titled: _write_title,
     Tombstone: _write_tombstone,
+    CoreFact: _write_core_fact,
 }
 _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Conversation: attrgetter("created_at"),
@@ -230,6 +255,7 @@ _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Message: attrgetter("created_at"),
     Titled: attrgetter("at"),
     Tombstone: attrgetter("at"),
+    CoreFact: attrgetter("at"),
 }
 _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "conversation": _read_conversation,
@@ -239,4 +265,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "message": _read_message,
     "title": _read_title,
     "tombstone": _read_tombstone,
+    "core": _read_core_fact,
 }

@@ -13,6 +13,7 @@ import structlog
 from harken.config import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
 from harken.model import (
+    CORE_MEMORY,
     EMPTY,
     Conversation,
     Event,
@@ -26,7 +27,7 @@ from harken.model import (
     Trust,
 )
 from harken.record.characters import sound, sound_value
-from harken.record.identity import derived_uid, new_uid
+from harken.record.identity import conversation_uid, derived_uid, new_uid
 from harken.record.journal import Appended, Journal
 from harken.record.redact import Redactor
 from harken.record.replay import replay_conversation
@@ -115,11 +116,6 @@ class Recorded:
     forgotten: int = 0
 
 
-def conversation_uid(channel: str, external_id: str) -> str:
-    """The id of the conversation that a channel knows by that name."""
-    return derived_uid("conversation", channel, external_id)
-
-
 @dataclass(slots=True)
 class Recorder:
     """Writes what was said, once and for all.
@@ -190,11 +186,37 @@ class Recorder:
             appended += self._write(tx, [*thread.events, segment], self.ingest(tx))
         return segment
 
+    def keep(self, events: Sequence[Event]) -> None:
+        """Write events of core memory, which belong to no conversation, in one transaction.
+
+        Raises:
+            StoreError: nothing of the call was kept; it may be repeated.
+        """
+        with self._writing([CORE_MEMORY]) as (tx, appended):
+            appended += self._write(tx, events, self.ingest(tx))
+
     def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
         """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
         if self.journal is not None:
             for part in self._append(tx, self.journal, events):
                 put_journal_offset(tx, part.path, part.end)
+
+    def admit(self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Event]]) -> None:
+        """Write whole events, which already have their ids and places, in one transaction.
+
+        Args:
+            conversations: ids of all that the events may belong to.
+            choose: gives them under the write lock: those that the rows lack.
+        Raises:
+            StoreError: nothing of the call was kept; it may be repeated.
+        """
+        with self._writing(conversations) as (tx, appended):
+            ingest = self.ingest(tx)
+            events = choose(tx, ingest)
+            # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
+            appended += self._write(tx, events, ingest, checked=False)
+        if any(isinstance(event, Message) for event in events):
+            self.wake()
 
     def _write(
         self,
@@ -202,6 +224,7 @@ class Recorder:
         events: Sequence[Event],
         ingest: Ingest,
         within: Callable[[Transaction], None] | None = None,
+        checked: bool = True,
     ) -> list[Appended]:
         """Journal first, rows second; if the rows fail, the journal is taken back."""
         appended: list[Appended] = []
@@ -209,7 +232,7 @@ class Recorder:
             appended = self._append(tx, self.journal, events)
         try:
             if events:
-                ingest.apply(events, checked=True)
+                ingest.apply(events, checked)
             for part in appended:
                 put_journal_offset(tx, part.path, part.end)
             if within is not None:
@@ -267,19 +290,22 @@ class Recorder:
 
     def _prepared(self, batch: Batch) -> list[Message]:
         uid = batch.conversation.uid
-        return [self._prepare(uid, message) for message in batch.messages]
+        return [self.prepare(uid, message) for message in batch.messages]
 
     def _stamped(self, batch: Batch, prepared: Sequence[Message]) -> list[Message]:
         """What is said now gets its time and id under the write lock, so that several processes' times are in order."""
         stamped = []
         for ready, new in zip(prepared, batch.messages, strict=True):
-            if new.created_at is None and new.origin is None:
-                moment = self.now()
-                ready = replace(ready, uid=new_uid(moment), created_at=moment)
-            stamped.append(ready)
+            stamped.append(self.stamp(ready) if new.created_at is None and new.origin is None else ready)
         return stamped
 
-    def _prepare(self, uid: str, message: NewMessage) -> Message:
+    def stamp(self, message: Message) -> Message:
+        """The message as said at this moment."""
+        moment = self.now()
+        return replace(message, uid=new_uid(moment), created_at=moment)
+
+    def prepare(self, uid: str, message: NewMessage) -> Message:
+        """A message as it is kept in the conversation of that id, secrets taken out; it has no exchange yet."""
         raw = sound(message.text)
         redacted = self.redactor.redact(raw)
         metadata: Mapping[str, Any] = EMPTY

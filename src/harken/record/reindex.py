@@ -9,9 +9,11 @@ from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
 
+from harken.model import CORE_MEMORY
 from harken.record.journal import Journal
 from harken.record.replay import FORGETTING, IngestOf, Replayed, replay_conversation
 from harken.storage.batches import rows_in
+from harken.storage.core import drop_core_facts
 from harken.storage.forgetting import delete_conversation_rows
 from harken.storage.state import journal_offset, put_journal_offset
 from harken.storage.store import Store, Transaction
@@ -30,6 +32,8 @@ def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) ->
         with store.writing() as tx:
             kept = _vectors_of(tx, folder)
             delete_conversation_rows(tx, folder)
+            if folder == CORE_MEMORY:
+                drop_core_facts(tx)
             for path, _ in journal.files(folder):
                 if journal_offset(tx, path) != FORGETTING:
                     put_journal_offset(tx, path, 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harken.config import SearchConfig
+
 
 def fuse_ranks(rankings: Sequence[Sequence[int]], k: int = 60) -> dict[int, float]:
     """Fuse rankings by reciprocal rank.
@@ -45,3 +47,22 @@ def fuse_scores(parts: Sequence[tuple[float, Mapping[int, float]]]) -> dict[int,
         for entry_id, score in scores.items():
             fused[entry_id] = fused.get(entry_id, 0.0) + weight * ((score - low) / span if span > 0 else 1.0)
     return fused
+
+
+def fuse_hybrid(
+    keyword: Mapping[int, float], vector: Mapping[int, float], similarity: Mapping[int, float], config: SearchConfig
+) -> dict[int, float]:
+    """Fuse what words and what meaning found, the way the settings say.
+
+    Args:
+        keyword: keyword scores, best first.
+        vector: the nearest by cosine similarity, best first.
+        similarity: the cosine similarity of every candidate that has a vector.
+        config: which fusion, and its weights.
+    Returns:
+        A score per id, 0 to 1; scores compare only within one call.
+    """
+    if config.fusion == "rrf":
+        return fuse_ranks([list(keyword), list(vector)], config.rrf_k)
+    share = config.vector_weight
+    return fuse_scores([(1.0 - share, keyword), (share, similarity)])

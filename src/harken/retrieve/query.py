@@ -61,11 +61,6 @@ def whole_words(text: str) -> dict[str, re.Pattern[str]]:
     return patterns
 
 
-def is_small_talk(query: Query) -> bool:
-    """Whether nothing but stop words was said."""
-    return all(word in STOP_WORDS for word in query.words)
-
-
 def _quote(found: list[str], flat: str) -> str:
     """The first words of a query that may be a quotation: several words of which one says something, or a name."""
     names = any(character.isdigit() or character == "_" for word in found for character in word)

@@ -12,7 +12,7 @@ from harken.config import SearchConfig
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model import Hit, Reason, SearchResult, SearchScope
 from harken.providers.embedder import Embedder, Reranker, Vectors
-from harken.retrieve.fuse import fuse_ranks, fuse_scores
+from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.rerank import rerank
 from harken.retrieve.weigh import AuthorCue, weigh
@@ -155,8 +155,8 @@ class Searcher:
         wanted = max(limit, self.config.rerank_top)
         best = sorted(weighed, key=lambda entry_id: (-weighed[entry_id][0], -entry_id))[:wanted]
         entries = load_entries(tx, best)
-        keyword_ranks = _ranks(found.keyword)
-        vector_ranks = _ranks(found.vector)
+        keyword_ranks = ranks_of(found.keyword)
+        vector_ranks = ranks_of(found.vector)
         return [
             Hit(
                 entry=entries[entry_id],
@@ -172,11 +172,7 @@ class Searcher:
         ]
 
     def _fused(self, found: _Candidates) -> dict[int, float]:
-        if self.config.fusion == "rrf":
-            fused = fuse_ranks([list(found.keyword), list(found.vector)], self.config.rrf_k)
-        else:
-            share = self.config.vector_weight
-            fused = fuse_scores([(1.0 - share, found.keyword), (share, found.similarity)])
+        fused = fuse_hybrid(found.keyword, found.vector, found.similarity, self.config)
         # Neither fusion exceeds 1: who quotes words finds them before everything else.
         return {entry_id: score + (entry_id in found.quoting) for entry_id, score in fused.items()}
 
@@ -195,5 +191,6 @@ class Searcher:
         return weighed
 
 
-def _ranks(scores: Mapping[int, Any]) -> dict[int, int]:
+def ranks_of(scores: Mapping[int, Any]) -> dict[int, int]:
+    """The place of each in its list, from 1."""
     return {entry_id: rank for rank, entry_id in enumerate(scores, start=1)}

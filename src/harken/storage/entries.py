@@ -22,16 +22,9 @@ from sqlalchemy import (
 
 from harken.model import Entry, Trust
 from harken.storage.batches import batches, rows_in
+from harken.storage.columns import Instant, from_microseconds
 from harken.storage.store import RowScope, Transaction
-from harken.storage.tables import (
-    Instant,
-    conversations,
-    entries,
-    exchanges,
-    from_microseconds,
-    projects,
-    refers,
-)
+from harken.storage.tables import conversations, entries, exchanges, projects, refers
 
 _NEIGHBOURS = 2
 # Among entries of one moment, the one that comes now stands last: its id is the highest.

@@ -8,6 +8,7 @@ from sqlalchemy import Table, and_, func, select, update
 
 from harken.model import Tombstone
 from harken.storage.removing import remove_entries
+from harken.storage.segment_summaries import drop_orphans, drop_segment_summaries
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
 from harken.storage.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
@@ -18,6 +19,7 @@ def forget_rows(tx: Transaction, event: Tombstone) -> None:
     """Remove every row of what was forgotten and leave the tombstone."""
     if event.kind == "message":
         drop_summaries_with(tx, event.uid)
+        drop_segment_summaries(tx, messages.c.uid == event.uid)
         remove_entries(tx, entries.c.ref_uid == event.uid)
         _delete_messages(tx, messages.c.uid == event.uid)
         _date(tx, event.conversation_uid)
@@ -38,6 +40,8 @@ def delete_conversation_rows(tx: Transaction, uid: str) -> None:
     remove_entries(tx, entries.c.conversation_id == conversation_id)
     _delete_messages(tx, messages.c.conversation_id == conversation_id)
     drop_summary_work(tx, conversation_id)
+    of_it = select(segments.c.id).where(segments.c.tenant == tx.tenant, segments.c.conversation_id == conversation_id)
+    drop_orphans(tx, list(tx.connection.scalars(of_it)))
     for table in (exchanges, segments):
         _delete(tx, table, table.c.conversation_id == conversation_id)
     _delete(tx, conversations, conversations.c.id == conversation_id)

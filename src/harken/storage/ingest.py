@@ -14,6 +14,7 @@ from sqlalchemy import Table, bindparam, insert, select, update
 from harken import tokens
 from harken.model import (
     Conversation,
+    CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
@@ -25,18 +26,14 @@ from harken.model import (
     Tombstone,
 )
 from harken.storage.batches import rows_in
+from harken.storage.core import apply_core_fact
 from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
 from harken.storage.known import find_known, find_tombstones
 from harken.storage.scopes import ensure_project
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
-from harken.storage.tables import (
-    conversations,
-    exchanges,
-    messages,
-    segments,
-)
+from harken.storage.tables import conversations, exchanges, messages, segments
 
 MESSAGE_SOURCE = "message"
 _SEARCHABLE = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT)
@@ -74,7 +71,7 @@ class Ingest:
         Returns:
             How many messages were new.
         """
-        wanted = events if checked else self._unknown(events)
+        wanted = events if checked else self.unknown(events)
         for event in wanted:
             if isinstance(event, Conversation):
                 self._conversation(event)
@@ -91,9 +88,11 @@ class Ingest:
                 self._title(event)
             elif isinstance(event, Tombstone):
                 forget_rows(self._tx, event)
+            elif isinstance(event, CoreFact):
+                apply_core_fact(self._tx, event)
         return len(fresh)
 
-    def _unknown(self, events: Sequence[Event]) -> list[Event]:
+    def unknown(self, events: Sequence[Event]) -> list[Event]:
         """The events without those that were applied before or belong to something forgotten."""
         tables = ((conversations, Conversation), (segments, Segment), (exchanges, Exchange), (messages, Message))
         dropped: set[str] = set()

@@ -26,6 +26,7 @@ from harken.storage.tables import (
 
 _SHORTEST_BEGINNING = 6
 _TITLE_CHARS = 70
+_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,26 @@ def resolve_uid(tx: Transaction, prefix: str) -> list[tuple[str, str]]:
 
 def messages_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> list[Message]:
     """The conversation's messages, oldest first."""
+    return list(each_message_of(tx, conversation_uid, limit))
+
+
+def each_message_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> Iterator[Message]:
+    """The same one by one: there may be more of them than fit in memory."""
     statement = _messages(tx).where(conversations.c.uid == conversation_uid)
-    rows = tx.connection.execute(statement.order_by(messages.c.created_at, messages.c.id).limit(limit))
-    return [_message(row) for row in rows]
+    ordered = statement.order_by(messages.c.created_at, messages.c.id).limit(limit)
+    rows = tx.connection.execute(ordered, execution_options={"yield_per": _AT_ONCE})
+    return (_message(row) for row in rows)
+
+
+def messages_of_segment(
+    tx: Transaction, conversation_uid: str, segment_uid: str, newest: int | None = None
+) -> list[Message]:
+    """The segment's messages, or so many of its newest, oldest first."""
+    statement = _messages(tx).where(conversations.c.uid == conversation_uid, segments.c.uid == segment_uid)
+    rows = tx.connection.execute(
+        statement.order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(newest)
+    ).all()
+    return [_message(row) for row in reversed(rows)]
 
 
 def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[str, str]]:

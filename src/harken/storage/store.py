@@ -115,7 +115,11 @@ class NearestIndex(Protocol):
         ...
 
     def save(self) -> None:
-        """Keep what was derived for later searches, where that is worth it."""
+        """Keep what this process has derived, where that is worth it; quick, for it is called at the end of each."""
+        ...
+
+    def settle(self) -> None:
+        """Make what many new vectors ask for, however long it takes; called when all are embedded."""
         ...
 
     def discard(self) -> None:

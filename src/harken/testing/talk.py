@@ -22,7 +22,7 @@ from harken.model import (
     Tombstone,
     Trust,
 )
-from harken.record.identity import derived_uid
+from harken.record.identity import conversation_uid, derived_uid
 
 START = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
 
@@ -39,6 +39,7 @@ class Talk:
         name: makes the conversation's id and is its external id.
         project: where it was held.
         start: when it began.
+        channel: where it is held; a task's runs are in `task`.
 
     Attributes:
         conversation: its head.
@@ -46,9 +47,11 @@ class Talk:
         messages: the messages among them.
     """
 
-    def __init__(self, name: str, project: ProjectIdentity | None = None, start: datetime = START) -> None:
-        uid = derived_uid("conversation", "test", name)
-        self.conversation = Conversation(uid, "test", name, "", start, start, project)
+    def __init__(
+        self, name: str, project: ProjectIdentity | None = None, start: datetime = START, channel: str = "test"
+    ) -> None:
+        uid = conversation_uid(channel, name)
+        self.conversation = Conversation(uid, channel, name, "", start, start, project)
         self.events: list[Event] = [self.conversation]
         self.messages: list[Message] = []
         self._at = start

@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.record.identity import derived_uid, new_uid
+from harken.record.identity import conversation_uid, derived_uid, new_uid, task_name
 
 NOW = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
 MOMENTS = st.datetimes(timezones=st.just(UTC))
@@ -46,3 +46,19 @@ def test_a_derived_id_depends_on_every_part_and_on_the_moment() -> None:
 
 def test_derived_ids_with_a_moment_sort_by_it() -> None:
     assert derived_uid("z", moment=NOW) < derived_uid("a", moment=NOW + timedelta(seconds=1))
+
+
+def test_a_tasks_conversation_is_called_after_the_task_and_any_other_is_not() -> None:
+    assert conversation_uid("task", "daily") == "scheduler_daily"
+    assert UUID(conversation_uid("chat", "daily")).version == 8
+
+
+@given(st.text())
+def test_whatever_a_task_is_called_its_id_names_one_folder_inside_the_journal(name: str) -> None:
+    uid = conversation_uid("task", name)
+    assert not {"/", "\\", "\x00"} & set(uid)
+    assert not uid.startswith(".")
+    kept = task_name(name)
+    if kept is not None:
+        assert task_name(kept) == kept
+        assert conversation_uid("task", kept) == f"scheduler_{kept}"

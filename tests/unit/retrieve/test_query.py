@@ -9,8 +9,6 @@ from harken.retrieve.query import (
     MAX_QUERY_TOKENS,
     MAX_TERMS,
     STOP_WORDS,
-    Query,
-    is_small_talk,
     parse_query,
     whole_words,
 )
@@ -114,15 +112,6 @@ class TestWholeWords:
         assert whole_words("?!") == {}
 
 
-class TestSmallTalk:
-    @pytest.mark.parametrize("text", ["and you?", "so it is", "а что ты", "", "you can do it"])
-    def test_nothing_but_stop_words_is_small_talk(self, text: str) -> None:
-        assert is_small_talk(parse_query(text))
-
-    @pytest.mark.parametrize("text", ["and the zebra?", "北京"])
-    def test_one_word_that_says_something_is_none(self, text: str) -> None:
-        assert not is_small_talk(parse_query(text))
-
+class TestStopWords:
     def test_stop_words_are_words_in_lower_case(self) -> None:
         assert all(word == word.lower().strip() for word in STOP_WORDS)
-        assert is_small_talk(Query("", (), frozenset(STOP_WORDS)))

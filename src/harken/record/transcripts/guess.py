@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harken.errors import TranscriptError
+from harken.record.export import FORMAT
 from harken.record.transcripts.exports import ExportFormat, read_values
 from harken.record.transcripts.lines import decoded
 from harken.record.transcripts.parsed import TranscriptFormat
@@ -88,7 +89,7 @@ def _of_lines(path: Path) -> str | None:
     for value in _first_lines(path):
         if "payload" in value or value.get("type") in _CODEX_LINES or path.name.startswith(_CODEX_NAME):
             return "codex"
-        if value.keys() >= _EXCHANGE_KEYS:
+        if value.keys() >= _EXCHANGE_KEYS or value.get("format") == FORMAT:
             return "jsonl"
         if not value.keys().isdisjoint(_CLAUDE_KEYS) or isinstance(value.get("message"), dict):
             return "claude-code"

@@ -27,11 +27,12 @@ Sources = Sequence[tuple[str, Sequence[Path]]]
 @json_option
 @with_session
 def import_command(session: Session, arguments: tuple[str, ...], no_embed: bool, as_json: bool) -> None:
-    """Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files.
+    """Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files, and exports of Harken.
 
     Without arguments, finds the histories of the agents installed on this machine and imports them. With a FORMAT and
     no PATH, looks where that agent keeps its history. With a PATH and no FORMAT, tells the format by the files
-    themselves. Importing again adds only what is new.
+    themselves. Importing again adds only what is new. What `harken export` wrote is imported as jsonl, with all ids,
+    and with what was forgotten, which is erased here too; import only exports that you trust as your own memory.
     """
     with session.engine() as harken:
         sources = _sources(session, harken.transcript_formats(), arguments)
@@ -115,6 +116,7 @@ def _facts(report: ImportReport) -> dict[str, Any]:
         "added": report.added,
         "known": report.known,
         "forgotten": report.forgotten,
+        "erased": report.erased,
         "conversations": len(report.conversations),
         "unreadable": [{"path": str(bad.path), "line": bad.line, "reason": bad.reason} for bad in report.unreadable],
         "failed": [{"path": str(path), "reason": reason} for path, reason in report.failed],
@@ -129,6 +131,8 @@ def _print_report(session: Session, report: ImportReport) -> None:
     )
     if report.forgotten:
         session.out.print(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
+    if report.erased:
+        session.out.print(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
     for path, reason in report.failed:
         session.note(f"Could not be read: {path}: {reason}")
     for bad in report.unreadable[:_SHOWN_UNREADABLE]:

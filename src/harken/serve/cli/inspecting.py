@@ -1,13 +1,11 @@
-"""`harken status` and `harken config`."""
+"""`harken status`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
-from rich.table import Table
 
-from harken.config import load_settings
 from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
 from harken.storage.spend import Spent
 from harken.upkeep import Status
@@ -93,18 +91,3 @@ def _spend_line(spent: Spent, today: Spent) -> str:
     if spent.unsettled:
         line += f"; at most ${spent.unsettled_usd:.4f} more for {spent.unsettled} calls whose end was not seen"
     return line
-
-
-@click.command()
-@json_option
-@with_session
-def config(session: Session, as_json: bool) -> None:
-    """Show every setting, and where its value comes from."""
-    values = load_settings(session.home, overrides=session.overrides).values()
-    if as_json:
-        print_json([{"key": value.key, "value": value.value, "origin": value.origin} for value in values])
-        return
-    table = Table("setting", "value", "from", box=None, pad_edge=False)
-    for value in values:
-        table.add_row(value.key, "" if value.value is None else str(value.value), value.origin)
-    session.out.print(table)

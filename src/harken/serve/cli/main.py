@@ -12,7 +12,18 @@ import structlog
 
 from harken import __version__
 from harken.errors import HarkenError, UsageError
-from harken.serve.cli import EXIT_INTERRUPTED, importing, inspecting, searching, upkeep, working
+from harken.serve.cli import (
+    EXIT_INTERRUPTED,
+    chatting,
+    configuring,
+    exporting,
+    importing,
+    inspecting,
+    searching,
+    tasking,
+    upkeep,
+    working,
+)
 from harken.serve.cli.session import Session
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
@@ -35,10 +46,13 @@ def cli(context: click.Context, home: Path | None, store: str | None, verbose: b
 
 for command in (
     importing.import_command,
+    exporting.export,
     searching.search,
     searching.show,
     inspecting.status,
-    inspecting.config,
+    configuring.config,
+    chatting.context_command,
+    chatting.core,
     upkeep.doctor,
     upkeep.forget,
     upkeep.migrate,
@@ -46,6 +60,7 @@ for command in (
     upkeep.backup,
     upkeep.restore,
     working.worker,
+    tasking.task,
 ):
     cli.add_command(command)
 

@@ -59,7 +59,7 @@ def search(
     )
     with session.engine() as harken:
         result = harken.search(" ".join(query), scope=scope, limit=limit, mode=mode, rerank=rerank)
-        titles = harken.titles([hit.entry.conversation_uid for hit in result.hits if hit.entry.conversation_uid])
+        titles = harken.chats.titles([hit.entry.conversation_uid for hit in result.hits if hit.entry.conversation_uid])
     if as_json:
         print_json({"hits": [hit_facts(hit) for hit in result.hits], "notes": list(result.notes)})
     else:

@@ -22,7 +22,7 @@ def worker() -> None:
 @click.option("--until-idle", is_flag=True, help="End when nothing is left to do.")
 @with_session
 def run(session: Session, until_idle: bool) -> None:
-    """Embed what waits for it, the newest first."""
+    """Embed what waits for it, the newest first, and summarize what has left a window."""
     with session.engine() as harken:
         if until_idle:
             _until_idle(session, harken)
@@ -34,6 +34,8 @@ def _until_idle(session: Session, harken: Harken) -> None:
     with session.progress("Embedding", "messages") as show:
         done = harken.embed(show, patient=True)
     session.out.print(f"Embedded {counted(done, 'message')}.")
+    if taken_in := harken.chats.summarize():
+        session.out.print(f"Summarized {counted(taken_in, 'message')} that left a window.")
     failures = harken.upkeep.failures()
     if failures:
         failed = counted(harken.upkeep.status().counts.failed, "message")

@@ -19,7 +19,11 @@ WORK_CHANNEL = "harken_work"
 _MOST_LOCKS = 64
 
 # The setting that row-level security reads; only for this transaction.
-_ENTER = "SELECT set_config('harken.tenant', :tenant, true), set_config('lock_timeout', :patience, true)"
+_ENTER = (
+    "SELECT set_config('harken.tenant', :tenant, true), set_config('lock_timeout', :patience, true)"
+    # Compiling a search takes longer than the search.
+    ", set_config('jit', 'off', true)"
+)
 _ALONE = ", pg_advisory_xact_lock(hashtextextended('harken ' || :tenant, 0))"
 _BESIDE_OTHERS = ", pg_advisory_xact_lock_shared(hashtextextended('harken ' || :tenant, 0))"
 # In one order everywhere, so that two writers never wait for each other.

@@ -10,12 +10,14 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from harken.storage.columns import from_microseconds
 from harken.storage.postgres.text_forms import day_in_words, plain_words
 from harken.storage.store import RowScope, Scored
-from harken.storage.tables import from_microseconds
 
-# More matches than this are not ranked: the rarest words choose.
-MATCHES_TO_RANK = 20_000
+# In stores with more entries the rarest words choose who is ranked, as many as so many entries hold: reading an entry's
+# words from its row costs 4 µs.
+ALL_RANKED_UP_TO = 20_000
+MATCHES_TO_RANK = 4_000
 _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
@@ -38,7 +40,7 @@ _DIFFERING = text("SELECT harken_differing(:ids, :own, :beside, :scope)")
 _INDEXED = text("SELECT entries, average_length FROM harken_indexed()")
 _SEARCH = text(
     "SELECT entry_id, score FROM harken_search("
-    ":terms, :own_only, :scope, :since, :until, :at_most, :total, :average, :most)"
+    ":terms, :own_only, :scope, :since, :until, :at_most, :total, :average, :all_ranked, :most)"
 )
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
 
@@ -90,6 +92,7 @@ class TsvectorIndex:
                 "at_most": limit,
                 "total": total,
                 "average": average,
+                "all_ranked": ALL_RANKED_UP_TO,
                 "most": MATCHES_TO_RANK,
             },
         )

@@ -77,6 +77,9 @@ class PgvectorIndex:
         return self._compared(tx, found, query, len(entry_ids))
 
     def save(self) -> None:
+        """Nothing: what was derived is on the server."""
+
+    def settle(self) -> None:
         """Make the index of every space that has outgrown comparing all, where the role may."""
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")

@@ -11,6 +11,9 @@ CREATE TABLE IF NOT EXISTS entry_words (
     PRIMARY KEY (tenant, entry_id) INCLUDE (length)
 )
 ;;
+-- The three thousand commonest words are known by their share, so that nobody has to count who holds them.
+ALTER TABLE entry_words ALTER COLUMN words SET STATISTICS 300
+;;
 CREATE INDEX IF NOT EXISTS ix_entry_words ON entry_words USING gin (words) WITH (gin_pending_list_limit = 512)
 ;;
 CREATE OR REPLACE FUNCTION harken_words(own text, beside text, scope text) RETURNS tsvector
@@ -47,57 +50,69 @@ $$
 ;;
 CREATE OR REPLACE FUNCTION harken_search(
     terms text[], own_only boolean, scope text, since bigint, until bigint, at_most integer,
-    total bigint, average_length float8, most_matches integer
+    total bigint, average_length float8, all_ranked integer, most_matches integer
 ) RETURNS TABLE (entry_id bigint, score float8)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
 DECLARE
     name text := current_setting('harken.tenant');
     mine tsquery := ('''t:' || name || '''')::tsquery;
     inside tsquery := CASE WHEN scope = '' THEN mine ELSE scope::tsquery && mine END;
+    everywhere boolean := scope = '' AND since IS NULL AND until IS NULL;
     -- bm25 of FTS5 counts own words twice, which gives 2.2 * 2 / (2 + 1.2) = 1.375 times what a neighbour's word gets.
     weights float4[] := CASE WHEN own_only THEN '{0, 0, 0, 1}' ELSE '{0, 0, 0.727273, 1}' END;
-    term text; query tsquery; holders bigint; left_over bigint := most_matches;
-    queries tsquery[] := '{}'; counts bigint[] := '{}'; rarities float8[] := '{}';
-    place integer; choosing tsquery; ranks text := ''; sums text := '';
+    term text; query tsquery; holders float8; left_over float8 := most_matches;
+    queries tsquery[] := '{}'; counts float8[] := '{}';
+    place integer; choosing tsquery; ranks text := ''; sums text := '0'; found text := '0';
 BEGIN
     FOREACH term IN ARRAY terms LOOP
         query := phraseto_tsquery('{schema}.harken', term);
         CONTINUE WHEN numnode(query) = 0;
+        -- How many hold a common word is known from the table's statistics; the others are counted while they are read.
+        holders := NULL;
+        IF total > all_ranked AND numnode(query) = 1 THEN
+            SELECT e.share * total INTO holders
+            FROM pg_stats s, unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS e (word, share)
+            WHERE s.schemaname = '{schema}' AND s.tablename = 'entry_words' AND s.attname = 'words'
+                AND e.word = btrim(query::text, '''');
+        END IF;
         IF own_only THEN
             query := regexp_replace(query::text, '''((?:[^'']|'''')+)''', '''\1'':A', 'g')::tsquery;
         END IF;
-        SELECT count(*) INTO holders FROM (
-            SELECT 1 FROM entry_words w WHERE w.tenant = name AND w.words @@ (query && mine)
-            LIMIT most_matches
-        ) found;
-        CONTINUE WHEN holders = 0;
+        IF holders IS NULL AND NOT everywhere THEN
+            SELECT count(*) INTO holders FROM entry_words w WHERE w.tenant = name AND w.words @@ (query && mine);
+        END IF;
         queries := queries || query;
         counts := counts || holders;
-        rarities := rarities || greatest(1e-6, ln((greatest(total, holders) - holders + 0.5) / (holders + 0.5)));
     END LOOP;
     IF cardinality(queries) = 0 THEN
         RETURN;
     END IF;
-    -- The rarest words choose who is ranked, as many as up to so many entries hold; all words rank.
-    FOR place IN SELECT i FROM generate_subscripts(counts, 1) AS i ORDER BY counts[i], i LOOP
-        left_over := left_over - counts[place];
-        EXIT WHEN choosing IS NOT NULL AND left_over < 0;
+    -- In a large store the rarest words choose who is ranked, as many as up to so many entries hold; all words rank.
+    FOR place IN SELECT i FROM generate_subscripts(counts, 1) AS i ORDER BY counts[i] NULLS FIRST, i LOOP
+        left_over := left_over - coalesce(counts[place], 0);
+        EXIT WHEN choosing IS NOT NULL AND total > all_ranked AND left_over < 0;
         choosing := CASE WHEN choosing IS NULL THEN queries[place] ELSE choosing || queries[place] END;
     END LOOP;
-    -- A single word's ts_rank is its weights summed with falling shares, divided by pi^2 / 6: near, times 1.375, to what bm25's
-    -- saturation (k1 = 1.2) makes of its count in an entry of average length. The length then counts as in bm25 (b = 0.75).
+    -- A single word's ts_rank is its weights summed with falling shares, divided by pi^2 / 6: near, times 1.375, to what
+    -- bm25's saturation (k1 = 1.2) makes of its count in an entry of average length. The length then counts as in bm25
+    -- (b = 0.75), and the word's rarity.
     FOR place IN 1 .. cardinality(queries) LOOP
-        ranks := ranks || format(', ts_rank($1, w.words, $2[%s]) * 2.261784 AS x%s', place, place);
-        sums := sums || format(' + $3[%s] * 2.2 * x%s / (x%s + k * (2.2 - x%s))', place, place, place, place);
+        ranks := ranks || format(', ts_rank($1, w.words, $2[%1$s]) * 2.261784 AS x%1$s', place);
+        found := found || format(', coalesce($3[%1$s], count(*) FILTER (WHERE x%1$s > 0)) AS n%1$s', place);
+        sums := sums || format(
+            ' + greatest(1e-6, ln((greatest($10, n%1$s) - n%1$s + 0.5) / (n%1$s + 0.5)))'
+            ' * 2.2 * x%1$s / (x%1$s + k * (2.2 - x%1$s))', place);
     END LOOP;
     RETURN QUERY EXECUTE
-        'SELECT r.entry_id, (0' || sums || ')::float8 FROM (
+        'WITH matching AS MATERIALIZED (
             SELECT w.entry_id, 0.25 + 0.75 * w.length / $4 AS k' || ranks || ' FROM entry_words w '
         || CASE WHEN since IS NULL AND until IS NULL THEN '' ELSE
             'JOIN entries e ON e.tenant = w.tenant AND e.id = w.entry_id
                 AND e.created_at >= coalesce($6, e.created_at) AND e.created_at < coalesce($7, e.created_at + 1) ' END
-        || 'WHERE w.tenant = $5 AND w.words @@ $8 OFFSET 0
-        ) r ORDER BY 2 DESC, 1 DESC LIMIT $9'
-        USING weights, queries, rarities, greatest(average_length, 1), name, since, until, choosing && inside, at_most;
+        || 'WHERE w.tenant = $5 AND w.words @@ $8
+        ), held AS (SELECT ' || found || ' FROM matching)
+        SELECT matching.entry_id, (' || sums || ')::float8 FROM matching, held ORDER BY 2 DESC, 1 DESC LIMIT $9'
+        USING weights, queries, counts, greatest(average_length, 1), name, since, until, choosing && inside, at_most,
+            total::float8;
 END
 $$

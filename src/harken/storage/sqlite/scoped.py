@@ -57,6 +57,10 @@ class ScopedNearest:
         """Keep the derived index in its folder if it grew enough."""
         self.cache.save()
 
+    def settle(self) -> None:
+        """The same: the derived index is made by whoever first searches."""
+        self.save()
+
     def discard(self) -> None:
         """Forget the derived index, in memory and on disk."""
         self.cache.discard()

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import pytest
 
 from harken.storage.store import Store
+from harken.testing.store_conformance.chatting import ChatTests
 from harken.testing.store_conformance.embedded import SpaceTests, VectorTests
 from harken.testing.store_conformance.forgetting import ForgettingTests
 from harken.testing.store_conformance.full_text import FullTextTests
@@ -29,6 +30,7 @@ from harken.testing.store_conformance.remembering import CopyTests, StateTests
 from harken.testing.store_conformance.scoping import ScopeTests
 from harken.testing.store_conformance.spending import SpendTests
 from harken.testing.store_conformance.summarizing import SummaryTests
+from harken.testing.store_conformance.telling import TellingTests
 from harken.testing.store_conformance.transactions import TransactionTests
 from harken.testing.store_conformance.working import WorkTests
 
@@ -48,7 +50,9 @@ class StoreConformance(
     SpendTests,
     SummaryTests,
     LookingTests,
+    TellingTests,
     CopyTests,
+    ChatTests,
 ):
     """Every test of a store; a subclass whose name begins with `Test` runs them on its own."""
 

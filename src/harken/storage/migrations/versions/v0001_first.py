@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from harken.storage.columns import Halves
 from harken.storage.migrations.shapes import add_index, add_table
-from harken.storage.tables import Halves
 
 revision = "0001"
 down_revision = None

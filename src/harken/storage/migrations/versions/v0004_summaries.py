@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from harken.storage.migrations.shapes import add_index, add_table
 
-revision = "0003"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,1 @@
+"""Putting the right words into a model's context, within its budget."""

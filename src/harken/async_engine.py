@@ -1,0 +1,285 @@
+"""AsyncHarken: every verb of Harken, awaited; each call runs in a worker thread, so no event loop waits for a disk.
+
+The twins are made by two wrappers from the verbs themselves: names, signatures and documentation cannot differ.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import partial, wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from harken.chats import Chats
+from harken.config import LoadedSettings, Settings
+from harken.engine import Harken
+from harken.errors import UsageError
+from harken.record.core import CoreMemory
+from harken.record.replay import Replayed
+from harken.run_time import RunTimeSettings
+from harken.tasks import Tasks
+from harken.upkeep import Upkeep
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Part = TypeVar("Part")
+_END: Any = object()
+
+
+class Calls:
+    """Runs calls in worker threads, and knows which are under way: what nobody awaits any more ends all the same."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._closed = False
+
+    async def run(self, call: Callable[[], Result]) -> Result:
+        """The call's result.
+
+        A task that is cancelled goes on at once; what it had begun is done whole, or not at all, behind its back.
+
+        Raises:
+            UsageError: `finish` was called before.
+        """
+        return await anyio.to_thread.run_sync(self._counted, call, abandon_on_cancel=True)
+
+    def finish(self) -> None:
+        """Let no call begin any more, and wait in this thread for those that have."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: self._running == 0)
+
+    def _counted(self, call: Callable[[], Result]) -> Result:
+        with self._changed:
+            if self._closed:
+                raise UsageError("This AsyncHarken is closed. Open another one: async with AsyncHarken(…) as harken")
+            self._running += 1
+        try:
+            return call()
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+
+class Twin(Generic[Part]):
+    """Something whose verbs are awaited.
+
+    Args:
+        part: gives what has the verbs.
+        calls: runs them.
+    """
+
+    def __init__(self, part: Callable[[], Part], calls: Calls) -> None:
+        self._part = part
+        self._calls = calls
+
+
+def in_thread(
+    verb: Callable[Concatenate[Part, Parameters], Result],
+) -> Callable[Concatenate[Twin[Part], Parameters], Coroutine[Any, Any, Result]]:
+    """A verb's twin that is awaited. What it calls back, it calls in its worker thread."""
+
+    @wraps(verb)
+    async def twin(self: Twin[Part], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return await self._calls.run(partial(verb, self._part(), *args, **kwargs))
+
+    return twin
+
+
+def in_steps(
+    verb: Callable[Concatenate[Part, Parameters], Iterator[Result]],
+) -> Callable[Concatenate[Twin[Part], Parameters], AsyncGenerator[Result, None]]:
+    """The twin of a verb that yields as it works: an async iterator, each step in a worker thread."""
+
+    @wraps(verb)
+    async def twin(
+        self: Twin[Part], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> AsyncGenerator[Result, None]:
+        steps = verb(self._part(), *args, **kwargs)
+        # A step that nobody awaits any more is still being taken when the iterator is closed.
+        one_at_a_time = threading.Lock()
+
+        def take() -> Result:
+            with one_at_a_time:
+                return next(steps, _END)
+
+        def close() -> None:
+            with one_at_a_time:
+                getattr(steps, "close", lambda: None)()
+
+        try:
+            while (step := await self._calls.run(take)) is not _END:
+                yield step
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(close)
+
+    return twin
+
+
+def _opened_like(
+    opening: Callable[Concatenate[Harken, Parameters], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, Parameters], None]]:
+    """Gives a constructor the parameters of another."""
+    return wraps(opening)
+
+
+class AsyncUpkeep(Twin[Upkeep]):
+    """What a store needs now and then; reached as `AsyncHarken.upkeep`. See `harken.upkeep.Upkeep`."""
+
+    status = in_thread(Upkeep.status)
+    projects = in_thread(Upkeep.projects)
+    failures = in_thread(Upkeep.failures)
+    retry_failed = in_thread(Upkeep.retry_failed)
+    doctor = in_thread(Upkeep.doctor)
+    reindex_from_journal = in_steps(Upkeep.reindex_from_journal)
+    plan_forget = in_thread(Upkeep.plan_forget)
+    forget = in_thread(Upkeep.forget)
+    backup = in_thread(Upkeep.backup)
+    export = in_thread(Upkeep.export)
+
+
+class AsyncTasks(Twin[Tasks]):
+    """Scheduled tasks; reached as `AsyncHarken.tasks`. See `harken.tasks.Tasks`."""
+
+    run = in_thread(Tasks.run)
+    context = in_thread(Tasks.context)
+    list = in_thread(Tasks.list)
+    history = in_thread(Tasks.history)
+
+
+class AsyncCoreMemory(Twin[CoreMemory]):
+    """Core memory; reached as `AsyncHarken.core`. See `harken.record.core.CoreMemory`."""
+
+    list = in_thread(CoreMemory.list)
+    get = in_thread(CoreMemory.get)
+    update = in_thread(CoreMemory.update)
+    delete = in_thread(CoreMemory.delete)
+
+
+class AsyncChats(Twin[Chats]):
+    """Contexts of chats; reached as `AsyncHarken.chats`. See `harken.chats.Chats`."""
+
+    session = in_thread(Chats.session)
+    find = in_thread(Chats.find)
+    build = in_thread(Chats.build)
+    recall = in_thread(Chats.recall)
+    summarize = in_thread(Chats.summarize)
+    work = in_thread(Chats.work)
+    task_context = in_thread(Chats.task_context)
+    titles = in_thread(Chats.titles)
+
+
+class AsyncRunTimeSettings(Twin[RunTimeSettings]):
+    """Settings set at run time; reached as `AsyncHarken.run_time`. See `harken.run_time.RunTimeSettings`."""
+
+    load = in_thread(RunTimeSettings.load)
+    get = in_thread(RunTimeSettings.get)
+    set = in_thread(RunTimeSettings.set)
+    unset = in_thread(RunTimeSettings.unset)
+
+
+class AsyncHarken(Twin[Harken]):
+    """Harken for programs with an event loop: `async with AsyncHarken(home) as harken`.
+
+    Takes what `Harken` takes, opens with the block, and has the same verbs, each awaited; those that yield are async
+    iterators. Any number of tasks may use it at once. What a verb is given to call back (`progress`, a task's `answer`)
+    it calls in its worker thread; from there `anyio.from_thread.run` reaches the event loop.
+
+    A task that is cancelled goes on at once, and what was acknowledged stays. What it had begun goes on to its own end,
+    and closing waits for that.
+    """
+
+    @_opened_like(Harken.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._opening = partial(Harken, *args, **kwargs)
+        self._opened: Harken | None = None
+        super().__init__(lambda: self.engine, Calls())
+        self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
+        self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
+        self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
+        self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
+        self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
+
+    record_message = in_thread(Harken.record_message)
+    end_exchange = in_thread(Harken.end_exchange)
+    new_segment = in_thread(Harken.new_segment)
+    run_task = in_thread(Harken.run_task)
+    transcript_formats = in_thread(Harken.transcript_formats)
+    import_transcripts = in_thread(Harken.import_transcripts)
+    embed = in_thread(Harken.embed)
+    start_worker = in_thread(Harken.start_worker)
+    build_context = in_thread(Harken.build_context)
+    auto_rag = in_thread(Harken.auto_rag)
+    search = in_thread(Harken.search)
+    show = in_thread(Harken.show)
+
+    @property
+    def engine(self) -> Harken:
+        """The Harken underneath, whose verbs block.
+
+        Raises:
+            UsageError: it is not open.
+        """
+        if self._opened is None:
+            raise UsageError("This AsyncHarken is not open: async with AsyncHarken(…) as harken, or await open().")
+        return self._opened
+
+    @property
+    def loaded(self) -> LoadedSettings:
+        """The settings in force, each with its origin."""
+        return self.engine.loaded
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.engine.settings
+
+    @property
+    def home(self) -> Path:
+        """Where everything is kept."""
+        return self.engine.home
+
+    @property
+    def replayed(self) -> Replayed:
+        """What opening brought from the journal into the database."""
+        return self.engine.replayed
+
+    async def open(self) -> Self:
+        """Open everything; see `Harken` for what it raises."""
+        try:
+            await self._calls.run(self._open)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Wait for what is under way, stop the worker, keep what was derived, give everything back."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._close)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _open(self) -> None:
+        if self._opened is None:
+            self._opened = self._opening()
+
+    def _close(self) -> None:
+        self._calls.finish()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()

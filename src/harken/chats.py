@@ -1,0 +1,143 @@
+"""What a chat needs before each model call: its context, built from everything that is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+
+from harken.assemble.builder import ContextBuilder, Session
+from harken.assemble.history import TaskHistory
+from harken.assemble.layers import ChatContext, ChatMessage
+from harken.assemble.pending import Pending
+from harken.config import Settings
+from harken.enrich.extract import Vectorize
+from harken.enrich.summarize_segment import SummarizeSegmentWork
+from harken.enrich.worker import run_until_idle
+from harken.errors import NotFoundError
+from harken.model import TASK_CHANNEL
+from harken.record.characters import sound
+from harken.record.identity import conversation_uid
+from harken.record.recorder import Recorder
+from harken.retrieve.autorag import AutoRag, Recall
+from harken.retrieve.search import SpaceReader
+from harken.storage.chats import begins_with, newest_conversation, newest_segment
+from harken.storage.reading import read_titles
+from harken.storage.segment_summaries import has_left, note_left
+from harken.storage.store import Store
+
+
+class Chats:
+    """Builds contexts and keeps the summaries of what left them; reached as `Harken.chats`.
+
+    Args:
+        settings: those in force; read anew each time.
+        reader: opens the space that answers.
+        history: the runs of tasks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        recorder: Recorder,
+        settings: Callable[[], Settings],
+        reader: Callable[[], SpaceReader | None],
+        history: TaskHistory,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._settings = settings
+        self._now = now
+        self._auto_rag = AutoRag(store, lambda: settings().search, reader, now)
+        self.builder = ContextBuilder(
+            store=store,
+            search=self._auto_rag.search,
+            context_config=lambda: settings().context,
+            auto_rag_config=lambda: settings().auto_rag,
+            recorded=self._recorded,
+            history=lambda name: history.messages(name, settings().context.subagent_history),
+        )
+
+    def session(self, conversation: str, channel: str) -> Session:
+        """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
+        return self._session(conversation_uid(channel, conversation))
+
+    def find(self, beginning: str | None = None) -> Session:
+        """A conversation by its id, the beginning of it, or its own name; None is the one that was active last.
+
+        Raises:
+            NotFoundError: there is none, or more than one.
+        """
+        with self._store.reading() as tx:
+            newest = newest_conversation(tx) if beginning is None else None
+            found = begins_with(tx, beginning) if beginning else [uid for uid in [newest] if uid]
+        if len(found) != 1:
+            what = "Several conversations begin with" if found else "There is no conversation"
+            raise NotFoundError(f"{what} {beginning or 'yet'}. Ids are printed by: harken search QUERY")
+        return self._session(found[0])
+
+    def build(
+        self,
+        session: Session,
+        pending: Sequence[Pending],
+        is_subagent: bool = False,
+        task_name: str | None = None,
+        *,
+        budget_tokens: int | None = None,
+        system_prompt: str | None = None,
+        is_preview: bool = False,
+    ) -> ChatContext:
+        """See `ContextBuilder.build_context`; unless it is a preview, what left the window is noted to be summarized.
+
+        Raises:
+            UsageError: the budget is none, or a subagent has no task.
+        """
+        context = self.builder.build_context(
+            session, pending, is_subagent, task_name, budget_tokens=budget_tokens, system_prompt=system_prompt
+        )
+        if context.left_before is not None and not is_preview:
+            self._note_left(context.left_before)
+        return context
+
+    def task_context(self, name: str, request: str, system: str) -> tuple[ChatMessage, ...]:
+        """What a task's run gets to see: core memory and what the task did before, no window and no auto-RAG."""
+        session = Session(conversation_uid(TASK_CHANNEL, name), None)
+        return self.build(session, [request], is_subagent=True, task_name=name, system_prompt=system).messages
+
+    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
+        """A line for people per conversation: its title, else its first words."""
+        with self._store.reading() as tx:
+            return read_titles(tx, conversation_uids)
+
+    def recall(self, session: Session, query: str, excluded: Collection[str] = ()) -> Recall:
+        """What auto-RAG finds for a query in the session's segment."""
+        if session.segment_uid is None:
+            return Recall(notes=("Nothing was said yet.",))
+        return self._auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
+
+    def summarize(self) -> int:
+        """Bring every rolling summary up to date, in this thread; how many messages that took in."""
+        return run_until_idle(self.work(None))
+
+    def work(self, vectorize: Vectorize | None) -> SummarizeSegmentWork:
+        """The background work that keeps the summaries."""
+        settings = self._settings
+        lease_seconds = settings().worker.lease_seconds
+        return SummarizeSegmentWork(
+            self._store, lambda: settings().context.summary_tokens, lease_seconds, vectorize, self._now
+        )
+
+    def _session(self, uid: str) -> Session:
+        with self._store.reading() as tx:
+            return Session(uid, newest_segment(tx, uid))
+
+    def _recorded(self, text: str) -> str:
+        return self._recorder.redactor.redact(sound(text)).text
+
+    def _note_left(self, message_uid: str) -> None:
+        with self._store.reading() as tx:
+            known = has_left(tx, message_uid)
+        if not known:
+            with self._store.writing() as tx:
+                note_left(tx, message_uid, self._now())
+            self._recorder.wake()

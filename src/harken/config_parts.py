@@ -1,0 +1,195 @@
+"""The sections of the settings: what each may hold, and what stands where nothing is said."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+
+Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
+Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
+
+
+class Part(BaseModel):
+    """A section: unknown keys are refused, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EmbeddingConfig(Part):
+    """How texts become vectors; which model is `Settings.embedder`'s matter.
+
+    Attributes:
+        model: the model's name; `openai-compatible` needs one.
+        path: a folder with `model.onnx` and `tokenizer.json`, for the embedder `onnx`.
+        url: base URL of an OpenAI-compatible endpoint, up to and including `/v1`.
+        threshold: stands in place of the model's calibrated one; `search.relevance_threshold` stands above it.
+        threads: CPU threads for a local model.
+        allow_download: whether a local model that is nowhere on this machine may be fetched.
+    """
+
+    model: str | None = None
+    path: Path | None = None
+    url: str | None = None
+    api_key: SecretStr | None = None
+    dims: Annotated[int, Field(ge=1, le=8192)] | None = None
+    max_tokens: Annotated[int, Field(ge=16, le=32768)] | None = None
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
+    threshold: Cosine | None = None
+    threads: Annotated[int, Field(ge=1, le=64)] = 2
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
+    allow_download: bool = False
+    download_url: str | None = None
+    download_sha256: str | None = None
+    min_message_tokens: Annotated[int, Field(ge=0, le=1000)] = 10
+
+
+class SearchConfig(Part):
+    """How a search weighs what it finds.
+
+    Attributes:
+        vector_weight: share of similarity in the convex fusion; the rest is the keyword score's.
+        candidates: how many of each list are fused.
+        relevance_threshold: cosine similarity that a hit without a matching word needs; None takes the
+            embedding model's own calibration.
+        author_lift: what a message gains, as a factor over 1, when the query names its author.
+        recency_half_life_days: age at which a message counts half; None ignores age.
+    """
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+    fusion: Literal["convex", "rrf"] = "convex"
+    vector_weight: Ratio = 0.5
+    rrf_k: Annotated[int, Field(ge=1, le=1000)] = 60
+    candidates: Annotated[int, Field(ge=10, le=5000)] = 200
+    relevance_threshold: Cosine | None = None
+    min_query_tokens: Annotated[int, Field(ge=0, le=100)] = 1
+    author_lift: Annotated[float, Field(ge=0.0, le=2.0)] = 0.15
+    recency_half_life_days: Annotated[float, Field(gt=0)] | None = None
+    context_window: bool = True
+    rerank: bool = False
+    rerank_top: Annotated[int, Field(ge=2, le=100)] = 10
+    rerank_blend: Ratio = 0.5
+
+
+class LlmConfig(Part):
+    """The language model, if any; without `model` none is ever called.
+
+    Attributes:
+        model: vendor and model: `openai:…`, `anthropic:…`, `google:…`, `ollama:…`.
+        url: base URL of another endpoint that speaks the vendor's protocol, for OpenAI's up to and including `/v1`.
+        api_key: None takes the vendor's own variable, e.g. OPENAI_API_KEY, unless `url` is set.
+        max_tokens: longest answer.
+        max_input_tokens: longer material is clipped from its middle.
+        max_usd_per_day: background work stops there until the next day (UTC); None sets no limit.
+        input_usd_per_million: price of a million tokens, in place of the list's; both prices or neither.
+    """
+
+    model: str | None = None
+    url: str | None = None
+    api_key: SecretStr | None = None
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    max_tokens: Annotated[int, Field(ge=16, le=200_000)] = 2048
+    max_input_tokens: Annotated[int, Field(ge=256, le=2_000_000)] = 8000
+    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    input_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    output_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.input_usd_per_million is None) != (self.output_usd_per_million is None):
+            raise ValueError("input_usd_per_million and output_usd_per_million must be set together")
+        return self
+
+
+class RedactionConfig(Part):
+    """What is taken out before anything touches a disk.
+
+    Attributes:
+        patterns: further rules, kind to regular expression.
+    """
+
+    enabled: bool = True
+    patterns: dict[str, str] = Field(default_factory=dict)
+
+
+class WorkerConfig(Part):
+    """How background work runs."""
+
+    batch_size: Annotated[int, Field(ge=1, le=100)] = 64
+    poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    lease_seconds: Annotated[float, Field(ge=5, le=3600)] = 120.0
+
+
+class RecordConfig(Part):
+    """How messages are kept.
+
+    Attributes:
+        tool_text_chars: tool calls and results are searched by this much of their text; all of it is kept.
+        fsync: force every journal line to the disk before it is acknowledged; survives power loss, costs speed.
+    """
+
+    tool_text_chars: Annotated[int, Field(ge=0, le=100_000)] = 2000
+    fsync: bool = False
+
+
+class AutoRagConfig(Part):
+    """How what was said earlier in a conversation comes back by itself.
+
+    Attributes:
+        top_k: how many messages come back at most.
+        max_tokens: what they may take of the context, with everything around them.
+        relevance_threshold: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
+            calibration. In the camelCase spelling, `relevanceThreshold`, it is a cosine distance.
+        min_message_tokens: shorter messages get no vector and come back by their words alone; stands for
+            `embedding.min_message_tokens` where that is not set.
+    Source: seed TASK-007a, stage 1.
+    """
+
+    enabled: bool = True
+    top_k: int = 3
+    max_tokens: int = 400
+    relevance_threshold: float | None = None
+    min_message_tokens: int = 10
+
+    @field_validator("top_k", "max_tokens", "relevance_threshold", "min_message_tokens")
+    @classmethod
+    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and value <= 0:
+            raise ValueError(f"{info.field_name} must be > 0, got {value}")
+        return value
+
+    @field_validator("relevance_threshold")
+    @classmethod
+    def _similarity(cls, value: float | None) -> float | None:
+        if value is not None and value > 1:
+            raise ValueError(f"relevance_threshold must be <= 1, got {value}")
+        return value
+
+
+class ContextConfig(Part):
+    """What a model call gets to see.
+
+    Attributes:
+        default_budget_tokens: size of the whole context.
+        sliding_window: how many of the newest messages at most.
+        subagent_history: how many earlier runs of its task a subagent sees.
+        summary_tokens: what the summary of what left the window may take.
+        system_prompt: stands first in every context; empty for callers that bring their own.
+    Source: seed TASK-007a, stage 1.
+    """
+
+    default_budget_tokens: int = 8000
+    sliding_window: int = 20
+    subagent_history: int = 5
+    summary_tokens: int = 300
+    system_prompt: str = ""
+
+    @field_validator("default_budget_tokens", "sliding_window", "subagent_history", "summary_tokens")
+    @classmethod
+    def _positive(cls, value: int, info: ValidationInfo) -> int:
+        if value <= 0:
+            raise ValueError(f"{info.field_name} must be > 0")
+        return value

@@ -1,0 +1,127 @@
+"""`harken context` and `harken core`: what a model would get to see, and what it always knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.text import Text
+
+from harken.assemble.layers import ChatContext, Layer, LayerItem, LayerName
+from harken.model import CoreFact
+from harken.record.core import SECTIONS
+from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+
+_EXCERPT = 160
+_SECTION = click.Choice(SECTIONS)
+
+
+@click.command("context")
+@click.argument("text", nargs=-1, required=True)
+@click.option("--conversation", help="Its id, the beginning of it, or its own name; else the one that was active last.")
+@click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="In place of the setting.")
+@json_option
+@with_session
+def context_command(
+    session: Session, text: tuple[str, ...], conversation: str | None, budget: int | None, as_json: bool
+) -> None:
+    """Show what a model would get to see if TEXT were said now: each layer, its tokens, and why it is there."""
+    with session.engine() as harken:
+        found = harken.chats.find(conversation)
+        context = harken.chats.build(found, [" ".join(text)], budget_tokens=budget, is_preview=True)
+    if as_json:
+        print_json(context_facts(context, found.conversation_uid))
+        return
+    session.out.print(Text(f"{found.conversation_uid} · {context.tokens} of {context.budget_tokens} tokens", "bold"))
+    for layer in context.layers:
+        _print_layer(session, layer)
+    for note in context.notes:
+        session.out.print(Text(note, "dim"))
+
+
+def context_facts(context: ChatContext, conversation_uid: str) -> dict[str, Any]:
+    """A context as scripts get it."""
+    return {
+        "conversation_id": conversation_uid,
+        "tokens": context.tokens,
+        "budget_tokens": context.budget_tokens,
+        "messages": [message.as_dict() for message in context.messages],
+        "layers": [
+            {"name": layer.name.value, "tokens": layer.tokens, "items": [_item_facts(item) for item in layer.items]}
+            for layer in context.layers
+        ],
+        "notes": list(context.notes),
+    }
+
+
+@click.group()
+def core() -> None:
+    """What the agent always knows of its user and of itself: small values that stand in every context."""
+
+
+@core.command()
+@click.argument("section", type=_SECTION)
+@click.argument("key")
+@with_session
+def get(session: Session, section: str, key: str) -> None:
+    """Print a value."""
+    with session.engine() as harken:
+        session.out.print(harken.core.get(section, key), markup=False)
+
+
+@core.command("set")
+@click.argument("section", type=_SECTION)
+@click.argument("key")
+@click.argument("value", nargs=-1, required=True)
+@with_session
+def set_value(session: Session, section: str, key: str, value: tuple[str, ...]) -> None:
+    """Set a value, in place of the one before."""
+    with session.engine() as harken:
+        fact = harken.core.update(section, key, " ".join(value))
+    session.out.print(f"{fact.section} {fact.key}: {fact.value}", markup=False)
+
+
+@core.command()
+@click.argument("section", type=_SECTION)
+@click.argument("key")
+@with_session
+def delete(session: Session, section: str, key: str) -> None:
+    """Forget a value."""
+    with session.engine() as harken:
+        harken.core.delete(section, key)
+    session.out.print(f"Forgot {section} {key}.", markup=False)
+
+
+@core.command("list")
+@click.argument("section", type=_SECTION, required=False)
+@json_option
+@with_session
+def list_facts(session: Session, section: str | None, as_json: bool) -> None:
+    """Show every value."""
+    with session.engine() as harken:
+        facts = harken.core.list(section)
+    if as_json:
+        print_json([_core_facts(fact) for fact in facts])
+        return
+    for fact in facts:
+        session.out.print(f"{fact.section} {fact.key}: {fact.value}", markup=False)
+
+
+def _core_facts(fact: CoreFact) -> dict[str, Any]:
+    return {"section": fact.section, "key": fact.key, "value": fact.value, "updated_at": fact.at.isoformat()}
+
+
+def _item_facts(item: LayerItem) -> dict[str, Any]:
+    return {"id": item.uid, "tokens": item.tokens, "text": item.text, "why": item.why, **item.facts}
+
+
+def _print_layer(session: Session, layer: Layer) -> None:
+    session.out.print(Text(f"{layer.name.value}  {layer.tokens} tokens, {counted(len(layer.items), 'item')}", "bold"))
+    for item in layer.items:
+        words = " ".join(item.text.split())
+        shown = words if len(words) <= _EXCERPT else words[: _EXCERPT - 1] + "…"
+        speaker = item.facts.get("role") or (item.uid if layer.name is LayerName.CORE else "")
+        said = f"{speaker}: " if speaker else ""
+        session.out.print(Text(f"  {said}{shown}"))
+        if layer.name in (LayerName.AUTO_RAG, LayerName.PAST, LayerName.SUMMARY):
+            session.out.print(Text(f"    {item.uid} · {item.why}", "dim"))

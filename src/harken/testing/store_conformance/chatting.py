@@ -1,0 +1,164 @@
+"""What a chat's context is built from: segments and their tails, core memory, rolling summaries."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from harken.model import CoreFact, Message
+from harken.storage.chats import (
+    begins_with,
+    count_entries,
+    entries_of,
+    exchanges_of,
+    newest_conversation,
+    newest_segment,
+)
+from harken.storage.core import core_facts, drop_core_facts
+from harken.storage.forgetting import forget_rows
+from harken.storage.ingest import Ingest
+from harken.storage.reading import messages_of, messages_of_segment
+from harken.storage.segment_summaries import (
+    claim_due,
+    count_due,
+    covered_by,
+    has_left,
+    note_left,
+    put_summary,
+    segment_summary,
+)
+from harken.storage.store import RowScope, Store
+from harken.testing.store_conformance.asking import keep
+from harken.testing.talk import START, talk_of
+
+_LEASE = 60.0
+
+
+class ChatTests:
+    """Inherited by `StoreConformance`."""
+
+    def test_the_newest_segment_and_its_newest_messages_are_found(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two", "three")
+        first = talk.segment
+        talk.begin_segment()
+        talk.say("four")
+        talk.say("five")
+        keep(store, talk)
+        with store.reading() as tx:
+            assert newest_segment(tx, talk.uid) == talk.segment.uid
+            assert newest_segment(tx, "nobody") is None
+            assert messages_of_segment(tx, talk.uid, talk.segment.uid) == talk.messages[3:]
+            assert messages_of_segment(tx, talk.uid, first.uid, newest=2) == talk.messages[1:3]
+
+    def test_conversations_are_found_by_their_names_and_by_being_newest(self, store: Store) -> None:
+        old, new = talk_of("old", "one"), talk_of("new", "two", start=START + timedelta(days=1))
+        with store.reading() as tx:
+            assert newest_conversation(tx) is None
+        keep(store, new, old)
+        with store.reading() as tx:
+            assert newest_conversation(tx) == new.uid
+            assert begins_with(tx, "old") == [old.uid]
+            assert begins_with(tx, new.uid[:20]) == [new.uid]
+            assert begins_with(tx, "nobody") == []
+
+    def test_entries_are_known_by_their_messages_and_exchanges(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two")
+        talk.begin_exchange()
+        talk.say("three")
+        keep(store, talk)
+        with store.reading() as tx:
+            ids = [entries_of(tx, [message.uid]) for message in talk.messages]
+            assert [len(found) for found in ids] == [1, 1, 1]
+            exchanges = exchanges_of(tx, set().union(*ids))
+            one, two, three = (exchanges[entry_id] for found in ids for entry_id in found)
+            assert one == two != three
+            assert count_entries(tx, RowScope(sources=("message",))) == 3
+
+    def test_core_memory_is_set_replaced_and_deleted(self, store: Store) -> None:
+        facts = [CoreFact("agent", "tone", "short", START), CoreFact("user", "name", "Maya", START)]
+        later = CoreFact("user", "name", "Maya Lin", START + timedelta(days=1))
+        with store.writing() as tx:
+            Ingest(tx, 10, 2000).apply([*facts, later])
+            assert core_facts(tx) == [later, facts[0]]
+            Ingest(tx, 10, 2000).apply([CoreFact("user", "name", None, START), CoreFact("user", "never", None, START)])
+            assert core_facts(tx) == [facts[0]]
+            drop_core_facts(tx)
+            assert core_facts(tx) == []
+
+    def test_a_summary_takes_in_each_message_that_left_once(self, store: Store) -> None:
+        talk = talk_of("garden", *(f"message number {number}" for number in range(6)))
+        keep(store, talk)
+        assert _claimed(store) == []
+        _leave(store, talk.messages[2])
+        assert _claimed(store, "first") == talk.messages[:2]
+        _leave(store, talk.messages[1])
+        _leave(store, talk.messages[4])
+        with store.reading() as tx:
+            assert has_left(tx, talk.messages[4].uid)
+            assert not has_left(tx, talk.messages[5].uid)
+            assert count_due(tx) == 1
+        assert _claimed(store, "second") == talk.messages[2:4]
+        with store.reading() as tx:
+            assert segment_summary(tx, talk.segment.uid) == ("second", START)
+            assert covered_by(tx, talk.segment.uid) == {message.uid for message in talk.messages[:4]}
+            assert count_due(tx) == 0
+
+    def test_what_one_summarizes_no_other_takes(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two", "three")
+        keep(store, talk)
+        _leave(store, talk.messages[2])
+        with store.writing() as tx:
+            assert claim_due(tx, "one", 10, START, _LEASE) is not None
+            assert claim_due(tx, "other", 10, START, _LEASE) is None
+            assert claim_due(tx, "other", 10, START + timedelta(seconds=_LEASE + 1), _LEASE) is not None
+
+    def test_what_another_took_in_meanwhile_is_not_taken_in_again(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two", "three")
+        keep(store, talk)
+        _leave(store, talk.messages[2])
+        late = START + timedelta(seconds=_LEASE + 1)
+        with store.writing() as tx:
+            slow = claim_due(tx, "slow", 10, START, _LEASE)
+            quick = claim_due(tx, "quick", 10, late, _LEASE)
+            assert slow is not None
+            assert quick is not None
+            assert put_summary(tx, quick, "", late)
+            assert not put_summary(tx, slow, "", late)
+
+    def test_a_forgotten_message_takes_its_summary_back(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two", "three")
+        keep(store, talk)
+        _leave(store, talk.messages[2])
+        _claimed(store, "one and two")
+        with store.writing() as tx:
+            forget_rows(tx, talk.forget(talk.messages[0]))
+            assert segment_summary(tx, talk.segment.uid) is None
+        assert _claimed(store, "two") == [talk.messages[1]]
+
+    def test_words_forgotten_while_they_are_summarized_are_not_kept(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two", "three")
+        keep(store, talk)
+        _leave(store, talk.messages[2])
+        with store.writing() as tx:
+            due = claim_due(tx, "one", 10, START, _LEASE)
+            forget_rows(tx, talk.forget(talk.messages[0]))
+            assert due is not None
+            assert not put_summary(tx, due, "one and two", START)
+            assert segment_summary(tx, talk.segment.uid) is None
+
+
+def _leave(store: Store, first_inside: Message) -> None:
+    with store.writing() as tx:
+        note_left(tx, first_inside.uid, START)
+
+
+def _claimed(store: Store, text: str = "") -> list[Message]:
+    """Take what is due, and summarize it so where there is a text; the messages that it was."""
+    with store.writing() as tx:
+        due = claim_due(tx, "tester", 10, START, _LEASE)
+        if due is None:
+            return []
+        if text:
+            assert put_summary(tx, due, text, START)
+        texts = [left.text for left in due.left]
+        known = {m.text: m for uid in [newest_conversation(tx)] if uid for m in messages_of(tx, uid)}
+    return [known[said] for said in texts]

@@ -1,0 +1,58 @@
+"""What docs/ says is what happens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+from documented import blocks, follow, steps
+from harken.assemble.layers import LayerName
+from harken.config import AutoRagConfig, ContextConfig, load_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+STARTING = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+WORKING = (ROOT / "docs" / "how-memory-works.md").read_text(encoding="utf-8")
+
+needs_model = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs harken[local]")
+
+
+@needs_model
+def test_the_first_steps_print_what_they_are_said_to_print(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    assert follow(replace(cli, settings={}), steps(STARTING)) == {"import", "core", "config", "context"}
+
+
+@needs_model
+def test_the_agent_with_memory_runs_and_remembers_its_first_answer(cli: CommandLine, tmp_path: Path) -> None:
+    [snippet] = blocks(STARTING, "python")
+    command = [sys.executable, "-W", "error", "-c", snippet]
+    environment = cli.environment({"HARKEN_EMBEDDER": "onnx"})
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.splitlines()
+    assert answers == ["(an answer to 2 messages)", "(an answer to 4 messages)"]
+
+
+def test_the_settings_that_are_shown_are_the_defaults(tmp_path: Path) -> None:
+    [shown] = blocks(WORKING, "toml")
+    (tmp_path / "harken.toml").write_text(shown, encoding="utf-8")
+    settings = load_settings(tmp_path, env={}).settings
+    assert (settings.auto_rag, settings.context) == (AutoRagConfig(), ContextConfig())
+    assert tomllib.loads(shown).keys() == {"auto_rag", "context"}
+
+
+def test_every_layer_is_named_in_its_order() -> None:
+    table = [
+        line.split("|")[1].strip() for line in WORKING.split("## One budget")[0].splitlines() if line.count("|") == 4
+    ]
+    assert table[2:] == [name.value for name in LayerName if name is not LayerName.HISTORY]

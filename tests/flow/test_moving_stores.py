@@ -1,0 +1,133 @@
+"""Everything moves from an embedded file to a store without a journal and back, and nothing is lost or changed."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from harken.engine import Harken
+from harken.model import ExchangeStatus, MessageType
+from harken.testing import HashingEmbedder
+
+IN_MEMORY = "sqlite://"
+
+
+def opened(home: Path, **settings: str) -> Harken:
+    return Harken(home, settings=settings, embedder=HashingEmbedder(), env={})
+
+
+def lived_in(harken: Harken, folder: Path) -> None:
+    """A little of everything that can be recorded."""
+    harken.record_message("plan", "user", "When do we deploy the greenhouse service?", author="Ada", directory=folder)
+    harken.record_message("plan", "assistant", 'calendar {"week": 19}', type="tool_call", call_id="1", tool_name="cal")
+    harken.record_message("plan", "tool", "Friday is free", type=MessageType.TOOL_RESULT, call_id="1", tool_name="cal")
+    harken.record_message(
+        "plan", "assistant", "On Friday, after the freeze has ended.", metadata={"model": "m", "n": 1}
+    )
+    harken.end_exchange("plan")
+    harken.new_segment("plan")
+    harken.record_message("plan", "user", "Мы решили перенести выпуск на понедельник 🌱")
+    harken.end_exchange("plan", ExchangeStatus.FAILED, error="no answer")
+    harken.record_message(
+        "secrets", "user", "the token is ghp_" + "Zq7Wm2Xv9Rt4Lp8Kd3Nf6Hs1Bj5Gc0YaTuEo", channel="chat"
+    )
+    harken.core.update("user", "name", "Ada")
+    harken.core.update("agent", "tone", "brief")
+    harken.run_task("daily", "Sum up the day.", lambda _context: "All went well.")
+    gone = harken.record_message("plan", "user", "a quetzalcoatl that nobody shall remember")
+    harken.record_message("gone", "user", "another quetzalcoatl", channel="chat")
+    harken.upkeep.forget(harken.upkeep.plan_forget(messages=[gone.uid]))
+    named = harken.record_message("gone", "user", "and a third", channel="chat").conversation_uid
+    harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[named]))
+
+
+def export_of(harken: Harken) -> bytes:
+    stream = io.BytesIO()
+    harken.upkeep.export(stream)
+    return stream.getvalue()
+
+
+def carried(source: Harken, target: Harken, file: Path) -> int:
+    source.upkeep.export(file)
+    return target.import_transcripts("jsonl", [file]).added
+
+
+@pytest.fixture(params=["memory", "a plain file", "a server"])
+def between(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store without a journal, of each engine."""
+    if request.param == "a server":
+        return str(request.getfixturevalue("server_url").render_as_string(hide_password=False))
+    return IN_MEMORY if request.param == "memory" else f"sqlite:///{tmp_path}/plain.db"
+
+
+def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: Path, between: str) -> None:
+    with (
+        opened(tmp_path / "first") as first,
+        opened(tmp_path / "other", store=between) as other,
+        opened(tmp_path / "back") as back,
+    ):
+        lived_in(first, tmp_path / "greenhouse")
+        content = export_of(first)
+        assert b"quetzal" not in content
+        assert carried(first, other, tmp_path / "there.jsonl") == 8
+        assert export_of(other) == content
+        assert carried(other, back, tmp_path / "back.jsonl") == 8
+        assert export_of(back) == content
+        assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "back.jsonl").read_bytes()
+        for store in (other, back):
+            assert store.upkeep.doctor() == []
+            assert store.core.list() == first.core.list() != []
+            assert store.tasks.history("daily") == first.tasks.history("daily") != []
+            assert store.upkeep.projects() == first.upkeep.projects()
+            assert store.upkeep.status().counts == first.upkeep.status().counts
+            assert store.upkeep.status().redactions == first.upkeep.status().redactions
+
+
+def test_it_is_found_in_the_other_store_as_in_the_first(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "other", store=IN_MEMORY) as other:
+        lived_in(first, tmp_path / "greenhouse")
+        carried(first, other, tmp_path / "there.jsonl")
+        hits = []
+        for store in (first, other):
+            store.embed()
+            found = store.search("when is the deploy").hits
+            hits.append([(hit.entry.ref_uid, round(hit.score, 6)) for hit in found])
+        assert hits[0] == hits[1] != []
+
+
+def test_what_is_forgotten_in_one_store_is_erased_in_the_other(tmp_path: Path, between: str) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "other", store=between) as other:
+        lived_in(first, tmp_path / "greenhouse")
+        carried(first, other, tmp_path / "there.jsonl")
+        plan = first.search("when is the deploy").hits[0].entry.conversation_uid
+        assert plan is not None
+        other.upkeep.forget(other.upkeep.plan_forget(conversations=[plan]))
+        other.upkeep.export(tmp_path / "back.jsonl")
+        assert first.import_transcripts("jsonl", [tmp_path / "back.jsonl"]).erased == 5
+        assert first.search("when is the deploy").hits == ()
+        assert export_of(first) == export_of(other)
+        assert first.upkeep.doctor() == []
+
+
+def test_tasks_run_the_same_in_every_store(tmp_path: Path, between: str) -> None:
+    with opened(tmp_path / "other", store=between) as other:
+        chat = other.record_message("chat", "user", "hello").conversation_uid
+        for number in range(3):
+            other.run_task("daily", f"ask {number}", lambda context: f"{len(context)} before", chat)
+        assert [run.answer for run in other.tasks.history("daily")] == ["1 before", "3 before", "5 before"]
+        assert [message.text for message in other.show(chat).messages] == ["hello", "1 before", "3 before", "5 before"]
+        (task,) = other.tasks.list()
+        assert (task.runs, task.completed) == (3, 3)
+
+
+def test_what_is_said_after_the_move_goes_on_where_it_was(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "back") as back:
+        lived_in(first, tmp_path / "greenhouse")
+        carried(first, back, tmp_path / "there.jsonl")
+        goes_on = [store.record_message("plan", "assistant", "Monday then.") for store in (first, back)]
+        assert goes_on[0].segment_uid == goes_on[1].segment_uid
+        assert goes_on[0].exchange_uid == goes_on[1].exchange_uid
+        with pytest.raises(Exception, match="was forgotten"):
+            back.record_message("gone", "user", "again", channel="chat")

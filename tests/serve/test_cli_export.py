@@ -1,0 +1,122 @@
+"""`harken export`, and importing what it wrote."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import PYTHON, CommandLine
+
+
+@pytest.fixture
+def other(filled: CommandLine, tmp_path: Path) -> CommandLine:
+    """An empty home elsewhere."""
+    return CommandLine(tmp_path / "elsewhere", filled.person, filled.settings)
+
+
+def test_everything_moves_to_another_home(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "everything.jsonl"
+    [gone] = filled.search("ten years", "--limit", "1")
+    filled("forget", gone["id"], "--yes")
+    facts = filled("export", file, "--json").json()
+    assert facts == {
+        **{"file": str(file), "conversations": 2, "messages": 5, "forgotten": 1},
+        "bytes": file.stat().st_size,
+    }
+    assert (
+        other("import", "jsonl", file).out
+        == "5 new messages in 2 conversations from 1 file (0 known already, 0 files unchanged).\n"
+    )
+    assert other.search("tomato") == filled.search("tomato")
+    assert other.status()["forgotten"] == 1
+    assert other("doctor").out.startswith("All agrees")
+    again = other("import", "jsonl", file, "--json").json()
+    assert (again["added"], again["known"], again["erased"]) == (0, 5, 0)
+    other("export", tmp_path / "back.jsonl")
+    assert (tmp_path / "back.jsonl").read_bytes() == file.read_bytes()
+
+
+def test_the_file_tells_that_it_is_an_export(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+    filled("export", tmp_path / "everything.jsonl")
+    outcome = other("import", tmp_path / "everything.jsonl", "--json")
+    assert outcome.err == "Found jsonl: 1 file\n"
+    assert outcome.json()["added"] == 6
+
+
+def test_stdout_holds_the_export_and_nothing_else(filled: CommandLine, tmp_path: Path) -> None:
+    filled("export", tmp_path / "everything.jsonl")
+    piped = subprocess.run(
+        [*PYTHON, "export", "-"], env=filled.environment(), capture_output=True, timeout=120, check=True
+    )
+    assert piped.stdout == (tmp_path / "everything.jsonl").read_bytes()
+    assert piped.stderr.decode().startswith("stdout: 6 messages in 2 conversations, ")
+
+
+def test_a_file_that_is_there_is_not_written_over(filled: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "everything.jsonl"
+    file.write_text("mine")
+    assert "exists. Name a file that does not." in filled.fails("export", file, code=2)
+    assert file.read_text() == "mine"
+
+
+def cut(content: bytes) -> bytes:
+    return content[:-300]
+
+
+def newer(content: bytes) -> bytes:
+    return content.replace(b'"version":1', b'"version":7', 1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "added", "words"),
+    [(cut, 6, "is no whole line of an export. What came before it was imported."), (newer, 0, "by a newer Harken")],
+)
+def test_a_damaged_export_says_what_is_wrong_and_ends_with_1(
+    filled: CommandLine, other: CommandLine, tmp_path: Path, damage: Any, added: int, words: str
+) -> None:
+    file = tmp_path / "everything.jsonl"
+    filled("export", file)
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert words in other.fails("import", "jsonl", file, "--json")
+    assert 0 < other.status()["messages"] <= added or added == 0
+    file.write_bytes(whole)
+    other("import", "jsonl", file)
+    assert other.status()["messages"] == 6
+
+
+def test_a_plain_transcript_is_imported_as_ever(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "plain.jsonl"
+    file.write_text(json.dumps({"conversation": "x", "role": "user", "content": "An ocelot.", "format": "mine"}) + "\n")
+    assert cli("import", "jsonl", file, "--json").json()["added"] == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_keeps_what_was_imported_and_the_next_run_brings_the_rest(cli: CommandLine, tmp_path: Path) -> None:
+    lines = (
+        {"conversation": f"c{n % 40}", "role": "user", "content": f"number {n} of the ocelots"} for n in range(20000)
+    )
+    (tmp_path / "talk.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cli("import", "jsonl", tmp_path / "talk.jsonl", "--no-embed")
+    cli("export", tmp_path / "everything.jsonl")
+    other = CommandLine(tmp_path / "elsewhere", cli.person, cli.settings)
+    other("status")
+    with other.running("import", "jsonl", tmp_path / "everything.jsonl", stderr=subprocess.PIPE) as process:
+        # Some batches of a few conversations each; what the one in the middle has written is taken back.
+        while len(list(other.home.glob("conversations/*"))) < 12:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "stopped; what was done is kept" in err
+    before = other.status()["messages"]
+    assert 0 < before < 20000
+    assert other("import", "jsonl", tmp_path / "everything.jsonl", "--json").json()["added"] == 20000 - before
+    other("export", tmp_path / "back.jsonl")
+    assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "everything.jsonl").read_bytes()

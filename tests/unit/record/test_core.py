@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from harken.errors import NotFoundError, UsageError
+from harken.record.core import CoreMemory
+from recorded import RecordedHome
+
+
+@pytest.fixture
+def core(place: RecordedHome) -> CoreMemory:
+    return CoreMemory(place.recorder)
+
+
+def facts(place: RecordedHome) -> list[tuple[str, str, str | None]]:
+    return [(fact.section, fact.key, fact.value) for fact in CoreMemory(place.recorder).list()]
+
+
+def journal_text(place: RecordedHome) -> str:
+    return "".join(file.read_text("utf-8") for file in (place.home / "conversations" / "core").glob("*.jsonl"))
+
+
+def test_a_value_is_set_changed_and_read_back(core: CoreMemory) -> None:
+    core.update("user", "name", "Maya")
+    core.update("user", " name ", "Maya Lin")
+    core.update("agent", "tone", "short")
+    assert core.get("user", "name") == "Maya Lin"
+    assert [fact.uid for fact in core.list()] == ["user/name", "agent/tone"]
+    assert [fact.uid for fact in core.list("agent")] == ["agent/tone"]
+
+
+def test_a_deleted_value_is_gone_from_rows_and_journal(core: CoreMemory, place: RecordedHome) -> None:
+    core.update("user", "city", "Zanzibar")
+    core.update("user", "city", "Zanzibar East")
+    core.update("user", "name", "Maya")
+    core.delete("user", "city")
+    with pytest.raises(NotFoundError, match="no 'city' in user"):
+        core.get("user", "city")
+    assert "Zanzibar" not in journal_text(place)
+    assert "Maya" in journal_text(place)
+    place.reindex()
+    assert facts(place) == [("user", "name", "Maya")]
+
+
+def test_it_comes_back_from_the_journal_alone(core: CoreMemory, place: RecordedHome) -> None:
+    core.update("user", "name", "Maya")
+    place.clock.go_on(days=1)
+    core.update("user", "name", "Maya Lin")
+    core.update("agent", "tone", "short")
+    core.delete("agent", "tone")
+    place.say("talk", "hello")
+    before = facts(place)
+    place.lose_database()
+    assert facts(place) == before == [("user", "name", "Maya Lin")]
+    place.reindex()
+    assert facts(place) == before
+    assert place.doctor() == []
+
+
+def test_a_process_that_dies_before_its_commit_loses_nothing(core: CoreMemory, place: RecordedHome) -> None:
+    core.update("user", "name", "Maya")
+    place.snapshot()
+    core.update("user", "name", "Maya Lin")
+    core.update("user", "city", "Zanzibar")
+    core.delete("user", "city")
+    place.die_back()
+    assert facts(place) == [("user", "name", "Maya Lin")]
+    assert place.doctor() == []
+
+
+def test_a_row_that_the_journal_does_not_know_is_gone_after_a_rebuild(core: CoreMemory, place: RecordedHome) -> None:
+    core.update("user", "name", "Maya")
+    core.update("user", "city", "Zanzibar")
+    [file] = (place.home / "conversations" / "core").glob("*.jsonl")
+    file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
+    place.reindex()
+    assert facts(place) == [("user", "name", "Maya")]
+
+
+def test_secrets_are_taken_out_first(core: CoreMemory, place: RecordedHome) -> None:
+    kept = core.update("user", "key", "my key is AKIAIOSFODNN7EXAMPLE, <private>and my pin 1234</private>")
+    assert kept.value is not None
+    assert "AKIAIOSFODNN7EXAMPLE" not in kept.value + journal_text(place)
+    assert "1234" not in kept.value + journal_text(place)
+
+
+@pytest.mark.parametrize(("section", "key", "value"), [("team", "a", "b"), ("user", " ", "b"), ("user", "a", " ")])
+def test_what_names_nothing_is_refused(core: CoreMemory, section: str, key: str, value: str) -> None:
+    with pytest.raises(UsageError):
+        core.update(section, key, value)
+    with pytest.raises((UsageError, NotFoundError)):
+        core.delete(section, key)

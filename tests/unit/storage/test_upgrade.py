@@ -1,0 +1,29 @@
+"""A store that an older Harken has made goes on with this one."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from harken.engine import Harken
+from harken.storage.migrations import HEAD
+
+NEW_SINCE_FIRST = ("core_memory", "segment_summaries", "summarized_messages", "spend", "summaries")
+
+
+def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path: Path) -> None:
+    env = {"HARKEN_EMBEDDER": "none"}
+    with Harken(tmp_path, env=env) as harken:
+        uid = harken.record_message("talk", "user", "a zebra").uid
+    with sqlite3.connect(tmp_path / "harken.db") as database:
+        for table in NEW_SINCE_FIRST:
+            database.execute(f"DROP TABLE {table}")
+        database.execute("DROP INDEX ix_exchanges_started")
+        database.execute("UPDATE alembic_version SET version_num = '0001'")
+    database.close()
+    with Harken(tmp_path, env=env) as harken:
+        assert [hit.entry.ref_uid for hit in harken.search("zebra").hits] == [uid]
+        harken.core.update("user", "name", "Maya")
+        assert harken.core.get("user", "name") == "Maya"
+        with harken.store.reading() as tx:
+            assert tx.connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD

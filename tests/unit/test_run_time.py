@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harken.engine import Harken
+from harken.errors import ConfigError, UsageError
+from harken.storage.state import set_setting
+
+
+def open_home(home: Path, **env: str) -> Harken:
+    return Harken(home, env={"HARKEN_EMBEDDER": "none", **env})
+
+
+@pytest.fixture
+def harken(tmp_path: Path) -> Iterator[Harken]:
+    with open_home(tmp_path / "home") as harken:
+        yield harken
+
+
+def test_a_value_holds_at_once_and_in_the_next_process(harken: Harken, tmp_path: Path) -> None:
+    kept = harken.run_time.set("auto_rag.top_k", "5")
+    assert (kept.key, kept.value, kept.origin) == ("auto_rag.top_k", 5, "run time")
+    assert harken.settings.auto_rag.top_k == 5
+    harken.close()
+    with open_home(tmp_path / "home") as again:
+        assert again.settings.auto_rag.top_k == 5
+        assert again.run_time.get("auto_rag.top_k").origin == "run time"
+
+
+def test_it_stands_above_the_environment_and_below_an_argument(tmp_path: Path) -> None:
+    with open_home(tmp_path, HARKEN_SEARCH__LIMIT="7") as harken:
+        assert harken.run_time.set("search.limit", 9).value == 9
+    with Harken(tmp_path, env={"HARKEN_EMBEDDER": "none"}, settings={"search.limit": 2}) as harken:
+        assert harken.settings.search.limit == 2
+
+
+def test_searches_follow_a_change_at_once(harken: Harken) -> None:
+    for number in range(3):
+        harken.record_message("talk", "user", f"zebra number {number}")
+    harken.run_time.set("search.limit", 1)
+    assert len(harken.search("zebra").hits) == 1
+    harken.run_time.unset("search.limit")
+    assert len(harken.search("zebra").hits) == 3
+
+
+def test_a_value_taken_back_leaves_what_the_environment_says(tmp_path: Path) -> None:
+    with open_home(tmp_path, HARKEN_AUTO_RAG__TOP_K="4") as harken:
+        harken.run_time.set("auto_rag.top_k", 5)
+        now = harken.run_time.unset("auto_rag.top_k")
+    assert (now.value, now.origin) == (4, "HARKEN_AUTO_RAG__TOP_K")
+
+
+def test_a_value_out_of_range_is_refused_and_not_kept(harken: Harken) -> None:
+    with pytest.raises(ConfigError, match=r"top_k must be > 0, got 0 \(from run time\)"):
+        harken.run_time.set("auto_rag.top_k", 0)
+    assert harken.run_time.get("auto_rag.top_k").origin == "default"
+
+
+@pytest.mark.parametrize("key", ["home", "store", "embedding.api_key", "redaction.patterns"])
+def test_what_cannot_lie_in_the_store_is_refused(harken: Harken, key: str) -> None:
+    with pytest.raises(UsageError, match="cannot be set at run time"):
+        harken.run_time.set(key, "x")
+
+
+def test_a_key_that_names_nothing_is_refused(harken: Harken) -> None:
+    for call in (lambda: harken.run_time.set("auto_rag.topk", 1), lambda: harken.run_time.unset("nothing")):
+        with pytest.raises(UsageError, match="There is no setting"):
+            call()
+    with pytest.raises(UsageError, match="needs a value"):
+        harken.run_time.set("search.limit", None)
+
+
+def test_a_kept_value_that_means_nothing_any_more_stops_nobody_and_can_be_taken_back(
+    harken: Harken, tmp_path: Path
+) -> None:
+    harken.run_time.set("search.limit", 3)
+    with harken.store.writing() as tx:
+        set_setting(tx, "setting:search.of_another_version", 1)
+        set_setting(tx, "setting:auto_rag.top_k", 0)
+    harken.close()
+    with open_home(tmp_path / "home") as again:
+        assert (again.settings.search.limit, again.settings.auto_rag.top_k) == (3, 3)
+        again.run_time.unset("search.of_another_version")
+        again.run_time.set("auto_rag.top_k", 2)
+    with open_home(tmp_path / "home") as again:
+        assert again.settings.auto_rag.top_k == 2
