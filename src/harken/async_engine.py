@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 import anyio
 import anyio.to_thread
 
+from harken.background import Background
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings
 from harken.engine import Harken
@@ -177,6 +178,18 @@ class AsyncChats(Twin[Chats]):
     titles = in_thread(Chats.titles)
 
 
+class AsyncBackground(Twin[Background]):
+    """Background work; reached as `AsyncHarken.background`. See `harken.background.Background`."""
+
+    embed = in_thread(Background.embed)
+    summarize = in_thread(Background.summarize)
+    start = in_thread(Background.start)
+    stop = in_thread(Background.stop)
+    wake = in_thread(Background.wake)
+    switch = in_thread(Background.switch)
+    status = in_thread(Background.status)
+
+
 class AsyncRunTimeSettings(Twin[RunTimeSettings]):
     """Settings set at run time; reached as `AsyncHarken.run_time`. See `harken.run_time.RunTimeSettings`."""
 
@@ -204,6 +217,7 @@ class AsyncHarken(Twin[Harken]):
         super().__init__(lambda: self.engine, Calls())
         self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
         self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
+        self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)

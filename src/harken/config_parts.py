@@ -116,10 +116,18 @@ class RedactionConfig(Part):
 
 
 class WorkerConfig(Part):
-    """How background work runs."""
+    """How background work runs.
+
+    Attributes:
+        poll_seconds: how often work is looked for that nobody has signalled.
+        summary_poll_seconds: likewise for summaries of exchanges and conversations.
+        rest_seconds: how long nothing must have been said in a conversation before it is summarized.
+    """
 
     batch_size: Annotated[int, Field(ge=1, le=100)] = 64
     poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    summary_poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    rest_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
     lease_seconds: Annotated[float, Field(ge=5, le=3600)] = 120.0
 
 

@@ -52,6 +52,7 @@ class SummarizeWork:
     Attributes:
         stored: how many summaries were stored so far.
         halted: why nothing is done at present, in words for a person; empty while work goes on.
+        is_limited: whether that is because the day's money is spent.
     """
 
     store: Store
@@ -65,6 +66,7 @@ class SummarizeWork:
     wake_next: Callable[[], None] = lambda: None
     stored: int = field(default=0, init=False)
     halted: str = field(default="", init=False)
+    is_limited: bool = field(default=False, init=False)
     _outage: Outage = field(default_factory=Outage, init=False)
 
     @property
@@ -80,7 +82,7 @@ class SummarizeWork:
         """
         if self._outage.lasts(self.now()):
             return 0
-        self.halted = ""
+        self.halted, self.is_limited = "", False
         due = self._claim()
         if due:
             self._summarize(due)
@@ -168,7 +170,7 @@ class SummarizeWork:
         """Note a failure; whether the rest of the batch is to be left alone as well."""
         _log.warning("summary_failed", work=self.name, item=item.uid, error_class=type(error).__name__)
         if isinstance(error, SpendLimitError):
-            self.halted = str(error)
+            self.halted, self.is_limited = str(error), True
             self._outage.begin(self.now(), error.resumes_at or self.now() + _LIMIT_POLL)
             return True
         with self.store.writing(of=()) as tx:

@@ -148,7 +148,7 @@ class AutoRag:
         self, query: Query, segment_uid: str, excluded: Collection[str], config: AutoRagConfig, frame: Frame
     ) -> Recall:
         with self.store.reading() as tx:
-            scope = row_scope(tx, SearchScope(segment=segment_uid))
+            scope = row_scope(tx, SearchScope(segment=segment_uid, sources=("message",)))
             seen = entries_of(tx, excluded)
         found = self._find(query, scope, min(_DEPTH, self.search_config().candidates) + len(seen))
         if config.relevance_threshold is not None and found.threshold is not None:

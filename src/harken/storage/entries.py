@@ -121,21 +121,29 @@ def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
 
 @dataclass(frozen=True, slots=True)
 class EntryFacts:
-    """What weighing needs of a candidate; cheaper than the whole entry."""
+    """What weighing needs of a candidate; cheaper than the whole entry.
+
+    Attributes:
+        conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
+    """
 
     author: str | None
     role: str | None
     created_at: datetime
     weight: float
     trust: Trust
+    source: str = "message"
+    conversation_id: int | None = None
+    exchange_id: int | None = None
 
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
     columns = (entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust)
-    statement = select(entries.c.id, *columns).where(entries.c.tenant == tx.tenant)
+    places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id)
+    statement = select(entries.c.id, *columns, *places).where(entries.c.tenant == tx.tenant)
     rows = rows_in(tx, statement, entries.c.id, entry_ids)
-    return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5])) for row in rows}
+    return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5]), *row[6:]) for row in rows}
 
 
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:

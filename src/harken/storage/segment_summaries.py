@@ -164,6 +164,12 @@ def count_due(tx: Transaction) -> int:
     return int(tx.connection.execute(_uncovered(tx, select(func.count(segment_id.distinct())))).scalar_one())
 
 
+def count_made(tx: Transaction) -> int:
+    """How many segments have a summary."""
+    made = (segment_summaries.c.tenant == tx.tenant, segment_summaries.c.text != "")
+    return int(tx.connection.execute(select(func.count()).select_from(segment_summaries).where(*made)).scalar_one())
+
+
 def drop_segment_summaries(tx: Transaction, condition: ColumnElement[bool]) -> None:
     """Take back the summaries that cover some of these messages: their words may stand in them.
 

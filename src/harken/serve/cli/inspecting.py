@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from harken.background import EMBEDDINGS, WorkerReport
 from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
+from harken.serve.cli.switching import report_facts, report_line
 from harken.storage.spend import Spent
+from harken.storage.summaries import CONVERSATION, EXCHANGE
 from harken.upkeep import Status
 
 
@@ -20,11 +24,13 @@ def status(session: Session, projects: bool, as_json: bool) -> None:
     with session.engine() as harken:
         found = harken.upkeep.status()
         known = harken.upkeep.projects() if projects else []
+        reports = harken.background.status()
     if as_json:
         listed = [{"key": key, "name": name, "conversations": count} for key, name, count in known]
-        print_json({**status_facts(found), **({"projects": listed} if projects else {})})
+        workers = [report_facts(report) for report in reports]
+        print_json({**status_facts(found), "workers": workers, **({"projects": listed} if projects else {})})
         return
-    for name, value in _lines(found):
+    for name, value in [*_lines(found), *_worker_lines(reports)]:
         session.out.print(f"{name:<14} {value}", markup=False)
     for key, name, count in known:
         session.out.print(f"  {name}  {key}  {count} conversations", markup=False)
@@ -82,6 +88,16 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     if found.torn:
         lines.append(("torn lines", f"{found.torn} set aside in {found.home / 'torn'}"))
     return lines
+
+
+def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
+    """Summaries in one line; what is off, stands still or was given up in one of its own."""
+    made = {report.name: report.done for report in reports}
+    waiting = sum(report.waiting for report in reports if report.name != EMBEDDINGS)
+    kinds = f"{made[EXCHANGE]} of exchanges, {made[CONVERSATION]} of conversations, {waiting} waiting"
+    lines = [("summaries", kinds)] if waiting or made[EXCHANGE] or made[CONVERSATION] else []
+    unusual = [report for report in reports if not report.enabled or report.halted or report.counts.retrying]
+    return [*lines, *(("worker", report_line(report)) for report in unusual)]
 
 
 def _spend_line(spent: Spent, today: Spent) -> str:
