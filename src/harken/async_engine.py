@@ -172,6 +172,8 @@ class AsyncChats(Twin[Chats]):
     find = in_thread(Chats.find)
     build = in_thread(Chats.build)
     recall = in_thread(Chats.recall)
+    past = in_thread(Chats.past)
+    past_log = in_thread(Chats.past_log)
     summarize = in_thread(Chats.summarize)
     work = in_thread(Chats.work)
     task_context = in_thread(Chats.task_context)

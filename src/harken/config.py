@@ -23,6 +23,7 @@ from harken.config_parts import (
     EmbeddingConfig,
     LlmConfig,
     Part,
+    RagConfig,
     RecordConfig,
     RedactionConfig,
     SearchConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "EmbeddingConfig",
     "LlmConfig",
     "LoadedSettings",
+    "RagConfig",
     "RecordConfig",
     "RedactionConfig",
     "SearchConfig",
@@ -75,6 +77,7 @@ class Settings(Part):
     record: RecordConfig = Field(default_factory=RecordConfig)
     auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
+    rag: RagConfig = Field(default_factory=RagConfig)
 
 
 @dataclass(frozen=True, slots=True)

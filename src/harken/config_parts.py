@@ -201,3 +201,20 @@ class ContextConfig(Part):
         if value <= 0:
             raise ValueError(f"{info.field_name} must be > 0")
         return value
+
+
+class RagConfig(Part):
+    """How past conversations come back by themselves.
+
+    Attributes:
+        conversation_limit: how many at most.
+        exchange_limit_per_conversation: how many exchanges of each at most.
+        min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
+            calibration.
+    Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
+    """
+
+    enabled: bool = True
+    conversation_limit: Annotated[int, Field(ge=1, le=50)] = 3
+    exchange_limit_per_conversation: Annotated[int, Field(ge=1, le=20)] = 2
+    min_similarity: Ratio | None = None

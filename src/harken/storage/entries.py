@@ -161,6 +161,10 @@ def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
         conditions.append(entries.c.project_id == scope.project_id)
     if scope.conversation_id is not None:
         conditions.append(entries.c.conversation_id == scope.conversation_id)
+    if scope.conversation_ids:
+        conditions.append(entries.c.conversation_id.in_(scope.conversation_ids))
+    if scope.without_conversation_id is not None:
+        conditions.append(entries.c.conversation_id.is_distinct_from(scope.without_conversation_id))
     if scope.segment_id is not None:
         conditions.append(entries.c.segment_id == scope.segment_id)
     if scope.roles:

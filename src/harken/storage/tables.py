@@ -333,3 +333,19 @@ summarized_messages = Table(
     _reference("segment_id"),
     _reference("message_id"),
 )
+
+# How past conversations were looked for: never what for.
+retrievals = Table(
+    "retrievals",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("query_hash", Text, nullable=False),
+    Column("conversations", Integer, nullable=False),
+    Column("exchanges", Integer, nullable=False),
+    Column("best_conversation", Float),
+    Column("best_exchange", Float),
+    Column("duration_microseconds", BigInteger, nullable=False),
+    Column("error_class", Text),
+    _moment("at"),
+)

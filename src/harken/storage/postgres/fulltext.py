@@ -162,9 +162,13 @@ def _scope_query(scope: RowScope) -> str:
         [f"r:{role}" for role in scope.roles],
         [f"p:{scope.project_id}"] if scope.project_id is not None else [],
         [f"c:{scope.conversation_id}"] if scope.conversation_id is not None else [],
+        [f"c:{conversation_id}" for conversation_id in scope.conversation_ids],
         [f"g:{scope.segment_id}"] if scope.segment_id is not None else [],
     ]
-    return " & ".join("(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group)
+    parts = ["(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group]
+    if scope.without_conversation_id is not None:
+        parts.append("!" + _lexeme(f"c:{scope.without_conversation_id}"))
+    return " & ".join(parts)
 
 
 def _lexeme(token: str) -> str:
