@@ -23,7 +23,6 @@ import numpy as np
 
 import locomo
 from harken import tokens
-from harken.assemble.past import past_quotes
 from harken.engine import Harken
 from harken.model import SearchScope
 from harken.retrieve.conversations import PastRecall
@@ -33,6 +32,8 @@ from report import keep, show
 ANSWERABLE = (1, 2, 3, 4)
 _TURN = re.compile(r"D(\d+):")
 _MS = 1000
+# As the context cuts them.
+_SHOWN_CHARS = 200
 
 
 @dataclass
@@ -154,7 +155,9 @@ def _ask(harken: Harken, name: str, question: locomo.Question, limit: int, tally
     got = {each.uid for each in recall.conversations[:limit]}
     tally.sessions.append(len(wanted & got) / len(wanted))
     tally.any_session.append(bool(wanted & got))
-    size = sum(tokens.estimate(quote.text) for quote in past_quotes(recall.conversations))
+    # Words alone on both sides: titles, summaries and frames are no part of it.
+    shown = [exchange for talk in recall.conversations for exchange in talk.exchanges]
+    size = sum(tokens.estimate(text[:_SHOWN_CHARS]) for each in shown for text in (each.user, each.assistant))
     tally.size.append(size)
     tally.evidence.append(bool(_turns(harken, _shown(recall)) & question.evidence))
     tally.flat.append(bool(_turns(harken, _flat(harken, question.text, size)) & question.evidence))

@@ -208,7 +208,9 @@ class RagConfig(Part):
 
     Attributes:
         conversation_limit: how many at most.
-        exchange_limit_per_conversation: how many exchanges of each at most.
+        exchange_limit_per_conversation: how many exchanges of each.
+        share_places: whether a conversation that answers better may take exchanges' places of one that answers worse,
+            which keeps one; the number of all stays within both limits. Off, no conversation has more than its own.
         min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
             calibration.
     Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
@@ -217,4 +219,5 @@ class RagConfig(Part):
     enabled: bool = True
     conversation_limit: Annotated[int, Field(ge=1, le=50)] = 3
     exchange_limit_per_conversation: Annotated[int, Field(ge=1, le=20)] = 2
+    share_places: bool = True
     min_similarity: Ratio | None = None

@@ -55,6 +55,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "rag.enabled": (True, "default"),
         "rag.conversation_limit": (5, "run time"),
         "rag.exchange_limit_per_conversation": (2, "default"),
+        "rag.share_places": (True, "default"),
         "rag.min_similarity": (0.7, "run time"),
     }
 

@@ -76,6 +76,14 @@ def conversation_row(tx: Transaction, uid: str) -> int | None:
     return tx.connection.execute(found).scalar()
 
 
+def has_others(tx: Transaction, uid: str | None) -> bool:
+    """Whether any conversation but this one is recorded."""
+    others = select(conversations.c.id).where(conversations.c.tenant == tx.tenant)
+    if uid is not None:
+        others = others.where(conversations.c.uid != uid)
+    return tx.connection.execute(others.limit(1)).first() is not None
+
+
 def summary_entries(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, int]:
     """The entry of each conversation's summary, by the conversation's row; those without one are left out."""
     statement = select(entries.c.conversation_id, entries.c.id).where(

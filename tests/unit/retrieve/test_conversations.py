@@ -98,12 +98,37 @@ def test_as_many_come_back_as_the_limits_say(harken: Harken, clock: Clock) -> No
         for number in range(4):
             talk(harken, clock, name, f"The kitchen tap drips, {name} {number}", f"Its seal is worn, {name} {number}")
     harken.embed()
+    harken.run_time.set("rag.share_places", False)
     found = harken.chats.past(ASKED).conversations
     assert [len(each.exchanges) for each in found] == [2, 2, 2]
     harken.run_time.set("rag.conversation_limit", 2)
     harken.run_time.set("rag.exchange_limit_per_conversation", 3)
     found = harken.chats.past(ASKED).conversations
     assert [len(each.exchanges) for each in found] == [3, 3]
+
+
+def test_a_conversation_that_answers_better_takes_places_of_one_that_answers_worse(
+    harken: Harken, clock: Clock
+) -> None:
+    for number in range(5):
+        talk(
+            harken,
+            clock,
+            "good",
+            f"What was wrong with the kitchen tap {number}?",
+            f"The kitchen tap has a seal {number}",
+        )
+        talk(
+            harken, clock, "worse", f"A tap is a dance with shoes, number {number}", f"One kitchen has shoes, {number}"
+        )
+    harken.embed()
+    harken.run_time.set("rag.conversation_limit", 2)
+    harken.run_time.set("rag.min_similarity", 0.05)
+    good, worse = harken.chats.past(ASKED).conversations
+    assert (len(good.exchanges), len(worse.exchanges)) == (3, 1)
+    harken.run_time.set("rag.share_places", False)
+    good, worse = harken.chats.past(ASKED).conversations
+    assert (len(good.exchanges), len(worse.exchanges)) == (2, 2)
 
 
 def test_a_similarity_that_is_set_is_kept_to_the_letter(harken: Harken, clock: Clock) -> None:
