@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 import anyio
 import anyio.to_thread
 
+from harken.background import Background
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings
 from harken.engine import Harken
@@ -172,10 +173,24 @@ class AsyncChats(Twin[Chats]):
     find = in_thread(Chats.find)
     build = in_thread(Chats.build)
     recall = in_thread(Chats.recall)
+    past = in_thread(Chats.past)
+    past_log = in_thread(Chats.past_log)
     summarize = in_thread(Chats.summarize)
     work = in_thread(Chats.work)
     task_context = in_thread(Chats.task_context)
     titles = in_thread(Chats.titles)
+
+
+class AsyncBackground(Twin[Background]):
+    """Background work; reached as `AsyncHarken.background`. See `harken.background.Background`."""
+
+    embed = in_thread(Background.embed)
+    summarize = in_thread(Background.summarize)
+    start = in_thread(Background.start)
+    stop = in_thread(Background.stop)
+    wake = in_thread(Background.wake)
+    switch = in_thread(Background.switch)
+    status = in_thread(Background.status)
 
 
 class AsyncRunTimeSettings(Twin[RunTimeSettings]):
@@ -205,6 +220,7 @@ class AsyncHarken(Twin[Harken]):
         super().__init__(lambda: self.engine, Calls())
         self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
         self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
+        self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)

@@ -8,6 +8,7 @@ from datetime import datetime
 from harken.assemble.builder import ContextBuilder, Session
 from harken.assemble.history import TaskHistory
 from harken.assemble.layers import ChatContext, ChatMessage
+from harken.assemble.past import past_quotes
 from harken.assemble.pending import Pending
 from harken.config import Settings
 from harken.enrich.extract import Vectorize
@@ -19,11 +20,13 @@ from harken.record.characters import sound
 from harken.record.identity import conversation_uid
 from harken.record.recorder import Recorder
 from harken.retrieve.autorag import AutoRag, Recall
+from harken.retrieve.conversations import PastConversations, PastRecall
 from harken.retrieve.search import SpaceReader
 from harken.storage.chats import begins_with, newest_conversation, newest_segment
+from harken.storage.past import Retrieval, list_retrievals
 from harken.storage.reading import read_titles
+from harken.storage.segment_summaries import has_left, note_left
 from harken.storage.store import Store
-from harken.storage.summaries import has_left, note_left
 
 
 class Chats:
@@ -49,12 +52,14 @@ class Chats:
         self._settings = settings
         self._now = now
         self._auto_rag = AutoRag(store, lambda: settings().search, reader, now)
+        self._past = PastConversations(store, lambda: settings().rag, lambda: settings().search, reader, now)
         self.builder = ContextBuilder(
             store=store,
             search=self._auto_rag.search,
             context_config=lambda: settings().context,
             auto_rag_config=lambda: settings().auto_rag,
             recorded=self._recorded,
+            past=lambda session, query: past_quotes(self.past(query, session).conversations),
             history=lambda name: history.messages(name, settings().context.subagent_history),
         )
 
@@ -114,6 +119,15 @@ class Chats:
         if session.segment_uid is None:
             return Recall(notes=("Nothing was said yet.",))
         return self._auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
+
+    def past(self, query: str, session: Session | None = None) -> PastRecall:
+        """What other conversations say about a query; all of them where no session goes on."""
+        return self._past.search(query, session.conversation_uid if session else None)
+
+    def past_log(self, limit: int = 1000) -> list[Retrieval]:
+        """How past conversations were looked for, newest first."""
+        with self._store.reading() as tx:
+            return list_retrievals(tx, limit)
 
     def summarize(self) -> int:
         """Bring every rolling summary up to date, in this thread; how many messages that took in."""

@@ -21,7 +21,9 @@ from harken.config_parts import (
     AutoRagConfig,
     ContextConfig,
     EmbeddingConfig,
+    LlmConfig,
     Part,
+    RagConfig,
     RecordConfig,
     RedactionConfig,
     SearchConfig,
@@ -33,7 +35,9 @@ __all__ = [
     "AutoRagConfig",
     "ContextConfig",
     "EmbeddingConfig",
+    "LlmConfig",
     "LoadedSettings",
+    "RagConfig",
     "RecordConfig",
     "RedactionConfig",
     "SearchConfig",
@@ -67,11 +71,13 @@ class Settings(Part):
     embedder: str = "onnx"
     embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)
     search: SearchConfig = Field(default_factory=SearchConfig)
+    llm: LlmConfig = Field(default_factory=LlmConfig)
     redaction: RedactionConfig = Field(default_factory=RedactionConfig)
     worker: WorkerConfig = Field(default_factory=WorkerConfig)
     record: RecordConfig = Field(default_factory=RecordConfig)
     auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
+    rag: RagConfig = Field(default_factory=RagConfig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
 Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
@@ -73,6 +74,36 @@ class SearchConfig(Part):
     rerank_blend: Ratio = 0.5
 
 
+class LlmConfig(Part):
+    """The language model, if any; without `model` none is ever called.
+
+    Attributes:
+        model: vendor and model: `openai:…`, `anthropic:…`, `google:…`, `ollama:…`.
+        url: base URL of another endpoint that speaks the vendor's protocol, for OpenAI's up to and including `/v1`.
+        api_key: None takes the vendor's own variable, e.g. OPENAI_API_KEY, unless `url` is set.
+        max_tokens: longest answer.
+        max_input_tokens: longer material is clipped from its middle.
+        max_usd_per_day: background work stops there until the next day (UTC); None sets no limit.
+        input_usd_per_million: price of a million tokens, in place of the list's; both prices or neither.
+    """
+
+    model: str | None = None
+    url: str | None = None
+    api_key: SecretStr | None = None
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    max_tokens: Annotated[int, Field(ge=16, le=200_000)] = 2048
+    max_input_tokens: Annotated[int, Field(ge=256, le=2_000_000)] = 8000
+    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    input_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    output_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.input_usd_per_million is None) != (self.output_usd_per_million is None):
+            raise ValueError("input_usd_per_million and output_usd_per_million must be set together")
+        return self
+
+
 class RedactionConfig(Part):
     """What is taken out before anything touches a disk.
 
@@ -85,10 +116,18 @@ class RedactionConfig(Part):
 
 
 class WorkerConfig(Part):
-    """How background work runs."""
+    """How background work runs.
+
+    Attributes:
+        poll_seconds: how often work is looked for that nobody has signalled.
+        summary_poll_seconds: likewise for summaries of exchanges and conversations.
+        rest_seconds: how long nothing must have been said in a conversation before it is summarized.
+    """
 
     batch_size: Annotated[int, Field(ge=1, le=100)] = 64
     poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    summary_poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    rest_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
     lease_seconds: Annotated[float, Field(ge=5, le=3600)] = 120.0
 
 
@@ -162,3 +201,23 @@ class ContextConfig(Part):
         if value <= 0:
             raise ValueError(f"{info.field_name} must be > 0")
         return value
+
+
+class RagConfig(Part):
+    """How past conversations come back by themselves.
+
+    Attributes:
+        conversation_limit: how many at most.
+        exchange_limit_per_conversation: how many exchanges of each.
+        share_places: whether a conversation that answers better may take exchanges' places of one that answers worse,
+            which keeps one; the number of all stays within both limits. Off, no conversation has more than its own.
+        min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
+            calibration.
+    Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
+    """
+
+    enabled: bool = True
+    conversation_limit: Annotated[int, Field(ge=1, le=50)] = 3
+    exchange_limit_per_conversation: Annotated[int, Field(ge=1, le=20)] = 2
+    share_places: bool = True
+    min_similarity: Ratio | None = None

@@ -13,11 +13,11 @@ from harken.assemble.builder import Session
 from harken.assemble.history import TaskHistory
 from harken.assemble.layers import ChatContext
 from harken.assemble.pending import Pending
+from harken.background import Background
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings, environment, load_settings
-from harken.enrich.embed import EmbedWork
 from harken.enrich.spaces import open_spaces
-from harken.enrich.worker import Worker, run_until_idle
+from harken.enrich.worker import Worker
 from harken.errors import NotFoundError, UsageError
 from harken.model import ExchangeStatus, Message, MessageType, Role, SearchResult, SearchScope, Segment, Trust
 from harken.providers.embedder import Embedder, Reranker
@@ -84,9 +84,6 @@ class Harken:
         self.loaded = self.run_time.load()
         redactor = Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
         self._journal = self._open_journal()
-        self._worker: Worker | None = None
-        self._stop_listening: Callable[[], None] | None = None
-        self._summarizer: Worker | None = None
         self.replayed = Replayed(0, 0, [])
         self.spaces = open_spaces(self.store, self.settings, embedder)
         self.recorder = Recorder(
@@ -95,7 +92,7 @@ class Harken:
             redactor=redactor,
             config=self.settings.record,
             min_message_tokens=self.settings.embedding.min_message_tokens,
-            wake=self._wake,
+            wake=lambda: self.background.wake(),
             now=now,
         )
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
@@ -103,6 +100,7 @@ class Harken:
         self.core = CoreMemory(self.recorder)
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
+        self.background = Background(self.store, self.spaces, self.chats, lambda: self.settings, self._env, now)
         self.tasks = Tasks(
             self.recorder, history, lambda: self.settings.context.subagent_history, self.chats.task_context
         )
@@ -251,32 +249,16 @@ class Harken:
             ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
             MissingExtraError: what it needs is not installed.
         """
-        work = self._embed_work()
-        if work is None:
-            return 0
-        work.fail_fast = not patient
-        waiting = work.waiting()
-        run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
-        return work.stored
+        return self.background.embed(progress, patient)
 
     def start_worker(self) -> Worker | None:
-        """Embed and summarize in the background from now on; gives the embedder's, None where there is no model.
+        """Embed and summarize in the background from now on; gives the embedder's worker, None where there is no model.
 
         Raises:
             ProviderError: the model cannot be opened.
             MissingExtraError: what it needs is not installed.
         """
-        work = self._embed_work()
-        poll_seconds = self.settings.worker.poll_seconds
-        if work is not None and self._worker is None:
-            self._worker = Worker(work, poll_seconds)
-            self._worker.start()
-        if self._summarizer is None:
-            self._summarizer = Worker(self.chats.work(work.embedder.embed_passages if work else None), poll_seconds)
-            self._summarizer.start()
-        if self._stop_listening is None:
-            self._stop_listening = self.store.listen(self._wake)
-        return self._worker
+        return self.background.start()
 
     def build_context(
         self,
@@ -343,13 +325,8 @@ class Harken:
             return look_up(tx, uid, reach)
 
     def close(self) -> None:
-        """Stop the worker, keep what was derived, give everything back."""
-        if self._stop_listening is not None:
-            self._stop_listening()
-        for worker in (self._worker, self._summarizer):
-            if worker is not None:
-                worker.stop()
-        self._worker = self._summarizer = None
+        """Stop the workers, keep what was derived, give everything back."""
+        self.background.stop()
         self.store.nearest.save()
         self.store.close()
 
@@ -381,18 +358,6 @@ class Harken:
         if self._reranker is None:
             self._reranker = open_reranker(RerankerOptions(self.home, threads=self.settings.embedding.threads))
         return self._reranker
-
-    def _embed_work(self) -> EmbedWork | None:
-        filled = self.spaces.filled()
-        if filled is None:
-            return None
-        worker = self.settings.worker
-        return EmbedWork(self.store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
-
-    def _wake(self) -> None:
-        for worker in (self._worker, self._summarizer):
-            if worker is not None:
-                worker.wake()
 
     def _follow_settings(self, loaded: LoadedSettings) -> None:
         self.loaded = loaded

@@ -14,12 +14,20 @@ HarkenError
 ├── JournalError           the journal cannot be read or written
 ├── TranscriptError        a file is not a transcript of the format
 ├── ExportError            a file is no whole export, or a newer Harken's
-└── ProviderError          an embedding or reranking model fails
+└── ProviderError          an embedding, reranking or language model fails
     ├── ModelFileError     model files are missing, damaged or not the pinned ones
+    ├── PromptError        a language model does not take this prompt; another may do
+    ├── SpendLimitError    the day's limit of spending is reached
     └── EndpointError      a remote endpoint refuses or does not answer
+        ├── EndpointTimeoutError  it took too long
+        ├── RateLimitError        too many requests; it may say when to come back
+        ├── CredentialError       the API key is missing, wrong, or has no credit left
+        └── UnknownModelError     the endpoint has no model of that name
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 
 class HarkenError(Exception):
@@ -89,7 +97,7 @@ class ExportError(HarkenError):
 
 
 class ProviderError(HarkenError):
-    """An embedding or reranking model fails."""
+    """An embedding, reranking or language model fails."""
 
 
 class ModelFileError(ProviderError):
@@ -98,3 +106,45 @@ class ModelFileError(ProviderError):
 
 class EndpointError(ProviderError):
     """A remote endpoint refuses, or does not answer in time."""
+
+
+class PromptError(ProviderError):
+    """A language model does not take this prompt: too long, or malformed to it."""
+
+
+class SpendLimitError(ProviderError):
+    """What may be spent on models today is spent, or a limit cannot be held because no price is known.
+
+    Args:
+        message: what happened, and what to do.
+        resumes_at: when calls go on by themselves; None where a setting has to change first.
+    """
+
+    def __init__(self, message: str, resumes_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.resumes_at = resumes_at
+
+
+class EndpointTimeoutError(EndpointError):
+    """An endpoint did not answer in time."""
+
+
+class RateLimitError(EndpointError):
+    """An endpoint wants fewer requests.
+
+    Args:
+        message: what happened, and what to do.
+        retry_after_seconds: when to come back; None where the endpoint does not say.
+    """
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class CredentialError(EndpointError):
+    """An endpoint does not accept the API key, or what stands behind it is used up."""
+
+
+class UnknownModelError(EndpointError):
+    """An endpoint has no model of the configured name."""

@@ -21,6 +21,7 @@ from harken.record.reindex import drop_set_aside, reindex
 from harken.record.replay import Replayed
 from harken.retrieve.query import whole_words
 from harken.storage.reading import Counts, count_all, list_projects, messages_holding
+from harken.storage.spend import Spent, day_of, spent_in_all, spent_on_day
 from harken.storage.state import read_counters
 from harken.storage.store import Migrated, Store, Transaction, migrate_store
 from harken.storage.vectors import list_spaces
@@ -37,6 +38,8 @@ class Status:
         redactions: secrets taken out, by kind.
         space: name of the answering embedding space; None while nothing is embedded.
         filling: name of the space that is to take over; None when none is.
+        spent: what calls of language models have cost in all.
+        spent_today: of that, today's part, by the day of UTC.
         sizes: bytes on disk by part.
         torn: files with broken journal lines that were set aside.
     """
@@ -46,6 +49,8 @@ class Status:
     redactions: dict[str, int]
     space: str | None
     filling: str | None
+    spent: Spent
+    spent_today: Spent
     sizes: dict[str, int]
     stale_leases: int
     torn: int
@@ -94,6 +99,8 @@ class Upkeep:
                 redactions=read_counters(tx, "redacted:"),
                 space=active.name if active else None,
                 filling=filling.name if filling else None,
+                spent=spent_in_all(tx),
+                spent_today=spent_on_day(tx, day_of(self._now())),
                 sizes=self._sizes(),
                 stale_leases=stale_leases(tx, self._now()),
                 torn=len(self._journal.torn()) if self._journal else 0,

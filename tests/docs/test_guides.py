@@ -14,7 +14,7 @@ import pytest
 from command_line import CommandLine
 from documented import blocks, follow, steps
 from harken.assemble.layers import LayerName
-from harken.config import AutoRagConfig, ContextConfig, load_settings
+from harken.config import AutoRagConfig, ContextConfig, RagConfig, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTING = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
@@ -47,8 +47,8 @@ def test_the_settings_that_are_shown_are_the_defaults(tmp_path: Path) -> None:
     [shown] = blocks(WORKING, "toml")
     (tmp_path / "harken.toml").write_text(shown, encoding="utf-8")
     settings = load_settings(tmp_path, env={}).settings
-    assert (settings.auto_rag, settings.context) == (AutoRagConfig(), ContextConfig())
-    assert tomllib.loads(shown).keys() == {"auto_rag", "context"}
+    assert (settings.auto_rag, settings.context, settings.rag) == (AutoRagConfig(), ContextConfig(), RagConfig())
+    assert tomllib.loads(shown).keys() == {"auto_rag", "context", "rag"}
 
 
 def test_every_layer_is_named_in_its_order() -> None:

@@ -93,7 +93,7 @@ def test_a_server_that_is_down_leaves_the_words_and_is_said_to_be_down(
     assert configured.status()["queue"] == 1
     server.start()
     configure(configured, server, "first")
-    assert configured("worker", "run", "--until-idle").out == "Embedded 1 message.\n"
+    assert configured("worker", "run", "--until-idle").out == "Embedded 1 text.\n"
 
 
 def test_a_key_that_is_refused_is_said_so_and_is_in_no_file_but_the_settings(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
 import pytest
 
 from command_line import CommandLine
+from harken.engine import Harken
+from harken.storage.spend import Call, CallState, Settlement, book_call, settle_call
 
 STATUS_KEYS = {"messages", "conversations", "entries", "embedded", "queue", "failed", "redactions", "spend_usd"}
 
@@ -52,6 +57,23 @@ def test_the_status_has_every_promised_key_and_counts_right(stocked: CommandLine
     assert "8 in 3 conversations, 2 projects" in printed
     assert f"embedded       0 of {facts['queue']}" in printed
     assert "greenhouse  name:greenhouse  1 conversation" in printed
+
+
+def test_the_status_says_what_model_calls_have_cost(cli: CommandLine) -> None:
+    assert "spend " not in cli("status").out
+    now = datetime.now(UTC)
+    with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken, harken.store.writing() as tx:
+        for uid, days, price in (("a", 0, "0.0125"), ("b", 3, "1"), ("c", 0, None)):
+            call = Call(uid, "exchange", "e1", "openai:any", now - timedelta(days=days), Decimal("0.02"))
+            book_call(tx, call)
+            settle_call(tx, uid, Settlement(CallState.DONE, now, 9, 9, 0, Decimal(price) if price else None))
+        book_call(tx, Call("d", "exchange", "e1", "openai:any", now, Decimal("0.02")))
+    facts = cli("status", "--json").json()
+    assert (facts["spend_usd"], facts["spend_today_usd"], facts["spend_unsettled_usd"]) == (1.0125, 0.0125, 0.02)
+    assert facts["spend_unpriced_calls"] == 1
+    line = next(line for line in cli("status").out.splitlines() if line.startswith("spend "))
+    assert "$1.0125 for 3 calls, $0.0125 today (UTC); 1 calls of models without a known price" in line
+    assert "at most $0.0200 more for 1 calls whose end was not seen" in line
 
 
 def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: CommandLine) -> None:

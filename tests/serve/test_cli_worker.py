@@ -43,11 +43,13 @@ def test_work_that_waits_is_done_until_none_is_left(remote: CommandLine, write: 
     facts = remote("import", "jsonl", write("talk.jsonl", TALK), "--no-embed", "--json").json()
     assert facts["embedded"] is None
     assert (remote.status()["embedded"], remote.status()["queue"]) == (0, 4)
-    assert remote("worker", "run", "--until-idle").out == "Embedded 4 messages.\n"
-    assert remote("worker", "run", "--until-idle").out == "Embedded 0 messages.\n"
+    assert remote("worker", "run", "--until-idle").out == "Embedded 4 texts.\n"
+    assert remote("worker", "run", "--until-idle").out == "Embedded 0 texts.\n"
     facts = remote("worker", "status", "--json").json()
+    workers = facts.pop("workers")
     assert facts == {"queue": 0, "embedded": 4, "failed": 0, "stale_leases": 0, "failures": []}
-    assert remote("worker", "status").out == "embed: 0 waiting, 4 done, 0 given up\n"
+    assert [worker["name"] for worker in workers] == ["segment", "exchange", "conversation", "embeddings"]
+    assert "embeddings: on, 0 waiting, 4 done, 0 given up\n" in remote("worker", "status").out
 
 
 def test_what_was_given_up_is_shown_and_tried_again_on_demand(remote: CommandLine, write: Write) -> None:
@@ -63,9 +65,9 @@ def test_what_was_given_up_is_shown_and_tried_again_on_demand(remote: CommandLin
     assert remote.status()["failed"] == 1
     assert "  entry 2: EndpointError after 7 attempts\n" in remote("worker", "status").out
     given_up = remote("worker", "run", "--until-idle", code=1)
-    assert "1 message given up after repeated failures, lastly EndpointError. Again: harken worker" in given_up.err
+    assert "1 item given up after repeated failures, lastly EndpointError. Again: harken worker" in given_up.err
     assert remote("worker", "retry").out.startswith("1 item wait")
-    assert remote("worker", "run", "--until-idle").out == "Embedded 1 message.\n"
+    assert remote("worker", "run", "--until-idle").out == "Embedded 1 text.\n"
     assert remote.status()["failed"] == 0
 
 
@@ -95,7 +97,7 @@ def test_ctrl_c_during_the_embedding_of_an_import_leaves_everything_searchable(
     assert "Embedding stopped; everything is recorded and searchable by word." in (tmp_path / "err").read_text()
     server.script()
     assert remote.search("pangolins", "--mode", "keyword")[0]["text"] == TALK[1]["content"]
-    assert remote("worker", "run", "--until-idle").out == "Embedded 4 messages.\n"
+    assert remote("worker", "run", "--until-idle").out == "Embedded 4 texts.\n"
 
 
 def test_the_service_embeds_what_others_record_and_ends_in_peace(remote: CommandLine, write: Write) -> None:
@@ -109,6 +111,43 @@ def test_the_service_embeds_what_others_record_and_ends_in_peace(remote: Command
     assert remote.status()["embedded"] == len(TALK)
 
 
-def test_without_a_model_there_is_no_work_and_the_service_says_so(cli: CommandLine) -> None:
-    assert "The settings name no embedding model" in cli.fails("worker", "run", code=2)
-    assert cli("worker", "run", "--until-idle").out == "Embedded 0 messages.\n"
+def test_without_a_model_summaries_are_made_all_the_same(cli: CommandLine, write: Write) -> None:
+    old = [{**line, "ts": "2024-05-01T10:00:00Z"} for line in TALK]
+    cli("import", "jsonl", write("talk.jsonl", old))
+    assert cli.status()["workers"][1]["waiting"] == 4
+    with cli.running("worker", "run") as service:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while cli.status()["workers"][2]["done"] < len(TALK) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(TIMEOUT_SECONDS) == 0
+    assert cli("worker", "run", "--until-idle").out == "Embedded 0 texts.\n"
+    assert "summaries      4 of exchanges, 4 of conversations, 0 waiting\n" in cli("status").out
+
+
+def test_a_summarizer_is_switched_off_for_every_process_and_on_again(cli: CommandLine, write: Write) -> None:
+    old = [{**line, "ts": "2024-05-01T10:00:00Z"} for line in TALK]
+    cli("import", "jsonl", write("talk.jsonl", old))
+    assert cli("summarizer", "exchange", "off").out == "exchange summaries: off, 4 waiting, 0 done, 0 given up\n"
+    assert cli("worker", "run", "--until-idle").out.startswith("Summarized 0 exchanges and 4 conversations.\n")
+    assert "worker         exchange summaries: off, 4 waiting" in cli("status").out
+    cli("summarizer", "on")
+    assert cli("worker", "run", "--until-idle").out.startswith("Summarized 4 exchanges and 0 conversations.\n")
+    reports = cli("summarizer", "--json").json()
+    assert [(each["name"], each["enabled"], each["done"]) for each in reports] == [
+        ("exchange", True, 4),
+        ("conversation", True, 4),
+    ]
+
+
+def test_embedding_is_switched_off_and_on_again(remote: CommandLine, write: Write) -> None:
+    remote("import", "jsonl", write("talk.jsonl", TALK), "--no-embed")
+    assert remote("embeddings", "off").out == "embeddings: off, 4 waiting, 0 done, 0 given up\n"
+    assert remote("worker", "run", "--until-idle").out == "Embedded 0 texts.\n"
+    remote("embeddings", "on")
+    assert remote("worker", "run", "--until-idle").out == "Embedded 4 texts.\n"
+
+
+@pytest.mark.parametrize("words", [["summarizer", "perhaps"], ["embeddings", "exchange"], ["summarizer", "on", "off"]])
+def test_a_switch_that_is_none_is_refused(cli: CommandLine, words: list[str]) -> None:
+    assert "Say on or off" in cli.fails(*words, code=2)

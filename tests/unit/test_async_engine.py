@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import harken
-from harken.async_engine import AsyncHarken, AsyncTasks, AsyncUpkeep, Calls
+from harken.async_engine import AsyncBackground, AsyncHarken, AsyncTasks, AsyncUpkeep, Calls
+from harken.background import Background
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.tasks import Tasks
@@ -18,7 +19,7 @@ from harken.testing import HashingEmbedder
 from harken.upkeep import Upkeep
 from recorded import LONG
 
-TWINS = [(Harken, AsyncHarken), (Upkeep, AsyncUpkeep), (Tasks, AsyncTasks)]
+TWINS = [(Harken, AsyncHarken), (Upkeep, AsyncUpkeep), (Tasks, AsyncTasks), (Background, AsyncBackground)]
 # What an engine is made of; whoever needs it has `AsyncHarken.engine`.
 _INNER = {"store", "spaces", "recorder"}
 

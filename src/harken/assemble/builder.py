@@ -26,8 +26,8 @@ from harken.model import CoreFact, Message, Role
 from harken.retrieve.autorag import Frame, Recall, Recalled, recall_query
 from harken.storage.core import core_facts
 from harken.storage.reading import messages_of_segment
+from harken.storage.segment_summaries import segment_summary
 from harken.storage.store import Store
-from harken.storage.summaries import segment_summary
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
 _EDGE = 16

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from datetime import UTC, datetime
 
 import structlog
 
+from harken.enrich.work import Outage, is_dead, new_owner
 from harken.errors import EndpointError, HarkenError, ProviderError
 from harken.model import spoken
 from harken.providers.embedder import Embedder
 from harken.storage.store import Store, StoredSpace
 from harken.storage.vectors import activate_space, put_vectors
 from harken.storage.work import (
-    BACKOFF_SECONDS,
     EMBED,
     Claimed,
     claim_unembedded,
@@ -51,12 +48,11 @@ class EmbedWork:
     batch_size: int
     lease_seconds: float
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}")
+    owner: str = field(default_factory=new_owner)
     fail_fast: bool = False
     stored: int = field(default=0, init=False)
     _settled: int = field(default=0, init=False)
-    _outages: int = field(default=0, init=False)
-    _rests_until: datetime | None = field(default=None, init=False)
+    _outage: Outage = field(default_factory=Outage, init=False)
 
     name = EMBED
 
@@ -66,11 +62,11 @@ class EmbedWork:
         Returns:
             How many entries were taken on, well or not; 0 when there is nothing to do now.
         """
-        if self._rests_until is not None and self.now() < self._rests_until:
+        if self._outage.lasts(self.now()):
             return 0
         with self.store.writing(of=()) as tx:
             for owner in lease_owners(tx, EMBED):
-                if _is_dead(owner):
+                if is_dead(owner):
                     release(tx, EMBED, owner)
             claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
         if not claimed:
@@ -97,7 +93,7 @@ class EmbedWork:
             matrix = self.embedder.embed_passages([spoken(item.author, item.text) for item in claimed])
         except HarkenError as error:
             if isinstance(error, EndpointError):
-                self._rest()
+                self._outage.begin(self.now())
             if len(claimed) > 1 and not isinstance(error, EndpointError):
                 # One bad text must not take its batch with it into the list of the given up.
                 middle = len(claimed) // 2
@@ -106,7 +102,7 @@ class EmbedWork:
                 return
             self._failed(claimed, error)
             return
-        self._outages, self._rests_until = 0, None
+        self._outage.end()
         ids = [item.entry_id for item in claimed]
         with self.store.writing(of=()) as tx:
             mine = owned(tx, EMBED, ids, self.owner)
@@ -124,12 +120,6 @@ class EmbedWork:
         if not isinstance(error, ProviderError) or (self.fail_fast and isinstance(error, EndpointError)):
             raise error
 
-    def _rest(self) -> None:
-        """Leave an endpoint that fails alone for a while, so that one outage does not use up every entry's attempts."""
-        seconds = BACKOFF_SECONDS[min(self._outages, len(BACKOFF_SECONDS) - 1)]
-        self._outages += 1
-        self._rests_until = self.now() + timedelta(seconds=seconds)
-
     def _take_over(self) -> None:
         """Let the space answer queries once nothing waits for it any more."""
         if self.space.state == "active":
@@ -141,17 +131,3 @@ class EmbedWork:
         self.space = replace(self.space, state="active")
         self.store.nearest.discard()
         _log.info("space_activated", space=self.space.name)
-
-
-def _is_dead(owner: str) -> bool:
-    """Whether the owner was a process of this machine that no longer runs; its leases need not be waited for."""
-    host, pid, *_ = (*owner.rsplit(":", 2), "")
-    if os.name != "posix" or host != socket.gethostname() or not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False

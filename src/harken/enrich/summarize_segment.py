@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from uuid import uuid4
 
 import structlog
 
 from harken.enrich.extract import Vectorize, choose, sentences_of, word_vectors
+from harken.enrich.work import is_dead, new_owner
 from harken.errors import HarkenError
 from harken.model import MessageType, Role
+from harken.storage.segment_summaries import SUMMARIZE_SEGMENT, Due, Left, claim_due, count_due, put_summary
 from harken.storage.store import Store
-from harken.storage.summaries import SUMMARIZE_SEGMENT, Due, Left, claim_due, count_due, put_summary
-from harken.storage.work import fail, release
+from harken.storage.work import fail, lease_owners, release
 
 # Sentences are compared each with each: so many messages at a time.
 _AT_ONCE = 100
@@ -41,13 +39,16 @@ class SummarizeSegmentWork:
     lease_seconds: float
     vectorize: Vectorize | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    owner: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}")
+    owner: str = field(default_factory=new_owner)
 
     name = SUMMARIZE_SEGMENT
 
     def run_once(self) -> int:
         """Take in what left one window; the number of messages, 0 when there is nothing to do now."""
         with self.store.writing() as tx:
+            for owner in lease_owners(tx, SUMMARIZE_SEGMENT):
+                if is_dead(owner):
+                    release(tx, SUMMARIZE_SEGMENT, owner)
             due = claim_due(tx, self.owner, _AT_ONCE, self.now(), self.lease_seconds)
         if due is None:
             return 0

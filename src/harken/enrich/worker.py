@@ -27,7 +27,10 @@ class WorkerState(StrEnum):
 class Work(Protocol):
     """A kind of work."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The kind of work."""
+        ...
 
     def run_once(self) -> int:
         """Do one batch; the number of items taken on, 0 when there is nothing to do now."""

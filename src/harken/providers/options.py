@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
-from harken.config import EmbeddingConfig
+from harken.config import EmbeddingConfig, LlmConfig
 from harken.errors import ConfigError
 
 # Neither belongs in the store: a home moves with its files, and a key is nobody's business there.
@@ -126,3 +127,60 @@ class RerankerOptions:
     path: Path | None = None
     max_tokens: int = 512
     threads: int = 2
+
+
+# Where people keep a vendor's key for all their programs.
+_KEY_VARIABLES = {
+    "openai": ("OPENAI_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """How a language model is opened.
+
+    Attributes:
+        vendor: `openai`, `anthropic`, `google` or `ollama`.
+        model: as the vendor names it.
+        url: an endpoint's base in place of the vendor's own.
+        max_tokens: longest answer where a call does not say.
+        prices: USD for a million tokens of input and of output, in place of the list's.
+    """
+
+    vendor: str
+    model: str
+    url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    timeout_seconds: float = 60.0
+    max_tokens: int = 2048
+    prices: tuple[Decimal, Decimal] | None = None
+
+    @classmethod
+    def of(cls, wanted: LlmConfig, env: Mapping[str, str]) -> Self | None:
+        """The options that the settings ask for; None where they name no model.
+
+        A vendor's own key is never sent to an endpoint of another: with a URL, only `llm.api_key` is.
+
+        Raises:
+            ConfigError: the model is not written as `vendor:model`.
+        """
+        if not wanted.model:
+            return None
+        vendor, _, model = wanted.model.partition(":")
+        if not vendor.strip() or not model.strip():
+            raise ConfigError(f"llm.model is '{wanted.model}', not vendor:model, e.g. 'openai:gpt-5-mini'")
+        key = wanted.api_key.get_secret_value() if wanted.api_key else None
+        if not key and not wanted.url:
+            key = next((env[name] for name in _KEY_VARIABLES.get(vendor, ()) if env.get(name)), None)
+        prices = None
+        if wanted.input_usd_per_million is not None and wanted.output_usd_per_million is not None:
+            prices = (wanted.input_usd_per_million, wanted.output_usd_per_million)
+        return cls(vendor, model, wanted.url, key, wanted.timeout_seconds, wanted.max_tokens, prices)
+
+    @property
+    def key_hint(self) -> str:
+        """How the key is set, for the message of an error."""
+        variables = () if self.url else _KEY_VARIABLES.get(self.vendor, ())
+        return " or ".join(("llm.api_key", "HARKEN_LLM__API_KEY", *variables[:1]))

@@ -1,4 +1,4 @@
-"""Which embedders and rerankers there are. A model's own libraries are imported when it is opened, not before."""
+"""Which embedders, rerankers and language models there are; their own libraries are imported when one is opened."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
 from harken.errors import ConfigError, MissingExtraError
+from harken.providers.chat_model import ChatModel
 from harken.providers.embedder import Embedder, Reranker
-from harken.providers.options import EmbedderOptions, RerankerOptions
+from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions
 
 _LOCAL_MODULES = ("onnxruntime", "tokenizers")
+# The extra brings the vendors' libraries with the first; checked together, since either may be there by itself.
+_LLM_MODULES = ("pydantic_ai", "genai_prices", "openai", "anthropic", "google.genai")
 
 
 def open_embedder(options: EmbedderOptions) -> Embedder:
@@ -40,6 +43,19 @@ def open_reranker(options: RerankerOptions) -> Reranker:
     from harken.providers.rerankers.onnx import OnnxReranker
 
     return OnnxReranker.open(options)
+
+
+def open_chat_model(options: ChatOptions) -> ChatModel:
+    """The language model that the options name; nothing is sent yet.
+
+    Raises:
+        ConfigError: there is no such vendor, or its URL or key cannot be used.
+        MissingExtraError: a library it needs is not installed.
+    """
+    _require(f"The language model '{options.vendor}:{options.model}'", "llm", _LLM_MODULES)
+    from harken.providers.llm.chat import VendorChatModel
+
+    return VendorChatModel.open(options)
 
 
 def _open_onnx(options: EmbedderOptions) -> Embedder:
@@ -79,7 +95,11 @@ def _require(feature: str, extra: str, modules: tuple[str, ...]) -> None:
 
 
 def _installed(modules: tuple[str, ...]) -> bool:
-    return all(find_spec(module) is not None for module in modules)
+    try:
+        return all(find_spec(module) is not None for module in modules)
+    except ModuleNotFoundError:
+        # A package that is missing altogether has no place to look for its parts.
+        return False
 
 
 def _listed() -> str:

@@ -17,13 +17,15 @@ from harken.storage.core import drop_core_facts
 from harken.storage.forgetting import delete_conversation_rows
 from harken.storage.state import journal_offset, put_journal_offset
 from harken.storage.store import Store, Transaction
+from harken.storage.summaries import restore_summaries
 from harken.storage.tables import conversations, entries, refers, vectors
 
 
 def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) -> Iterator[tuple[int, int]]:
     """Make every conversation's rows anew from the journal, yielding (conversations done, in all).
 
-    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back.
+    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, and
+    summaries, which the journal has not, where what they summarize does.
     """
     folders = sorted({path.partition("/")[0] for path, _ in journal.files()})
     for number, folder in enumerate(folders, start=1):
@@ -36,6 +38,7 @@ def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) ->
                 if journal_offset(tx, path) != FORGETTING:
                     put_journal_offset(tx, path, 0)
             replay_conversation(tx, journal, folder, ingest(tx), done)
+            restore_summaries(tx, folder)
             _put_back(tx, kept)
         done.conversations = number
         yield number, len(folders)

@@ -148,7 +148,7 @@ class AutoRag:
         self, query: Query, segment_uid: str, excluded: Collection[str], config: AutoRagConfig, frame: Frame
     ) -> Recall:
         with self.store.reading() as tx:
-            scope = row_scope(tx, SearchScope(segment=segment_uid))
+            scope = row_scope(tx, SearchScope(segment=segment_uid, sources=("message",)))
             seen = entries_of(tx, excluded)
         found = self._find(query, scope, min(_DEPTH, self.search_config().candidates) + len(seen))
         if config.relevance_threshold is not None and found.threshold is not None:
@@ -213,11 +213,11 @@ class AutoRag:
         # Looking for each word costs a search: only for those that would be among the best.
         best = sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:limit]
         unsure = [entry_id for entry_id in unsure if entry_id in best and entry_id not in passing]
-        rare = _holders(tx, query, scope) if unsure else {}
+        rare = rare_holders(tx, query, scope) if unsure else {}
         for entry_id in unsure:
             held = [term for term, holders in rare.items() if entry_id in holders]
             near = entry_id in found.similarity
-            if _has_enough(held, rare, near):
+            if has_enough(held, rare, near):
                 how = "nearly near enough" if near else "has no vector"
                 words = f"{how}, and has of the query's {len(rare)} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / len(rare), words)
@@ -255,7 +255,7 @@ def recall_query(pending: Sequence[str]) -> str:
     return " ".join(text for text in pending if text.strip())
 
 
-def _holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, set[int]]:
+def rare_holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, set[int]]:
     """The query's rare words, each with the entries of the scope that have it in their own text.
 
     One that nobody has said is the rarest of all. Where every word is common, all count.
@@ -268,7 +268,7 @@ def _holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, set[in
     return {term: held for term, held in holders.items() if len(held) <= common} or holders
 
 
-def _has_enough(held: Sequence[str], rare: Mapping[str, set[int]], near: bool) -> bool:
+def has_enough(held: Sequence[str], rare: Mapping[str, set[int]], near: bool) -> bool:
     """Half of the rare words; for what is nearly near enough, two that are half of those that anybody has said."""
     said = sum(1 for holders in rare.values() if holders)
     return bool(held) and (2 * len(held) >= len(rare) or (near and len(held) > 1 and 2 * len(held) >= said))

@@ -19,6 +19,7 @@ from harken.retrieve.weigh import AuthorCue, weigh
 from harken.storage.entries import EntryFacts, entry_facts, load_entries
 from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store, StoredSpace, Transaction
+from harken.storage.summaries import CONVERSATION, EXCHANGE
 
 MODES = ("hybrid", "keyword", "semantic")
 
@@ -150,7 +151,7 @@ class Searcher:
                 for entry_id, score in fused.items()
                 if entry_id in found.keyword or found.similarity[entry_id] >= threshold
             }
-        facts = entry_facts(tx, list(fused))
+        facts = without_echoes(entry_facts(tx, list(fused)))
         weighed = self._weighed(query, fused, facts, found.quoting)
         wanted = max(limit, self.config.rerank_top)
         best = sorted(weighed, key=lambda entry_id: (-weighed[entry_id][0], -entry_id))[:wanted]
@@ -189,6 +190,17 @@ class Searcher:
                     reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
                 weighed[entry_id] = (score * prod(reason.value for reason in reasons), reasons)
         return weighed
+
+
+def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
+    """Candidates less the summaries of what is among them itself: they say it again, in fewer words."""
+    said = [each for each in facts.values() if each.source not in (CONVERSATION, EXCHANGE)]
+    told = {CONVERSATION: {each.conversation_id for each in said}, EXCHANGE: {each.exchange_id for each in said}}
+    return {
+        entry_id: each
+        for entry_id, each in facts.items()
+        if (each.exchange_id if each.source == EXCHANGE else each.conversation_id) not in told.get(each.source, ())
+    }
 
 
 def ranks_of(scores: Mapping[int, Any]) -> dict[int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from harken.retrieve.query import STOP_WORDS, Query
+from harken.retrieve.query import Query
+from harken.words import STOP_WORDS
 
 # Words that keep a talk going. A query of nothing else is about nothing that was said before.
 _SMALL_TALK = """

@@ -22,16 +22,9 @@ from sqlalchemy import (
 
 from harken.model import Entry, Trust
 from harken.storage.batches import batches, rows_in
+from harken.storage.columns import Instant, from_microseconds
 from harken.storage.store import RowScope, Transaction
-from harken.storage.tables import (
-    Instant,
-    conversations,
-    entries,
-    exchanges,
-    from_microseconds,
-    projects,
-    refers,
-)
+from harken.storage.tables import conversations, entries, exchanges, projects, refers
 
 _NEIGHBOURS = 2
 # Among entries of one moment, the one that comes now stands last: its id is the highest.
@@ -128,21 +121,29 @@ def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
 
 @dataclass(frozen=True, slots=True)
 class EntryFacts:
-    """What weighing needs of a candidate; cheaper than the whole entry."""
+    """What weighing needs of a candidate; cheaper than the whole entry.
+
+    Attributes:
+        conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
+    """
 
     author: str | None
     role: str | None
     created_at: datetime
     weight: float
     trust: Trust
+    source: str = "message"
+    conversation_id: int | None = None
+    exchange_id: int | None = None
 
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
     columns = (entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust)
-    statement = select(entries.c.id, *columns).where(entries.c.tenant == tx.tenant)
+    places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id)
+    statement = select(entries.c.id, *columns, *places).where(entries.c.tenant == tx.tenant)
     rows = rows_in(tx, statement, entries.c.id, entry_ids)
-    return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5])) for row in rows}
+    return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5]), *row[6:]) for row in rows}
 
 
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:
@@ -160,6 +161,10 @@ def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
         conditions.append(entries.c.project_id == scope.project_id)
     if scope.conversation_id is not None:
         conditions.append(entries.c.conversation_id == scope.conversation_id)
+    if scope.conversation_ids:
+        conditions.append(entries.c.conversation_id.in_(scope.conversation_ids))
+    if scope.without_conversation_id is not None:
+        conditions.append(entries.c.conversation_id.is_distinct_from(scope.without_conversation_id))
     if scope.segment_id is not None:
         conditions.append(entries.c.segment_id == scope.segment_id)
     if scope.roles:

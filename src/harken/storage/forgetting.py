@@ -7,49 +7,44 @@ from typing import Any
 from sqlalchemy import Table, and_, func, select, update
 
 from harken.model import Tombstone
-from harken.storage.entries import delete_entries
+from harken.storage.removing import remove_entries
+from harken.storage.segment_summaries import drop_orphans, drop_segment_summaries
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
-from harken.storage.summaries import drop_orphans, drop_summaries
+from harken.storage.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
 from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones
-from harken.storage.vectors import delete_vectors
-from harken.storage.work import EMBED, drop_work
 
 
 def forget_rows(tx: Transaction, event: Tombstone) -> None:
     """Remove every row of what was forgotten and leave the tombstone."""
     if event.kind == "message":
-        drop_summaries(tx, messages.c.uid == event.uid)
-        _delete_entries(tx, entries.c.ref_uid == event.uid)
+        drop_summaries_with(tx, event.uid)
+        drop_segment_summaries(tx, messages.c.uid == event.uid)
+        remove_entries(tx, entries.c.ref_uid == event.uid)
         _delete_messages(tx, messages.c.uid == event.uid)
         _date(tx, event.conversation_uid)
     else:
+        drop_summaries_of(tx, event.uid)
         delete_conversation_rows(tx, event.uid)
     row = {"uid": event.uid, "conversation_uid": event.conversation_uid, "kind": event.kind, "at": event.at}
     tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **row}, ("uid",)))
 
 
 def delete_conversation_rows(tx: Transaction, uid: str) -> None:
-    """Remove a conversation with everything in it; one that is not there is no error."""
+    """Remove a conversation with everything in it but its summaries; one that is not there is no error."""
     conversation_id = tx.connection.execute(
         select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
     ).scalar()
     if conversation_id is None:
         return
-    _delete_entries(tx, entries.c.conversation_id == conversation_id)
+    remove_entries(tx, entries.c.conversation_id == conversation_id)
     _delete_messages(tx, messages.c.conversation_id == conversation_id)
+    drop_summary_work(tx, conversation_id)
     of_it = select(segments.c.id).where(segments.c.tenant == tx.tenant, segments.c.conversation_id == conversation_id)
     drop_orphans(tx, list(tx.connection.scalars(of_it)))
     for table in (exchanges, segments):
         _delete(tx, table, table.c.conversation_id == conversation_id)
     _delete(tx, conversations, conversations.c.id == conversation_id)
-
-
-def _delete_entries(tx: Transaction, condition: Any) -> None:
-    entry_ids = list(tx.connection.scalars(select(entries.c.id).where(entries.c.tenant == tx.tenant, condition)))
-    delete_vectors(tx, entry_ids)
-    drop_work(tx, EMBED, entry_ids)
-    delete_entries(tx, entry_ids)
 
 
 def _date(tx: Transaction, conversation_uid: str) -> None:

@@ -32,12 +32,7 @@ from harken.storage.known import find_known, find_tombstones
 from harken.storage.scopes import ensure_project
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
-from harken.storage.tables import (
-    conversations,
-    exchanges,
-    messages,
-    segments,
-)
+from harken.storage.tables import conversations, exchanges, messages, segments
 from harken.storage.waiting import MESSAGE_SOURCE, gets_vector
 
 _SEARCHABLE = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT)

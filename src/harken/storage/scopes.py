@@ -6,8 +6,9 @@ from sqlalchemy import select
 
 from harken.errors import NotFoundError
 from harken.model import ProjectIdentity, SearchScope
+from harken.storage.columns import to_microseconds
 from harken.storage.store import RowScope, Transaction
-from harken.storage.tables import conversations, project_aliases, projects, segments, to_microseconds
+from harken.storage.tables import conversations, project_aliases, projects, segments
 
 
 def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:

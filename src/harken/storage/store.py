@@ -25,7 +25,12 @@ SERVER_ENGINE = "postgresql"
 
 @dataclass(frozen=True, slots=True)
 class RowScope:
-    """Which entries a search may see, as row ids and microseconds; None or empty means no limit."""
+    """Which entries a search may see, as row ids and microseconds; None or empty means no limit.
+
+    Attributes:
+        conversation_ids: any of these conversations.
+        without_conversation_id: no entry of this one.
+    """
 
     sources: tuple[str, ...] = ()
     project_id: int | None = None
@@ -34,11 +39,18 @@ class RowScope:
     roles: tuple[str, ...] = ()
     since: int | None = None
     until: int | None = None
+    conversation_ids: tuple[int, ...] = ()
+    without_conversation_id: int | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether nothing is limited."""
         return self == RowScope()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is some conversations, or a part of one."""
+        return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,230 +1,276 @@
-"""Rolling summaries as rows: what they say, which messages they cover, and which have left the window since."""
+"""Summaries as rows: which are missing or outlived, found by query; each makes an entry that search sees.
+
+A summary is outlived when its exchange ended again, or its conversation went on, after the moment that it covers. They
+are not in the journal, so a database that was lost has them made again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, null, or_, select
 
+from harken.model import ExchangeStatus, Trust
+from harken.storage.batches import batches
+from harken.storage.entries import add_entries
+from harken.storage.removing import remove_entries
 from harken.storage.store import Transaction
-from harken.storage.tables import (
-    failed_work,
-    messages,
-    segment_summaries,
-    segments,
-    summarized_messages,
-    to_microseconds,
-    work,
-)
-from harken.storage.work import claim, complete, drop_work
+from harken.storage.tables import conversations, entries, exchanges, failed_work, messages, refers, summaries, work
+from harken.storage.work import claim, drop_work, is_free
 
-SUMMARIZE_SEGMENT = "summarize_segment"
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A message that has left the window and is in no summary yet."""
-
-    message_id: int
-    role: str
-    type: str
-    author: str | None
-    text: str
+EXCHANGE = "exchange"
+CONVERSATION = "conversation"
+# Kinds of work by what they summarize.
+SUMMARIZE = {EXCHANGE: "summarize_exchange", CONVERSATION: "summarize_conversation"}
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A segment whose summary is to go on.
+    """Something to summarize.
 
     Attributes:
-        text: the summary so far; empty for the first.
-        left: what it is to take in, oldest first.
+        item_id: its row, which work is claimed by.
+        ended_at: what was said until then is to be in the summary.
+        status: of an exchange; a conversation counts as completed.
+        error: how an exchange failed.
     """
 
-    segment_id: int
+    item_id: int
+    uid: str
+    conversation_id: int
+    ended_at: datetime
+    status: ExchangeStatus = ExchangeStatus.COMPLETED
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """A summary as it is kept.
+
+    Attributes:
+        kind: `exchange`, `conversation`, `segment` or `tools`.
+        text: empty where there was nothing to summarize.
+        covers: what was said until then is in it.
+    """
+
+    kind: str
+    item_uid: str
     text: str
-    left: tuple[Left, ...]
+    title: str
+    model: str
+    covers: datetime
+    created_at: datetime
 
 
-def segment_summary(tx: Transaction, segment_uid: str) -> tuple[str, datetime] | None:
-    """What a segment's rolling summary says, and when it was made; None where there is none."""
-    row = tx.connection.execute(
-        select(segment_summaries.c.text, segment_summaries.c.updated_at)
-        .select_from(
-            segment_summaries.join(
-                segments,
-                (segments.c.tenant == segment_summaries.c.tenant) & (segments.c.id == segment_summaries.c.segment_id),
-            )
-        )
-        .where(segment_summaries.c.tenant == tx.tenant, segments.c.uid == segment_uid, segment_summaries.c.text != "")
-    ).first()
-    return None if row is None else (row.text, row.updated_at)
+def find_due(tx: Transaction, kind: str, limit: int, now: datetime, rest_seconds: float) -> list[int]:
+    """Rows of up to `limit` items whose summary is missing or outlived and that nobody works on, newest first.
 
+    Any transaction will do: looking may take a while, during which nobody is to be kept from recording.
 
-def has_left(tx: Transaction, message_uid: str) -> bool:
-    """Whether it is known already that everything before this message of its segment has left the window."""
-    row = tx.connection.execute(
-        select(segment_summaries.c.id)
-        .select_from(segment_summaries.join(messages, _of_segment()))
-        .where(messages.c.tenant == tx.tenant, messages.c.uid == message_uid, _PLACE <= _MARK)
-    ).first()
-    return row is not None
-
-
-def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
-    """Everything before this message of its segment has left the window."""
-    row = tx.connection.execute(
-        select(messages.c.id, messages.c.segment_id, messages.c.created_at).where(
-            messages.c.tenant == tx.tenant, messages.c.uid == message_uid
-        )
-    ).first()
-    if row is None or has_left(tx, message_uid):
-        return
-    values = {"left_at": to_microseconds(row.created_at), "left_id": row.id}
-    mine = (segment_summaries.c.tenant == tx.tenant, segment_summaries.c.segment_id == row.segment_id)
-    if tx.connection.execute(update(segment_summaries).where(*mine).values(**values)).rowcount == 0:
-        fresh = {"tenant": tx.tenant, "segment_id": row.segment_id, "text": "", "updated_at": now, **values}
-        tx.connection.execute(insert(segment_summaries).values(**fresh))
-
-
-def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seconds: float) -> Due | None:
-    """Take a segment with messages that left its window and are in no summary, unless another works on it."""
-    free = or_(
-        work.c.id.is_(None),
-        and_(
-            or_(work.c.lease_until.is_(None), work.c.lease_until < now),
-            or_(work.c.retry_at.is_(None), work.c.retry_at <= now),
-        ),
-    )
-    of_work = and_(
-        work.c.tenant == segment_summaries.c.tenant,
-        work.c.kind == SUMMARIZE_SEGMENT,
-        work.c.item_id == segment_summaries.c.segment_id,
-    )
-    row = tx.connection.execute(
-        _uncovered(tx, select(segment_summaries.c.segment_id, segment_summaries.c.text), outer=of_work)
-        .where(free)
-        .limit(1)
-    ).first()
-    if row is None:
-        return None
-    if not claim(tx, SUMMARIZE_SEGMENT, [row.segment_id], owner, now, lease_seconds):
-        return None
-    columns = (messages.c.id, messages.c.role, messages.c.type, messages.c.author, messages.c.text)
-    left = tx.connection.execute(
-        _uncovered(tx, select(*columns))
-        .where(segment_summaries.c.segment_id == row.segment_id)
-        .order_by(messages.c.created_at, messages.c.id)
-        .limit(limit)
-    )
-    return Due(row.segment_id, row.text, tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in left))
-
-
-def put_summary(tx: Transaction, due: Due, text: str, now: datetime) -> bool:
-    """Keep a summary with what it covers now.
-
-    Returns:
-        False where its messages were forgotten meanwhile, or another has taken them in after the lease had ended.
+    Args:
+        tx: any transaction.
+        kind: `exchange` or `conversation`.
+        limit: how many at most.
+        now: the present.
+        rest_seconds: how long nothing must have been said in a conversation, or in that of an exchange without an end.
     """
-    ids = [message.message_id for message in due.left]
-    present = set(
-        tx.connection.scalars(select(messages.c.id).where(messages.c.tenant == tx.tenant, messages.c.id.in_(ids)))
-    )
-    of_them = (summarized_messages.c.tenant == tx.tenant, summarized_messages.c.message_id.in_(ids))
-    taken = tx.connection.execute(select(summarized_messages.c.id).where(*of_them).limit(1)).first()
-    mine = (segment_summaries.c.tenant == tx.tenant, segment_summaries.c.segment_id == due.segment_id)
-    same = (*mine, segment_summaries.c.text == due.text)
-    changed = 0
-    if len(present) == len(ids) and taken is None:
-        statement = update(segment_summaries).where(*same).values(text=text, updated_at=now)
-        changed = tx.connection.execute(statement).rowcount
-    if changed:
-        rows = [{"tenant": tx.tenant, "segment_id": due.segment_id, "message_id": message_id} for message_id in ids]
-        tx.connection.execute(insert(summarized_messages), rows)
-    complete(tx, SUMMARIZE_SEGMENT, [due.segment_id])
-    return bool(changed)
+    # In the order of an index, so that only what is returned is looked at while there is much to do.
+    newest = exchanges.c.started_at if kind == EXCHANGE else conversations.c.updated_at
+    due = _due(tx, kind, now, rest_seconds).where(is_free(now)).order_by(newest.desc()).limit(limit)
+    return [row.item_id for row in tx.connection.execute(due)]
 
 
-def covered_by(tx: Transaction, segment_uid: str) -> set[str]:
-    """Ids of the messages that a segment's summary covers."""
-    found = tx.connection.scalars(
-        select(messages.c.uid)
-        .select_from(
-            summarized_messages.join(
-                messages,
-                and_(
-                    messages.c.tenant == summarized_messages.c.tenant,
-                    messages.c.id == summarized_messages.c.message_id,
-                ),
-            ).join(
-                segments,
-                and_(
-                    segments.c.tenant == summarized_messages.c.tenant,
-                    segments.c.id == summarized_messages.c.segment_id,
-                ),
-            )
+def claim_due(
+    tx: Transaction,
+    kind: str,
+    item_ids: Sequence[int],
+    owner: str,
+    now: datetime,
+    lease_seconds: float,
+    rest_seconds: float,
+) -> list[Due]:
+    """Take those of the items that are still due and free, in a writing transaction; arguments as of `find_due`."""
+    wanted = _ITEMS[kind].c.id.in_(item_ids)
+    ready = _due(tx, kind, now, rest_seconds).where(wanted, is_free(now))
+    rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
+    mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
+    found = {row.item_id: _as_due(row) for row in rows if row.item_id in mine}
+    return [found[item_id] for item_id in item_ids if item_id in found]
+
+
+def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+    """How many items wait for a summary; what was given up is not among them."""
+    waiting = _due(tx, kind, now, rest_seconds).subquery()
+    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+
+
+def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
+    """Keep a summary in place of the one before it, and have search see it."""
+    row = {
+        "tenant": tx.tenant,
+        "kind": found.kind,
+        "item_uid": found.item_uid,
+        "conversation_uid": conversation_uid,
+        "text": found.text,
+        "title": found.title,
+        "model": found.model,
+        "covers": found.covers,
+        "created_at": found.created_at,
+    }
+    tx.connection.execute(tx.dialect.upsert(summaries, row, ("kind", "item_uid"), row))
+    remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
+    _add_entry(tx, found)
+
+
+def read_summaries(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, StoredSummary]:
+    """The summaries that there are, by what they summarize."""
+    found: dict[str, StoredSummary] = {}
+    for batch in batches(item_uids):
+        of_items = and_(summaries.c.kind == kind, tx.dialect.one_of(summaries.c.item_uid, batch))
+        found.update({each.item_uid: each for each in _select(tx, of_items)})
+    return found
+
+
+def conversation_uid_of(tx: Transaction, conversation_id: int) -> str | None:
+    """The uid of a conversation's row; None when it is gone."""
+    return tx.connection.execute(
+        select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, conversations.c.id == conversation_id)
+    ).scalar()
+
+
+def restore_summaries(tx: Transaction, conversation_uid: str) -> None:
+    """Give summaries their entries again, after a conversation was made anew from the journal."""
+    for found in _select(tx, summaries.c.conversation_uid == conversation_uid):
+        _add_entry(tx, found)
+
+
+def drop_summaries_of(tx: Transaction, conversation_uid: str) -> None:
+    """Forget every summary of a conversation and of its parts."""
+    _drop(tx, summaries.c.conversation_uid == conversation_uid)
+
+
+def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
+    """Forget the summaries that a message is in: they may quote it; the work to make them anew is found again."""
+    row = tx.connection.execute(
+        select(
+            exchanges.c.id,
+            exchanges.c.uid,
+            conversations.c.id.label("conversation_id"),
+            conversations.c.uid.label("conversation_uid"),
         )
-        .where(summarized_messages.c.tenant == tx.tenant, segments.c.uid == segment_uid)
-    )
-    return set(found)
+        .select_from(messages)
+        .join(exchanges, refers(messages.c.exchange_id, exchanges))
+        .join(conversations, refers(messages.c.conversation_id, conversations))
+        .where(messages.c.tenant == tx.tenant, messages.c.uid == message_uid)
+    ).first()
+    if row is not None:
+        others = and_(summaries.c.kind == EXCHANGE, summaries.c.item_uid != row.uid)
+        _drop(tx, and_(summaries.c.conversation_uid == row.conversation_uid, ~others))
+        # Who is summarizing it at this moment has read the message, and finds that the lease is gone.
+        drop_work(tx, SUMMARIZE[EXCHANGE], [row.id])
+        drop_work(tx, SUMMARIZE[CONVERSATION], [row.conversation_id])
 
 
-def count_due(tx: Transaction) -> int:
-    """How many segments have messages that no summary covers yet; what was given up is not among them."""
-    segment_id = segment_summaries.c.segment_id
-    return int(tx.connection.execute(_uncovered(tx, select(func.count(segment_id.distinct())))).scalar_one())
+def drop_summary_work(tx: Transaction, conversation_id: int) -> None:
+    """Neither work nor failures remain of a conversation whose rows go: another may get their numbers."""
+    of_conversation = and_(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id == conversation_id)
+    exchange_ids = tx.connection.scalars(select(exchanges.c.id).where(of_conversation)).all()
+    drop_work(tx, SUMMARIZE[EXCHANGE], exchange_ids)
+    drop_work(tx, SUMMARIZE[CONVERSATION], [conversation_id])
 
 
-def drop_summaries(tx: Transaction, condition: ColumnElement[bool]) -> None:
-    """Take back the summaries that cover some of these messages: their words may stand in them.
-
-    They are made anew from what is left.
-    """
-    touched = list(
-        tx.connection.scalars(select(messages.c.segment_id).where(messages.c.tenant == tx.tenant, condition).distinct())
-    )
-    if not touched:
-        return
-    gone = (summarized_messages.c.tenant == tx.tenant, summarized_messages.c.segment_id.in_(touched))
-    tx.connection.execute(delete(summarized_messages).where(*gone))
-    mine = (segment_summaries.c.tenant == tx.tenant, segment_summaries.c.segment_id.in_(touched))
-    tx.connection.execute(update(segment_summaries).where(*mine).values(text=""))
-    drop_work(tx, SUMMARIZE_SEGMENT, touched)
+_ITEMS = {EXCHANGE: exchanges, CONVERSATION: conversations}
+_ENDED: dict[str, ColumnElement[datetime]] = {
+    EXCHANGE: func.coalesce(exchanges.c.completed_at, conversations.c.updated_at),
+    CONVERSATION: conversations.c.updated_at,
+}
 
 
-def drop_orphans(tx: Transaction, segment_ids: Sequence[int]) -> None:
-    """Remove the summaries of segments that are no more."""
-    for table in (segment_summaries, summarized_messages):
-        tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant, table.c.segment_id.in_(segment_ids)))
-    drop_work(tx, SUMMARIZE_SEGMENT, segment_ids)
-
-
-_PLACE = tuple_(messages.c.created_at, messages.c.id)
-_MARK = tuple_(segment_summaries.c.left_at, segment_summaries.c.left_id)
-
-
-def _of_segment() -> ColumnElement[bool]:
-    return and_(
-        messages.c.tenant == segment_summaries.c.tenant, messages.c.segment_id == segment_summaries.c.segment_id
-    )
-
-
-def _uncovered(tx: Transaction, columns: Select[Any], outer: ColumnElement[bool] | None = None) -> Select[Any]:
-    """Messages before their segment's mark that no summary covers."""
-    covered = select(summarized_messages.c.id).where(
-        summarized_messages.c.tenant == messages.c.tenant, summarized_messages.c.message_id == messages.c.id
-    )
+def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> Select[Any]:
+    item, ended = _ITEMS[kind], _ENDED[kind]
+    rests = conversations.c.updated_at <= now - timedelta(seconds=rest_seconds)
+    columns: list[ColumnElement[Any]] = [
+        item.c.id.label("item_id"),
+        item.c.uid,
+        conversations.c.id.label("conversation_id"),
+        ended.label("ended_at"),
+    ]
+    source: FromClause = conversations
+    if kind == EXCHANGE:
+        columns += [exchanges.c.status, exchanges.c.error]
+        source = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
+        rests = or_(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value, rests)
+    of_summary = and_(summaries.c.tenant == item.c.tenant, summaries.c.kind == kind, summaries.c.item_uid == item.c.uid)
+    of_work = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
     given_up = select(failed_work.c.id).where(
-        failed_work.c.tenant == segment_summaries.c.tenant,
-        failed_work.c.kind == SUMMARIZE_SEGMENT,
-        failed_work.c.item_id == segment_summaries.c.segment_id,
+        failed_work.c.tenant == tx.tenant, failed_work.c.kind == SUMMARIZE[kind], failed_work.c.item_id == item.c.id
     )
-    joined = segment_summaries.join(messages, _of_segment())
     return (
-        columns.select_from(joined if outer is None else joined.outerjoin(work, outer))
-        .where(segment_summaries.c.tenant == tx.tenant, _PLACE < _MARK)
-        .where(~covered.exists(), ~given_up.exists())
+        select(*columns)
+        .select_from(source.outerjoin(summaries, of_summary).outerjoin(work, of_work))
+        .where(item.c.tenant == tx.tenant, rests, ~given_up.exists())
+        .where(or_(summaries.c.id.is_(None), summaries.c.covers < ended))
     )
+
+
+def _as_due(row: Row[Any]) -> Due:
+    found = row._mapping
+    status = ExchangeStatus(found.get("status", ExchangeStatus.COMPLETED))
+    return Due(row.item_id, row.uid, row.conversation_id, row.ended_at, status, found.get("error"))
+
+
+def _select(tx: Transaction, condition: ColumnElement[bool]) -> list[StoredSummary]:
+    rows = tx.connection.execute(select(summaries).where(summaries.c.tenant == tx.tenant, condition))
+    return [
+        StoredSummary(row.kind, row.item_uid, row.text, row.title, row.model, row.covers, row.created_at)
+        for row in rows
+    ]
+
+
+def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
+    for found in _select(tx, condition):
+        remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
+    tx.connection.execute(delete(summaries).where(summaries.c.tenant == tx.tenant, condition))
+
+
+def _add_entry(tx: Transaction, found: StoredSummary) -> None:
+    """What search sees of a summary; nothing where it is empty or what it summarizes is gone."""
+    place = _place(tx, found) if found.text and found.kind in _ITEMS else None
+    if place is None:
+        return
+    row = {
+        "source": found.kind,
+        "part": "",
+        "ref_uid": found.item_uid,
+        "conversation_id": place.conversation_id,
+        "segment_id": place.segment_id,
+        "exchange_id": place.exchange_id,
+        "project_id": place.project_id,
+        "role": None,
+        "author": None,
+        "trust": Trust.AGENT.value,
+        "created_at": found.covers,
+        "text": f"{found.title}\n{found.text}" if found.title else found.text,
+        "weight": 1.0,
+        "is_turn": False,
+        "space_id": 0,
+    }
+    add_entries(tx, [row], frozenset())
+
+
+def _place(tx: Transaction, found: StoredSummary) -> Any:
+    head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
+    if found.kind == EXCHANGE:
+        statement = (
+            select(*head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
+            .select_from(exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)))
+            .where(exchanges.c.tenant == tx.tenant, exchanges.c.uid == found.item_uid)
+        )
+    else:
+        statement = select(*head, null().label("segment_id"), null().label("exchange_id")).where(
+            conversations.c.tenant == tx.tenant, conversations.c.uid == found.item_uid
+        )
+    return tx.connection.execute(statement).first()

@@ -7,10 +7,7 @@ the embedded store has one tenant. Integer ids are explicit (an implicit rowid m
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -20,94 +17,14 @@ from sqlalchemy import (
     ColumnElement,
     Float,
     Integer,
-    LargeBinary,
     MetaData,
     Table,
     Text,
     and_,
 )
-from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
+from sqlalchemy.types import TypeEngine
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970 UTC; exact, unlike `timestamp()`."""
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def from_microseconds(value: int) -> datetime:
-    """The moment, timezone-aware in UTC."""
-    return _EPOCH + value * _MICROSECOND
-
-
-class Instant(TypeDecorator[datetime]):
-    """A timezone-aware moment, stored as microseconds since 1970 UTC."""
-
-    impl = BigInteger
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        """To the database."""
-        return None if value is None else to_microseconds(value)
-
-    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """From the database."""
-        return None if value is None else from_microseconds(value)
-
-
-class Json(TypeDecorator[Mapping[str, Any]]):
-    """A JSON object as text; empty is null."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Mapping[str, Any] | None, dialect: Dialect) -> str | None:
-        """To the database."""
-        return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":")) if value else None
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Mapping[str, Any]:
-        """From the database."""
-        return json.loads(value) if value else {}
-
-
-class _ServerHalves(UserDefinedType[str]):
-    """The type `halfvec` of pgvector, in its text form."""
-
-    cache_ok = True
-    render_bind_cast = True
-
-    def get_col_spec(self, **_options: Any) -> str:
-        return "halfvec"
-
-
-class Halves(TypeDecorator[bytes]):
-    """A vector of float16, little-endian bytes here; the server's own type where it compares vectors itself."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Bytes on the embedded engine."""
-        on_server = dialect.name == "postgresql"
-        return dialect.type_descriptor(_ServerHalves() if on_server else LargeBinary())
-
-    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | str | None:
-        """To the database."""
-        if value is None or dialect.name != "postgresql":
-            return value
-        # Six digits are more than a float16 has.
-        return "[" + ",".join(f"{number:.6g}" for number in struct.unpack(f"<{len(value) // 2}e", value)) + "]"
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:
-        """From the database."""
-        if value is None or dialect.name != "postgresql":
-            return None if value is None else bytes(value)
-        numbers = [float(number) for number in value[1:-1].split(",")]
-        return struct.pack(f"<{len(numbers)}e", *numbers)
-
+from harken.storage.columns import Halves, Instant, Json, Usd
 
 metadata = MetaData()
 
@@ -345,6 +262,43 @@ journal_files = Table(
     Column("applied", BigInteger, nullable=False),
 )
 
+spend = Table(
+    "spend",
+    metadata,
+    _key(),
+    _tenant(),
+    _uid(),
+    Column("day", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("item_uid", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    # `open` until the answer is here; `lost` where it never came and may have been charged.
+    Column("state", Text, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("estimate_usd", Usd),
+    Column("price_usd", Usd),
+    _moment("started_at"),
+    _moment("ended_at", nullable=True),
+)
+
+summaries = Table(
+    "summaries",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("kind", Text, nullable=False),
+    Column("item_uid", Text, nullable=False),
+    Column("conversation_uid", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    # What was said until then is in it; what comes later makes it outlived.
+    _moment("covers"),
+    _moment("created_at"),
+)
+
 core_memory = Table(
     "core_memory",
     metadata,
@@ -378,4 +332,20 @@ summarized_messages = Table(
     _tenant(),
     _reference("segment_id"),
     _reference("message_id"),
+)
+
+# How past conversations were looked for: never what for.
+retrievals = Table(
+    "retrievals",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("query_hash", Text, nullable=False),
+    Column("conversations", Integer, nullable=False),
+    Column("exchanges", Integer, nullable=False),
+    Column("best_conversation", Float),
+    Column("best_exchange", Float),
+    Column("duration_microseconds", BigInteger, nullable=False),
+    Column("error_class", Text),
+    _moment("at"),
 )

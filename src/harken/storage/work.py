@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select, update
 
 from harken.storage.batches import batches
 from harken.storage.store import StoredSpace, Transaction
@@ -38,6 +38,17 @@ class Failure:
     failed_at: datetime
 
 
+def is_free(now: datetime) -> ColumnElement[bool]:
+    """Whether a joined row of work, if there is one, lets its item be taken now."""
+    return or_(
+        work.c.id.is_(None),
+        and_(
+            or_(work.c.lease_until.is_(None), work.c.lease_until < now),
+            or_(work.c.retry_at.is_(None), work.c.retry_at <= now),
+        ),
+    )
+
+
 def claim_unembedded(
     tx: Transaction, space: StoredSpace, owner: str, limit: int, now: datetime, lease_seconds: float
 ) -> list[Claimed]:
@@ -46,17 +57,10 @@ def claim_unembedded(
     What has failed before comes last, so that an outage does not use up the attempts of the newest, and in ever
     smaller parts, half as many each time: in the end, an entry that spoils every batch is tried, and given up, alone.
     """
-    free = or_(
-        work.c.id.is_(None),
-        and_(
-            or_(work.c.lease_until.is_(None), work.c.lease_until < now),
-            or_(work.c.retry_at.is_(None), work.c.retry_at <= now),
-        ),
-    )
     attempts = func.coalesce(work.c.attempts, 0)
     ready = (
         _waiting(tx, space, select(entries.c.id, entries.c.author, entries.c.text, attempts.label("attempts")))
-        .where(free)
+        .where(is_free(now))
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
         .limit(limit)
     )

@@ -11,7 +11,7 @@ from chatting import TALK, call_tool, filler, prompt, say
 from harken.engine import Harken
 from harken.enrich.extract import choose, sentences_of, word_vectors
 from harken.errors import ProviderError
-from harken.storage.summaries import covered_by
+from harken.storage.segment_summaries import covered_by
 from harken.testing import HashingEmbedder
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from harken.retrieve.query import STOP_WORDS, Query, parse_query
+from harken.retrieve.query import Query, parse_query
 from harken.retrieve.small_talk import SMALL_TALK, is_mostly_foreign, is_small_talk, telling_terms
+from harken.words import STOP_WORDS
 
 
 @pytest.mark.parametrize(

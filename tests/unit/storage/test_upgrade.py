@@ -8,7 +8,7 @@ from pathlib import Path
 from harken.engine import Harken
 from harken.storage.migrations import HEAD
 
-NEW_SINCE_FIRST = ("core_memory", "segment_summaries", "summarized_messages")
+NEW_SINCE_FIRST = ("core_memory", "segment_summaries", "summarized_messages", "spend", "summaries", "retrievals")
 
 
 def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path: Path) -> None:
@@ -18,6 +18,7 @@ def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path:
     with sqlite3.connect(tmp_path / "harken.db") as database:
         for table in NEW_SINCE_FIRST:
             database.execute(f"DROP TABLE {table}")
+        database.execute("DROP INDEX ix_exchanges_started")
         database.execute("UPDATE alembic_version SET version_num = '0001'")
     database.close()
     with Harken(tmp_path, env=env) as harken:

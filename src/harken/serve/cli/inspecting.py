@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from harken.background import EMBEDDINGS, WorkerReport
 from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
+from harken.serve.cli.switching import report_facts, report_line
+from harken.storage.spend import Spent
+from harken.storage.summaries import CONVERSATION, EXCHANGE
 from harken.upkeep import Status
 
 
@@ -19,11 +24,13 @@ def status(session: Session, projects: bool, as_json: bool) -> None:
     with session.engine() as harken:
         found = harken.upkeep.status()
         known = harken.upkeep.projects() if projects else []
+        reports = harken.background.status()
     if as_json:
         listed = [{"key": key, "name": name, "conversations": count} for key, name, count in known]
-        print_json({**status_facts(found), **({"projects": listed} if projects else {})})
+        workers = [report_facts(report) for report in reports]
+        print_json({**status_facts(found), "workers": workers, **({"projects": listed} if projects else {})})
         return
-    for name, value in _lines(found):
+    for name, value in [*_lines(found), *_worker_lines(reports)]:
         session.out.print(f"{name:<14} {value}", markup=False)
     for key, name, count in known:
         session.out.print(f"  {name}  {key}  {count} conversations", markup=False)
@@ -45,7 +52,10 @@ def status_facts(found: Status) -> dict[str, Any]:
         "forgotten": counts.forgotten,
         "redactions": sum(found.redactions.values()),
         "redactions_by_kind": found.redactions,
-        "spend_usd": 0.0,
+        "spend_usd": float(found.spent.usd),
+        "spend_today_usd": float(found.spent_today.usd),
+        "spend_unsettled_usd": float(found.spent.unsettled_usd),
+        "spend_unpriced_calls": found.spent.unpriced,
         "space": found.space,
         "filling_space": found.filling,
         "bytes": found.sizes,
@@ -69,6 +79,8 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("forgotten", str(counts.forgotten)),
         ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in found.sizes.items())),
     ]
+    if found.spent.calls or found.spent.unsettled:
+        lines.append(("spend", _spend_line(found.spent, found.spent_today)))
     if found.filling:
         lines.append(("re-embedding", f"to {found.filling}; {found.space} answers meanwhile"))
     if found.stale_leases:
@@ -76,3 +88,22 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     if found.torn:
         lines.append(("torn lines", f"{found.torn} set aside in {found.home / 'torn'}"))
     return lines
+
+
+def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
+    """Summaries in one line; what is off, stands still or was given up in one of its own."""
+    made = {report.name: report.done for report in reports}
+    waiting = sum(report.waiting for report in reports if report.name != EMBEDDINGS)
+    kinds = f"{made[EXCHANGE]} of exchanges, {made[CONVERSATION]} of conversations, {waiting} waiting"
+    lines = [("summaries", kinds)] if waiting or made[EXCHANGE] or made[CONVERSATION] else []
+    unusual = [report for report in reports if not report.enabled or report.halted or report.counts.retrying]
+    return [*lines, *(("worker", report_line(report)) for report in unusual)]
+
+
+def _spend_line(spent: Spent, today: Spent) -> str:
+    line = f"${spent.usd:.4f} for {spent.calls} calls, ${today.usd:.4f} today (UTC)"
+    if spent.unpriced:
+        line += f"; {spent.unpriced} calls of models without a known price"
+    if spent.unsettled:
+        line += f"; at most ${spent.unsettled_usd:.4f} more for {spent.unsettled} calls whose end was not seen"
+    return line

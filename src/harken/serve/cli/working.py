@@ -8,9 +8,13 @@ from types import FrameType
 
 import click
 
+from harken.background import EMBEDDINGS, SEGMENT
 from harken.engine import Harken
-from harken.errors import HarkenError, UsageError
+from harken.errors import HarkenError
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.cli.switching import print_reports, report_facts
+from harken.storage.summaries import CONVERSATION, EXCHANGE
+from harken.storage.work import EMBED
 
 
 @click.group()
@@ -22,7 +26,7 @@ def worker() -> None:
 @click.option("--until-idle", is_flag=True, help="End when nothing is left to do.")
 @with_session
 def run(session: Session, until_idle: bool) -> None:
-    """Embed what waits for it, the newest first, and summarize what has left a window."""
+    """Summarize what ended, rests or has left a window, and embed what waits for it, the newest first."""
     with session.engine() as harken:
         if until_idle:
             _until_idle(session, harken)
@@ -31,14 +35,23 @@ def run(session: Session, until_idle: bool) -> None:
 
 
 def _until_idle(session: Session, harken: Harken) -> None:
-    with session.progress("Embedding", "messages") as show:
-        done = harken.embed(show, patient=True)
-    session.out.print(f"Embedded {counted(done, 'message')}.")
-    if taken_in := harken.chats.summarize():
+    made = harken.background.summarize()
+    if taken_in := made[SEGMENT]:
         session.out.print(f"Summarized {counted(taken_in, 'message')} that left a window.")
+    if made[EXCHANGE] or made[CONVERSATION]:
+        summarized = f"{counted(made[EXCHANGE], 'exchange')} and {counted(made[CONVERSATION], 'conversation')}"
+        session.out.print(f"Summarized {summarized}.")
+    done = 0
+    if harken.background.status(EMBEDDINGS)[0].enabled:
+        with session.progress("Embedding", "texts") as show:
+            done = harken.embed(show, patient=True)
+    session.out.print(f"Embedded {counted(done, 'text')}.")
+    for report in harken.background.status():
+        if report.halted:
+            session.note(f"{report.name}: {report.halted}")
     failures = harken.upkeep.failures()
     if failures:
-        failed = counted(harken.upkeep.status().counts.failed, "message")
+        failed = counted(harken.upkeep.status().counts.failed, "item")
         raise HarkenError(
             f"{failed} given up after repeated failures, lastly {failures[0].error_class}. Again: harken worker retry"
         )
@@ -53,7 +66,7 @@ def _serve(session: Session, harken: Harken) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     if harken.start_worker() is None:
-        raise UsageError("The settings name no embedding model, so there is no work. Set embedder to onnx.")
+        session.note("The settings name no embedding model: only summaries are made.")
     session.note("Working; stop with Ctrl-C.")
     while not stopping.wait(1.0):
         pass
@@ -67,11 +80,13 @@ def status(session: Session, as_json: bool) -> None:
     with session.engine() as harken:
         found = harken.upkeep.status()
         failures = harken.upkeep.failures()
+        reports = harken.background.status()
     facts = {
         "queue": found.queue,
         "embedded": found.counts.embedded,
         "failed": found.counts.failed,
         "stale_leases": found.stale_leases,
+        "workers": [report_facts(report) for report in reports],
         "failures": [
             {"kind": f.kind, "item": f.item_id, "attempts": f.attempts, "error_class": f.error_class} for f in failures
         ],
@@ -79,9 +94,10 @@ def status(session: Session, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    session.out.print(f"embed: {found.queue} waiting, {found.counts.embedded} done, {found.counts.failed} given up")
+    print_reports(session, reports)
     for failure in failures:
-        session.out.print(f"  entry {failure.item_id}: {failure.error_class} after {failure.attempts} attempts")
+        what = "entry" if failure.kind == EMBED else failure.kind
+        session.out.print(f"  {what} {failure.item_id}: {failure.error_class} after {failure.attempts} attempts")
 
 
 @worker.command()

@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from harken.storage.columns import from_microseconds
 from harken.storage.postgres.text_forms import day_in_words, plain_words
 from harken.storage.store import RowScope, Scored
-from harken.storage.tables import from_microseconds
 
 # In stores with more entries the rarest words choose who is ranked, as many as so many entries hold: reading an entry's
 # words from its row costs 4 µs.
@@ -162,9 +162,13 @@ def _scope_query(scope: RowScope) -> str:
         [f"r:{role}" for role in scope.roles],
         [f"p:{scope.project_id}"] if scope.project_id is not None else [],
         [f"c:{scope.conversation_id}"] if scope.conversation_id is not None else [],
+        [f"c:{conversation_id}" for conversation_id in scope.conversation_ids],
         [f"g:{scope.segment_id}"] if scope.segment_id is not None else [],
     ]
-    return " & ".join("(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group)
+    parts = ["(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group]
+    if scope.without_conversation_id is not None:
+        parts.append("!" + _lexeme(f"c:{scope.without_conversation_id}"))
+    return " & ".join(parts)
 
 
 def _lexeme(token: str) -> str:

@@ -108,7 +108,7 @@ class PgvectorIndex:
         return [f"The vector index {name} is incomplete. Drop it: DROP INDEX {name}" for name in invalid]
 
     def _few(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> bool:
-        if scope.conversation_id is not None or scope.segment_id is not None:
+        if scope.is_narrow:
             return True
         if self._size(tx, space) <= EXACT_UP_TO:
             return True

@@ -80,7 +80,7 @@ class Fts5Index:
         if not phrases:
             return []
         newest = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
-        if newest > MATCHES_TO_RANK and scope.conversation_id is None and scope.segment_id is None:
+        if newest > MATCHES_TO_RANK and not scope.is_narrow:
             found = self._by_lists(connection, phrases, scope, limit, with_context, newest)
             if found is not None:
                 return found
@@ -179,6 +179,8 @@ def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
     query = f"{columns} : ({' OR '.join(phrases)})"
     for tokens in _scope_tokens(scope):
         query = f"scope : ({tokens}) AND {query}"
+    if scope.without_conversation_id is not None:
+        query = f"({query}) NOT scope : {_phrase(f'c{scope.without_conversation_id}')}"
     return query
 
 
@@ -194,6 +196,7 @@ def _scope_tokens(scope: RowScope) -> list[str]:
         [f"r{role}" for role in scope.roles],
         [f"p{scope.project_id}"] if scope.project_id is not None else [],
         [f"c{scope.conversation_id}"] if scope.conversation_id is not None else [],
+        [f"c{conversation_id}" for conversation_id in scope.conversation_ids],
         [f"g{scope.segment_id}"] if scope.segment_id is not None else [],
     ]
     return [" OR ".join(_phrase(token) for token in group) for group in groups if group]

@@ -90,8 +90,8 @@ class ScopedNearest:
 
 
 def _narrow(scope: RowScope) -> bool:
-    limits = (scope.conversation_id, scope.segment_id, scope.project_id, scope.since, scope.until)
-    return any(limit is not None for limit in limits)
+    limits = (scope.project_id, scope.since, scope.until)
+    return scope.is_narrow or any(limit is not None for limit in limits)
 
 
 def _best(

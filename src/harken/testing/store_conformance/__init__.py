@@ -28,6 +28,8 @@ from harken.testing.store_conformance.looking import LookingTests
 from harken.testing.store_conformance.recording import RecordingTests
 from harken.testing.store_conformance.remembering import CopyTests, StateTests
 from harken.testing.store_conformance.scoping import ScopeTests
+from harken.testing.store_conformance.spending import SpendTests
+from harken.testing.store_conformance.summarizing import SummaryTests
 from harken.testing.store_conformance.telling import TellingTests
 from harken.testing.store_conformance.transactions import TransactionTests
 from harken.testing.store_conformance.working import WorkTests
@@ -45,6 +47,8 @@ class StoreConformance(
     SpaceTests,
     WorkTests,
     StateTests,
+    SpendTests,
+    SummaryTests,
     LookingTests,
     TellingTests,
     CopyTests,

@@ -17,8 +17,7 @@ from harken.storage.core import core_facts, drop_core_facts
 from harken.storage.forgetting import forget_rows
 from harken.storage.ingest import Ingest
 from harken.storage.reading import messages_of, messages_of_segment
-from harken.storage.store import RowScope, Store
-from harken.storage.summaries import (
+from harken.storage.segment_summaries import (
     claim_due,
     count_due,
     covered_by,
@@ -27,6 +26,7 @@ from harken.storage.summaries import (
     put_summary,
     segment_summary,
 )
+from harken.storage.store import RowScope, Store
 from harken.testing.store_conformance.asking import keep
 from harken.testing.talk import START, talk_of
 

@@ -10,6 +10,7 @@ import pytest
 from harken.errors import NotFoundError
 from harken.model import MessageType, ProjectIdentity, Role, SearchScope
 from harken.storage.entries import in_scope
+from harken.storage.past import conversation_row
 from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store
 from harken.storage.vectors import scan_scope
@@ -104,6 +105,33 @@ class ScopeTests:
             scanned = scan_scope(tx, space, rows, 10)
         assert scanned is not None
         assert sorted(scanned[0].tolist()) == sorted(ids[:2])
+
+    @pytest.mark.parametrize(
+        ("several", "without", "expected"),
+        [
+            (("garden", "nowhere"), None, {"three", "four"}),
+            ((), "house", {"three", "four"}),
+            (("house", "garden"), "house", {"three"}),
+        ],
+    )
+    def test_conversations_are_named_together_and_one_is_left_out(
+        self, store: Store, several: tuple[str, ...], without: str | None, expected: set[str]
+    ) -> None:
+        town = Town(store)
+        space = space_of(store)
+        ids = entry_ids(store, town.messages)
+        matrix = unit_vectors(5)
+        embed(store, space, ids, matrix)
+        talks = {"house": town.house, "garden": town.garden, "nowhere": town.nowhere}
+        with store.reading() as tx:
+            rows = {name: conversation_row(tx, talk.conversation.uid) or 0 for name, talk in talks.items()}
+            scope = RowScope(
+                conversation_ids=tuple(rows[name] for name in several),
+                without_conversation_id=rows[without] if without else None,
+            )
+            near = set(store.nearest.nearest(tx, space, matrix[0], scope, 10))
+        assert set(found(store, "zebra", scope=scope)) == {town.names[name] for name in expected}
+        assert near == {ids[list(town.names).index(name)] for name in expected}
 
     def test_moments_before_1970_have_their_place(self, store: Store) -> None:
         talk = Talk("old", start=datetime(1950, 1, 1, tzinfo=UTC))

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
-from alembic import op
 
-from harken.storage.tables import Halves
+from harken.storage.columns import Halves
+from harken.storage.migrations.shapes import add_index, add_table
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
-
-_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-
-
-def _table(name: str, *columns: sa.Column[Any], unique: tuple[str, ...] = (), autoincrement: bool = False) -> None:
-    """One table; on PostgreSQL the tenant leads its keys, so that a sharded server can distribute by it."""
-    leading = ("tenant",) if op.get_bind().dialect.name == "postgresql" else ()
-    constraints: list[sa.Constraint] = [sa.PrimaryKeyConstraint(*leading, "id", name=f"pk_{name}")]
-    if unique:
-        constraints.append(sa.UniqueConstraint(*leading, *unique, name=f"uq_{name}"))
-    identity = (sa.Identity(),) if leading else ()
-    op.create_table(
-        name,
-        sa.Column("id", _ID, *identity, nullable=False),
-        sa.Column("tenant", sa.Text, nullable=False, server_default="local"),
-        *columns,
-        *constraints,
-        sqlite_autoincrement=autoincrement,
-    )
-
-
-def _index(name: str, table: str, *columns: str, where: str | None = None) -> None:
-    leading = ("tenant",) if op.get_bind().dialect.name == "postgresql" else ()
-    condition = sa.text(where) if where else None
-    op.create_index(name, table, [*leading, *columns], sqlite_where=condition, postgresql_where=condition)
 
 
 def _text(name: str, nullable: bool = False) -> sa.Column[str]:
@@ -61,9 +34,9 @@ def upgrade() -> None:
 
 
 def _record_tables() -> None:
-    _table("projects", _text("key"), _text("name"), unique=("key",))
-    _table("project_aliases", _text("alias"), _big("project_id"), unique=("alias",))
-    _table(
+    add_table("projects", _text("key"), _text("name"), unique=("key",))
+    add_table("project_aliases", _text("alias"), _big("project_id"), unique=("alias",))
+    add_table(
         "conversations",
         _text("uid"),
         _text("channel"),
@@ -76,10 +49,10 @@ def _record_tables() -> None:
         _text("metadata", nullable=True),
         unique=("uid",),
     )
-    _index("ix_conversations_updated", "conversations", "updated_at")
-    _table("segments", _text("uid"), _big("conversation_id"), _small("number"), _big("started_at"), unique=("uid",))
-    _index("ix_segments_conversation", "segments", "conversation_id", "number")
-    _table(
+    add_index("ix_conversations_updated", "conversations", "updated_at")
+    add_table("segments", _text("uid"), _big("conversation_id"), _small("number"), _big("started_at"), unique=("uid",))
+    add_index("ix_segments_conversation", "segments", "conversation_id", "number")
+    add_table(
         "exchanges",
         _text("uid"),
         _big("conversation_id"),
@@ -91,8 +64,8 @@ def _record_tables() -> None:
         _text("error", nullable=True),
         unique=("uid",),
     )
-    _index("ix_exchanges_conversation", "exchanges", "conversation_id", "number")
-    _table(
+    add_index("ix_exchanges_conversation", "exchanges", "conversation_id", "number")
+    add_table(
         "messages",
         _text("uid"),
         _big("conversation_id"),
@@ -110,11 +83,11 @@ def _record_tables() -> None:
         _text("metadata", nullable=True),
         unique=("uid",),
     )
-    _index("ix_messages_conversation", "messages", "conversation_id", "created_at", "id")
+    add_index("ix_messages_conversation", "messages", "conversation_id", "created_at", "id")
 
 
 def _entry_tables() -> None:
-    _table(
+    add_table(
         "entries",
         _text("source"),
         _text("part"),
@@ -134,11 +107,11 @@ def _entry_tables() -> None:
         unique=("ref_uid", "part"),
         autoincrement=True,
     )
-    _index("ix_entries_turns", "entries", "conversation_id", "is_turn", "created_at", "id")
-    _index("ix_entries_project", "entries", "project_id", "created_at", where="project_id IS NOT NULL")
-    _index("ix_entries_created", "entries", "created_at")
-    _index("ix_entries_space", "entries", "space_id", "created_at", where="space_id IS NOT NULL")
-    _table(
+    add_index("ix_entries_turns", "entries", "conversation_id", "is_turn", "created_at", "id")
+    add_index("ix_entries_project", "entries", "project_id", "created_at", where="project_id IS NOT NULL")
+    add_index("ix_entries_created", "entries", "created_at")
+    add_index("ix_entries_space", "entries", "space_id", "created_at", where="space_id IS NOT NULL")
+    add_table(
         "spaces",
         _text("name"),
         _small("dims"),
@@ -147,7 +120,7 @@ def _entry_tables() -> None:
         _text("state"),
         unique=("name",),
     )
-    _table(
+    add_table(
         "vectors",
         _big("entry_id"),
         _big("space_id"),
@@ -155,11 +128,11 @@ def _entry_tables() -> None:
         unique=("entry_id", "space_id"),
         autoincrement=True,
     )
-    _index("ix_vectors_space", "vectors", "space_id", "id")
+    add_index("ix_vectors_space", "vectors", "space_id", "id")
 
 
 def _work_tables() -> None:
-    _table(
+    add_table(
         "work",
         _text("kind"),
         _big("item_id"),
@@ -169,7 +142,7 @@ def _work_tables() -> None:
         _big("retry_at", nullable=True),
         unique=("kind", "item_id"),
     )
-    _table(
+    add_table(
         "failed_work",
         _text("kind"),
         _big("item_id"),
@@ -181,10 +154,10 @@ def _work_tables() -> None:
 
 
 def _state_tables() -> None:
-    _table("settings", _text("name"), _text("value"), unique=("name",))
-    _table("counters", _text("name"), _big("value"), unique=("name",))
-    _table("tombstones", _text("uid"), _text("conversation_uid"), _text("kind"), _big("at"), unique=("uid",))
-    _table(
+    add_table("settings", _text("name"), _text("value"), unique=("name",))
+    add_table("counters", _text("name"), _big("value"), unique=("name",))
+    add_table("tombstones", _text("uid"), _text("conversation_uid"), _text("kind"), _big("at"), unique=("uid",))
+    add_table(
         "import_state",
         _text("format"),
         _text("path"),
@@ -196,4 +169,4 @@ def _state_tables() -> None:
         _big("imported_at"),
         unique=("format", "path"),
     )
-    _table("journal_files", _text("path"), _big("applied"), unique=("path",))
+    add_table("journal_files", _text("path"), _big("applied"), unique=("path",))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harken.storage.migrations.versions.v0001_first import _big, _index, _table, _text
+from harken.storage.migrations.shapes import add_index, add_table
+from harken.storage.migrations.versions.v0001_first import _big, _text
 
 revision = "0002"
 down_revision = "0001"
@@ -12,8 +13,10 @@ depends_on = None
 
 def upgrade() -> None:
     """Create the tables."""
-    _table("core_memory", _text("section"), _text("key"), _text("value"), _big("updated_at"), unique=("section", "key"))
-    _table(
+    add_table(
+        "core_memory", _text("section"), _text("key"), _text("value"), _big("updated_at"), unique=("section", "key")
+    )
+    add_table(
         "segment_summaries",
         _big("segment_id"),
         _big("left_at"),
@@ -23,5 +26,5 @@ def upgrade() -> None:
         _big("updated_at"),
         unique=("segment_id",),
     )
-    _table("summarized_messages", _big("segment_id"), _big("message_id"), unique=("message_id",))
-    _index("ix_summarized_messages_segment", "summarized_messages", "segment_id")
+    add_table("summarized_messages", _big("segment_id"), _big("message_id"), unique=("message_id",))
+    add_index("ix_summarized_messages_segment", "summarized_messages", "segment_id")

@@ -1,0 +1,47 @@
+"""Past conversations as a context quotes them: each with its summary, then its exchanges, cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harken.assemble.render import Quote
+from harken.model import Trust
+from harken.retrieve.conversations import PastConversation, PastExchange
+
+_SHOWN_CHARS = 200
+
+
+def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
+    """A quotation for each conversation, followed by one for each of its exchanges; best first."""
+    found: list[Quote] = []
+    for each in conversations:
+        found.append(_conversation_quote(each))
+        found.extend(_exchange_quote(exchange) for exchange in each.exchanges)
+    return found
+
+
+def _conversation_quote(found: PastConversation) -> Quote:
+    count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
+    lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({_facts(found.similarity)}{count})']
+    if found.summary:
+        lines.append(f"Summary: {_flat(found.summary)}")
+    return Quote("\n".join(lines), "conversation", found.uid, "", found.at, Trust.AGENT.value)
+
+
+def _exchange_quote(found: PastExchange) -> Quote:
+    said = [f"{name}: {_cut(text)}" for name, text in (("User", found.user), ("Assistant", found.assistant)) if text]
+    facts = f"Exchange ({_facts(found.similarity).rstrip(', ')})" if found.similarity is not None else "Exchange"
+    return Quote("\n".join([facts, *said]), "exchange", found.uid, "", found.at, Trust.AGENT.value)
+
+
+def _facts(similarity: float | None) -> str:
+    return "" if similarity is None else f"similarity {similarity:.2f}, "
+
+
+def _cut(text: str) -> str:
+    flat = _flat(text)
+    return flat if len(flat) <= _SHOWN_CHARS else flat[: _SHOWN_CHARS - 1] + "…"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

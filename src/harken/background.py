@@ -1,0 +1,273 @@
+"""Background work: what is embedded and summarized, by whom, and how it stands."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from harken.chats import Chats
+from harken.config import Settings
+from harken.enrich.embed import EmbedWork
+from harken.enrich.spaces import Spaces
+from harken.enrich.spend import SpendBook
+from harken.enrich.summarize import SummarizeWork
+from harken.enrich.switched import SwitchedWork
+from harken.enrich.worker import Work, Worker, WorkerState, run_until_idle
+from harken.errors import UsageError
+from harken.providers.chat_model import ChatModel
+from harken.providers.options import ChatOptions
+from harken.providers.registry import open_chat_model
+from harken.providers.summarizer import Summarizer
+from harken.providers.summarizers.extractive import ExtractiveSummarizer
+from harken.providers.summarizers.written import WrittenSummarizer
+from harken.storage.reading import count_all
+from harken.storage.segment_summaries import SUMMARIZE_SEGMENT, count_due, count_made
+from harken.storage.spend import Spent, day_of, spent_by_kind
+from harken.storage.store import Store, Transaction
+from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
+from harken.storage.summaries import count_due as count_summaries_due
+from harken.storage.vectors import list_spaces
+from harken.storage.work import EMBED, count_unembedded
+from harken.storage.work_counts import WorkCounts, count_summaries, count_work, halted, is_enabled, put_enabled
+
+EMBEDDINGS, SEGMENT = "embeddings", "segment"
+# The workers by the name that people call them, in the order in which their work is done.
+WORKERS = {
+    SEGMENT: SUMMARIZE_SEGMENT,
+    EXCHANGE: SUMMARIZE[EXCHANGE],
+    CONVERSATION: SUMMARIZE[CONVERSATION],
+    EMBEDDINGS: EMBED,
+}
+_NOTHING = Spent()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """How one worker stands.
+
+    Attributes:
+        name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
+        state: of this process's own worker; stopped where it runs none.
+        done: how many vectors or summaries there are.
+        waiting: how many are missing.
+        halted: why it stands still, in words for a person; empty while it works.
+        spent: what its calls of language models have cost in all.
+        spent_today: of that, today's part, by the day of UTC.
+    """
+
+    name: str
+    enabled: bool
+    state: WorkerState
+    done: int
+    waiting: int
+    counts: WorkCounts
+    halted: str = ""
+    spent: Spent = _NOTHING
+    spent_today: Spent = _NOTHING
+
+
+class Background:
+    """Runs, switches and shows the workers; reached as `Harken.background`.
+
+    Args:
+        settings: those in force; read anew each time.
+        env: where vendors' keys are looked for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        spaces: Spaces,
+        chats: Chats,
+        settings: Callable[[], Settings],
+        env: Mapping[str, str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._spaces = spaces
+        self._chats = chats
+        self._settings = settings
+        self._env = env
+        self._now = now
+        self._workers: dict[str, Worker] = {}
+        self._stop_listening: Callable[[], None] | None = None
+        self._model: tuple[ChatOptions, ChatModel] | None = None
+        self._lock = threading.Lock()
+
+    def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
+        """See `Harken.embed`; done even where the worker is switched off: somebody asks for it.
+
+        Raises:
+            ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
+            MissingExtraError: what it needs is not installed.
+        """
+        work = self._embed_work()
+        if work is None:
+            return 0
+        work.fail_fast = not patient
+        waiting = work.waiting()
+        run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
+        return work.stored
+
+    def summarize(self, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:
+        """Make every summary that is due, in this thread, waiting for what backs off.
+
+        Args:
+            progress: called with how many items of one kind were taken on.
+        Returns:
+            How many were made, by kind; of segments, how many messages went into theirs.
+        Raises:
+            ProviderError: the language model cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        self._check_model()
+        segments = self._switched(self._chats.work(None))
+        made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
+        for kind in (EXCHANGE, CONVERSATION):
+            work = self._summarize_work(kind)
+            run_until_idle(self._switched(work), progress, patient=True)
+            made[kind] = work.stored
+        return made
+
+    def start(self) -> Worker | None:
+        """Do everything in the background from now on; gives the embedder's worker, None where there is no model.
+
+        Raises:
+            ProviderError: a model cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        config = self._settings().worker
+        self._check_model()
+        if EMBEDDINGS not in self._workers and (work := self._embed_work()) is not None:
+            self._start(EMBEDDINGS, work, config.poll_seconds)
+        if SEGMENT not in self._workers:
+            embedder = self._spaces.embedder()
+            self._start(SEGMENT, self._chats.work(embedder.embed_passages if embedder else None), config.poll_seconds)
+            for kind in (EXCHANGE, CONVERSATION):
+                self._start(kind, self._summarize_work(kind), config.summary_poll_seconds)
+        if self._stop_listening is None:
+            self._stop_listening = self._store.listen(self.wake)
+        return self._workers.get(EMBEDDINGS)
+
+    def stop(self) -> None:
+        """Finish the batches in hand and end; the models' connections go as well."""
+        if self._stop_listening is not None:
+            self._stop_listening()
+        for worker in self._workers.values():
+            worker.stop()
+        self._workers, self._stop_listening = {}, None
+        if self._model is not None:
+            self._model[1].close()
+            self._model = None
+
+    def wake(self) -> None:
+        """There is work; returns at once."""
+        for worker in tuple(self._workers.values()):
+            worker.wake()
+
+    def switch(self, name: str, enabled: bool) -> None:
+        """Switch a worker on or off, in every process and for good.
+
+        Raises:
+            UsageError: there is no such worker.
+        """
+        kind = _kind_of(name)
+        with self._store.writing() as tx:
+            put_enabled(tx, kind, enabled)
+        self.wake()
+
+    def status(self, name: str | None = None) -> tuple[WorkerReport, ...]:
+        """How every worker stands, or one; opens no model.
+
+        Raises:
+            UsageError: there is no such worker.
+        """
+        if name is not None:
+            _kind_of(name)
+        with self._store.reading() as tx:
+            spent, today = spent_by_kind(tx), spent_by_kind(tx, day_of(self._now()))
+            return tuple(
+                self._report(tx, each, spent.get(kind, _NOTHING), today.get(kind, _NOTHING))
+                for each, kind in WORKERS.items()
+                if name in (None, each)
+            )
+
+    def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
+        kind = WORKERS[name]
+        worker = self._workers.get(name)
+        state = worker.status().state if worker else WorkerState.STOPPED
+        done, waiting = self._progress(tx, name)
+        counts = count_work(tx, kind, self._now())
+        enabled = is_enabled(tx, kind)
+        return WorkerReport(name, enabled, state, done, waiting, counts, halted(tx, kind), spent, today)
+
+    def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:
+        if name == EMBEDDINGS:
+            known = list_spaces(tx)
+            active = next((space for space in known if space.state == "active"), None)
+            target = next((space for space in known if space.state == "filling"), active)
+            counts = count_all(tx, target.id if target else None)
+            return counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
+        if name == SEGMENT:
+            return count_made(tx), count_due(tx)
+        rest_seconds = self._settings().worker.rest_seconds
+        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds)
+
+    def _start(self, name: str, work: Work, poll_seconds: float) -> None:
+        self._workers[name] = Worker(self._switched(work), poll_seconds)
+        self._workers[name].start()
+
+    def _switched(self, work: Work) -> SwitchedWork:
+        return SwitchedWork(self._store, work, lambda: self._settings().worker.rest_seconds)
+
+    def _embed_work(self) -> EmbedWork | None:
+        filled = self._spaces.filled()
+        if filled is None:
+            return None
+        worker = self._settings().worker
+        return EmbedWork(self._store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
+
+    def _summarize_work(self, kind: str) -> SummarizeWork:
+        config = self._settings().worker
+        return SummarizeWork(
+            self._store,
+            kind,
+            self._summarizer,
+            config.batch_size,
+            config.lease_seconds,
+            config.rest_seconds,
+            self._now,
+            wake_next=self.wake,
+        )
+
+    def _summarizer(self, kind: str, uid: str) -> Summarizer:
+        """Extractive by words: vectors of sentences would double what the embedder has to do."""
+        plain = ExtractiveSummarizer()
+        model = self._chat_model()
+        if model is None:
+            return plain
+        config = self._settings().llm
+        book = SpendBook(self._store, config.max_usd_per_day, self._now)
+        return WrittenSummarizer(book.metered(model, SUMMARIZE[kind], uid), plain, config.max_input_tokens)
+
+    def _chat_model(self) -> ChatModel | None:
+        """The model that the settings name now, opened once; None where they name none."""
+        options = ChatOptions.of(self._settings().llm, self._env)
+        if options is None:
+            return None
+        with self._lock:
+            if self._model is None or self._model[0] != options:
+                self._model = (options, open_chat_model(options))
+            return self._model[1]
+
+    def _check_model(self) -> None:
+        """Say at once that a model cannot be used, not item by item."""
+        self._chat_model()
+
+
+def _kind_of(name: str) -> str:
+    if name not in WORKERS:
+        raise UsageError(f"There is no worker '{name}'. Workers: {', '.join(WORKERS)}")
+    return WORKERS[name]

@@ -1,0 +1,191 @@
+"""The summarizing workers: exchanges that ended, and conversations that rest, without a summary get one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from harken.enrich.summary_texts import exchange_text, exchange_texts
+from harken.enrich.work import Outage, is_dead, new_owner
+from harken.errors import EndpointError, HarkenError, ProviderError, RateLimitError, SpendLimitError
+from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Summarizer, Summary
+from harken.storage.store import Store, Transaction
+from harken.storage.summaries import (
+    EXCHANGE,
+    SUMMARIZE,
+    Due,
+    StoredSummary,
+    claim_due,
+    conversation_uid_of,
+    count_due,
+    find_due,
+    put_summary,
+    read_summaries,
+)
+from harken.storage.summary_material import conversation_messages, exchange_messages
+from harken.storage.work import complete, fail, lease_owners, owned, release
+
+_log = structlog.get_logger(__name__)
+
+# Another worker may be quicker, more than once.
+_TRIES = 3
+# How long a worker waits for a setting to change before it looks again.
+_LIMIT_POLL = timedelta(minutes=10)
+
+
+@dataclass(slots=True)
+class SummarizeWork:
+    """Summarizes one kind of item; any number of processes may do so at once.
+
+    What a model was paid for is stored at once, item by item. Extracts cost nothing and are stored by the batch.
+
+    Args:
+        kind: `exchange` or `conversation`.
+        summarizer_for: who summarizes an item of that kind and uid; given the uid so that its calls can be booked.
+        batch_size: how many items are claimed at a time.
+        rest_seconds: how long nothing must have been said in a conversation before it is summarized.
+        wake_next: called after summaries were stored, for instance to wake the embedding worker.
+
+    Attributes:
+        stored: how many summaries were stored so far.
+        halted: why nothing is done at present, in words for a person; empty while work goes on.
+        is_limited: whether that is because the day's money is spent.
+    """
+
+    store: Store
+    kind: str
+    summarizer_for: Callable[[str, str], Summarizer]
+    batch_size: int
+    lease_seconds: float
+    rest_seconds: float
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    owner: str = field(default_factory=new_owner)
+    wake_next: Callable[[], None] = lambda: None
+    stored: int = field(default=0, init=False)
+    halted: str = field(default="", init=False)
+    is_limited: bool = field(default=False, init=False)
+    _outage: Outage = field(default_factory=Outage, init=False)
+
+    @property
+    def name(self) -> str:
+        """The kind of work."""
+        return SUMMARIZE[self.kind]
+
+    def run_once(self) -> int:
+        """Summarize one batch.
+
+        Returns:
+            How many items were taken on, well or not; 0 when there is nothing to do now.
+        """
+        if self._outage.lasts(self.now()):
+            return 0
+        self.halted, self.is_limited = "", False
+        due = self._claim()
+        if due:
+            self._summarize(due)
+        return len(due)
+
+    def waiting(self) -> int:
+        """How many items still need a summary."""
+        with self.store.reading() as tx:
+            return count_due(tx, self.kind, self.now(), self.rest_seconds)
+
+    def give_back(self) -> None:
+        """Return unfinished leases, for a worker that stops in the middle."""
+        with self.store.writing(of=()) as tx:
+            release(tx, self.name, self.owner)
+
+    def _claim(self) -> list[Due]:
+        for _ in range(_TRIES):
+            with self.store.reading() as tx:
+                owners = lease_owners(tx, self.name)
+                found = find_due(tx, self.kind, self.batch_size, self.now(), self.rest_seconds)
+            dead = [owner for owner in owners if is_dead(owner)]
+            if not found and not dead:
+                return []
+            with self.store.writing(of=()) as tx:
+                for owner in dead:
+                    release(tx, self.name, owner)
+                mine = claim_due(tx, self.kind, found, self.owner, self.now(), self.lease_seconds, self.rest_seconds)
+            if mine:
+                return mine
+        return []
+
+    def _summarize(self, due: Sequence[Due]) -> None:
+        extracts: list[tuple[Due, Summary]] = []
+        for item in due:
+            try:
+                summarizer = self.summarizer_for(self.kind, item.uid)
+                summary = self._summary(item, summarizer)
+            except HarkenError as error:
+                if self._failed(item, error):
+                    break
+                continue
+            if summarizer.name == EXTRACTIVE:
+                extracts.append((item, summary))
+            else:
+                self._outage.end()
+                self._store([(item, summary)])
+        if extracts:
+            self._store(extracts)
+        if self.halted or self._outage.lasts(self.now()):
+            # Whoever can go on, here or elsewhere, need not wait for the leases to end.
+            self.give_back()
+
+    def _summary(self, item: Due, summarizer: Summarizer) -> Summary:
+        with self.store.reading() as tx:
+            texts = self._texts(tx, item, with_summaries=summarizer.name != EXTRACTIVE)
+        if self.kind == EXCHANGE:
+            return summarizer.exchange(texts[0])
+        return summarizer.conversation(texts)
+
+    def _texts(self, tx: Transaction, item: Due, with_summaries: bool) -> list[ExchangeText]:
+        if self.kind == EXCHANGE:
+            told = exchange_messages(tx, item.conversation_id, item.item_id)
+            return [exchange_text(told, item.status, item.error)]
+        told = conversation_messages(tx, item.conversation_id)
+        uids = list({message.exchange_uid for message in told}) if with_summaries else []
+        known = read_summaries(tx, EXCHANGE, uids)
+        return exchange_texts(told, {uid: summary.text for uid, summary in known.items()})
+
+    def _store(self, made: Sequence[tuple[Due, Summary]]) -> None:
+        """All or nothing; what was taken over by another worker meanwhile is left to it."""
+        with self.store.writing() as tx:
+            mine = owned(tx, self.name, [item.item_id for item, _ in made], self.owner)
+            for item, summary in made:
+                conversation_uid = conversation_uid_of(tx, item.conversation_id)
+                if item.item_id in mine and conversation_uid is not None:
+                    put_summary(tx, self._row(item, summary), conversation_uid)
+                    self.stored += 1
+            complete(tx, self.name, sorted(mine))
+        self.wake_next()
+
+    def _row(self, item: Due, summary: Summary) -> StoredSummary:
+        return StoredSummary(self.kind, item.uid, summary.text, summary.title, summary.model, item.ended_at, self.now())
+
+    def _failed(self, item: Due, error: HarkenError) -> bool:
+        """Note a failure; whether the rest of the batch is to be left alone as well."""
+        _log.warning("summary_failed", work=self.name, item=item.uid, error_class=type(error).__name__)
+        if isinstance(error, SpendLimitError):
+            self.halted, self.is_limited = str(error), True
+            self._outage.begin(self.now(), error.resumes_at or self.now() + _LIMIT_POLL)
+            return True
+        with self.store.writing(of=()) as tx:
+            mine = owned(tx, self.name, [item.item_id], self.owner)
+            fail(tx, self.name, sorted(mine), type(error).__name__, self.now())
+        if isinstance(error, EndpointError):
+            self.halted = str(error)
+            self._outage.begin(self.now(), _asked_for(error, self.now()))
+            return True
+        if not isinstance(error, ProviderError):
+            self.give_back()
+            raise error
+        return False
+
+
+def _asked_for(error: EndpointError, now: datetime) -> datetime | None:
+    seconds = error.retry_after_seconds if isinstance(error, RateLimitError) else None
+    return None if seconds is None else now + timedelta(seconds=seconds)

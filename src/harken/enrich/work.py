@@ -1,0 +1,52 @@
+"""What all background work shares: who owns a lease, and when an endpoint that fails is left alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from harken.storage.work import BACKOFF_SECONDS
+
+
+@dataclass(slots=True)
+class Outage:
+    """Leaves an endpoint that fails alone for a while, so that one outage does not use up every item's attempts."""
+
+    _failures: int = field(default=0, init=False)
+    _until: datetime | None = field(default=None, init=False)
+
+    def lasts(self, now: datetime) -> bool:
+        """Whether the endpoint is still to be left alone."""
+        return self._until is not None and now < self._until
+
+    def begin(self, now: datetime, until: datetime | None = None) -> None:
+        """It failed: leave it alone for longer each time, or until a moment that it named."""
+        seconds = BACKOFF_SECONDS[min(self._failures, len(BACKOFF_SECONDS) - 1)]
+        self._failures += 1
+        self._until = until or now + timedelta(seconds=seconds)
+
+    def end(self) -> None:
+        """It answered."""
+        self._failures, self._until = 0, None
+
+
+def new_owner() -> str:
+    """A name for whoever takes leases in this process."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def is_dead(owner: str) -> bool:
+    """Whether the owner was a process of this machine that no longer runs; its leases need not be waited for."""
+    host, pid, *_ = (*owner.rsplit(":", 2), "")
+    if os.name != "posix" or host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

@@ -1,0 +1,155 @@
+"""The port to language models: messages in, an answer with its tokens and price out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Protocol
+
+from harken.model import EMPTY, Role
+
+
+class Finish(StrEnum):
+    """Why a model stopped."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    REFUSED = "refused"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool that a model may call.
+
+    Attributes:
+        parameters: JSON schema of an object.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to have a tool called.
+
+    Attributes:
+        id: what the result is answered to.
+        arguments: as the model wrote them; not checked against the tool's schema.
+        problem: why the arguments cannot be read; empty where they can.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = EMPTY
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message of a prompt.
+
+    Attributes:
+        tool_calls: of an assistant's message.
+        call_id: which call a tool's message answers.
+        tool_name: which tool answers.
+    """
+
+    role: Role
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    tool_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of one call as the endpoint counted them; zeros where it does not say.
+
+    Attributes:
+        input_tokens: all of the prompt, cached or not.
+        cached_tokens: those of the input that were read from a cache, mostly at a lower price.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """What a model answered.
+
+    Attributes:
+        model: the model as the endpoint names it.
+        price_usd: exact; None where no price of the model is known.
+    """
+
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish: Finish = Finish.STOP
+    model: str = ""
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    price_usd: Decimal | None = None
+
+
+class ChatModel(Protocol):
+    """A language model; threads may share it. Nothing is tried twice: who calls, tries again."""
+
+    @property
+    def name(self) -> str:
+        """Vendor and model, e.g. `openai:gpt-5-mini`."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer where a call does not say."""
+        ...
+
+    def price(self, usage: TokenUsage) -> Decimal | None:
+        """What a call of so many tokens costs in USD; None where no price of the model is known."""
+        ...
+
+    def complete(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        instructions: str = "",
+        max_tokens: int | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> ChatAnswer:
+        """The whole answer.
+
+        Args:
+            messages: oldest first, at least one.
+            instructions: the system prompt.
+            max_tokens: the answer is cut there; None leaves it to the settings.
+            tools: what the model may call.
+        Raises:
+            ProviderError: see `harken.errors`; an `EndpointError` where another call later may succeed.
+        """
+        ...
+
+    def stream(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        instructions: str = "",
+        max_tokens: int | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> Iterator[str | ChatAnswer]:
+        """Pieces of the text as they come, and last the whole answer. Closing the iterator ends the call.
+
+        Raises:
+            ProviderError: as of `complete`, from the iteration.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        ...

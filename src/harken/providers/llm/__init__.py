@@ -1,0 +1,1 @@
+"""Language models behind the port `ChatModel`; nothing here is imported before a model is opened."""

@@ -1,0 +1,120 @@
+"""The clients of the vendors, each told everything itself: none reads keys or addresses from the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import httpx2
+from pydantic_ai.models import Model
+
+from harken.errors import ConfigError
+from harken.providers.options import ChatOptions
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_CONNECT_SECONDS = 10.0
+# Endpoints on one's own machine ask for no key; the clients insist on one.
+_NO_KEY = "no-key"
+_OPENAI = "https://api.openai.com/v1"
+_ANTHROPIC = "https://api.anthropic.com"
+_GOOGLE = "https://generativelanguage.googleapis.com"
+_OLLAMA = "http://localhost:11434/v1"
+
+
+def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
+    """The vendor's model, and the connections it uses, which the caller closes. Nothing is sent yet.
+
+    Raises:
+        ConfigError: there is no such vendor, or the URL or the key cannot be used.
+    """
+    opener = _VENDORS.get(options.vendor)
+    if opener is None:
+        raise ConfigError(
+            f"llm.model: no vendor '{options.vendor}'; there are: {', '.join(_VENDORS)}. "
+            "Anything that speaks OpenAI's protocol: openai:MODEL with llm.url"
+        )
+    local = _checked_url(options.url or (_OLLAMA if options.vendor == "ollama" else None))
+    _check_key(options)
+    timeout = httpx2.Timeout(options.timeout_seconds, connect=min(_CONNECT_SECONDS, options.timeout_seconds))
+    # A proxy for the world outside has no way to an endpoint on this machine.
+    connections = httpx2.AsyncClient(timeout=timeout, trust_env=not local)
+    return opener(options, connections), connections
+
+
+def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    url = options.url or (_OLLAMA if options.vendor == "ollama" else _OPENAI)
+    client = AsyncOpenAI(
+        api_key=options.api_key or _NO_KEY,
+        base_url=url,
+        organization="",
+        project="",
+        http_client=connections,
+        max_retries=0,
+    )
+    if url == _OPENAI:
+        return OpenAIChatModel(options.model, provider=OpenAIProvider(openai_client=client))
+    # Only OpenAI itself knows `max_completion_tokens`, and everybody knows `max_tokens`.
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    provider = OpenAICompatibleProvider("openai-compatible", openai_client=client, profile=profile)
+    return OpenAIChatModel(options.model, provider=provider)
+
+
+def _anthropic(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(
+        api_key=options.api_key or _NO_KEY,
+        base_url=options.url or _ANTHROPIC,
+        http_client=connections,
+        max_retries=0,
+    )
+    return AnthropicModel(options.model, provider=AnthropicProvider(anthropic_client=client))
+
+
+def _google(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google import GoogleProvider
+
+    provider = GoogleProvider(
+        api_key=options.api_key or _NO_KEY, http_client=connections, base_url=options.url or _GOOGLE
+    )
+    return GoogleModel(options.model, provider=provider)
+
+
+_VENDORS: Mapping[str, Callable[[ChatOptions, httpx2.AsyncClient], Model]] = {
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "google": _google,
+    "ollama": _openai,
+}
+
+
+def _checked_url(url: str | None) -> bool:
+    """Whether it leads to this machine."""
+    if url is None:
+        return False
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise ConfigError("llm.url is no URL") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ConfigError("llm.url must begin with http:// or https:// and name a host")
+    if parsed.userinfo or parsed.query:
+        raise ConfigError("llm.url must hold no key: put it into llm.api_key")
+    return parsed.host in _LOOPBACK
+
+
+def _check_key(options: ChatOptions) -> None:
+    key = options.api_key
+    if not key:
+        if options.url is None and options.vendor != "ollama":
+            raise ConfigError(f"{options.vendor}:{options.model} needs an API key: set {options.key_hint}")
+    elif not (key.isascii() and key.isprintable() and " " not in key):
+        raise ConfigError("llm.api_key holds characters that no header can carry")

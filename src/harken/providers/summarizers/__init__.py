@@ -1,0 +1,1 @@
+"""Summarizers: sentences chosen from the text itself, or written by a language model."""

@@ -1,0 +1,140 @@
+"""Summaries made of the text's own sentences: no model, no cost, nothing invented."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+from harken import tokens
+from harken.model import ExchangeStatus, Role, spoken
+from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_MOST, ExchangeText, Spoken, Summary, ToolUse
+from harken.providers.summarizers.choose import Embed, choose
+from harken.providers.summarizers.sentences import split_sentences
+from harken.words import content_terms
+
+_CONVERSATION_SENTENCES = 3
+# A sentence more costs an embedding; what a long conversation is about shows in a sample.
+_MAX_CANDIDATES = 60
+_TITLE_CHARS = 60
+_MIN_TITLE_TERMS = 3
+_TITLE_MESSAGES = 5
+_CALL_TOKENS = 30
+_LINE_TOKENS = 40
+_TROUBLE = re.compile(r"\b(error|exception|failed|failure|fatal|denied|not found|traceback)\b", re.IGNORECASE)
+_STEP = " → "
+_Item = TypeVar("_Item")
+
+
+class ExtractiveSummarizer:
+    """Chooses sentences, by vectors where an embedding is given, else by terms.
+
+    Args:
+        embed: vectors of sentences, for instance `Embedder.embed_passages`; None weighs by terms, which costs nothing.
+    """
+
+    def __init__(self, embed: Embed | None = None) -> None:
+        self._embed = embed
+
+    @property
+    def name(self) -> str:
+        """Who writes."""
+        return EXTRACTIVE
+
+    def exchange(self, exchange: ExchangeText) -> Summary:
+        """The sentence that asks, the sentence that answers, and how it ended where it did not end well."""
+        asked = self._best([said for said in exchange.spoken if said.role is Role.USER])
+        answers = [said for said in exchange.spoken if said.role is Role.ASSISTANT and said.text.strip()]
+        # What an agent says before its last message is mostly what it is going to do.
+        answered = self._best(answers[-1:])
+        steps = [asked, "" if answered else _tools_used(exchange.tools), answered, _ending(exchange)]
+        return Summary(_STEP.join(step for step in steps if step))
+
+    def conversation(self, exchanges: Sequence[ExchangeText]) -> Summary:
+        """The three sentences that stand for all, and a title: what was asked for first."""
+        return Summary(self.segment(exchanges).text, _title(exchanges))
+
+    def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
+        """The three sentences that stand for all."""
+        candidates = _sampled([sentence for exchange in exchanges for sentence in _sentences_of(exchange)])
+        # Weighed without the speakers, whose names would be what all sentences have in common.
+        chosen = choose([sentence for _, sentence in candidates], _CONVERSATION_SENTENCES, self._embed)
+        return Summary(" ".join(_ended(spoken(*candidates[index])) for index in chosen))
+
+    def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
+        """Each call, and the line of its result that tells most."""
+        if len(uses) > TOOLS_AT_MOST:
+            raise ValueError(f"{len(uses)} tool calls at once, {TOOLS_AT_MOST} at most")
+        return [Summary(_STEP.join(part for part in (_call(use), _outcome(use.result)) if part)) for use in uses]
+
+    def _best(self, said: Sequence[Spoken]) -> str:
+        """The sentence that stands for some messages, with its speaker where one is known."""
+        found = _sampled(_told(said))
+        chosen = choose([sentence for _, sentence in found], 1, self._embed)
+        return spoken(*found[chosen[0]]) if chosen else ""
+
+
+def _sentences_of(exchange: ExchangeText) -> list[tuple[str | None, str]]:
+    if exchange.summary:
+        return [(None, exchange.summary)]
+    return _told(exchange.spoken)
+
+
+def _told(said: Sequence[Spoken]) -> list[tuple[str | None, str]]:
+    return [(each.author, sentence) for each in said for sentence in split_sentences(each.text)]
+
+
+def _sampled(items: Sequence[_Item]) -> Sequence[_Item]:
+    """Not more than can be weighed, evenly from beginning to end."""
+    count = len(items)
+    if count <= _MAX_CANDIDATES:
+        return items
+    return [items[index * (count - 1) // (_MAX_CANDIDATES - 1)] for index in range(_MAX_CANDIDATES)]
+
+
+def _title(exchanges: Sequence[ExchangeText]) -> str:
+    """The first sentence of a person that says something of which more is said, cut short."""
+    told = [_told(exchange.spoken) for exchange in exchanges]
+    mentions = Counter(term for each in told for _, sentence in each for term in set(content_terms(sentence)))
+    asked = [said for exchange in exchanges for said in exchange.spoken if said.role is Role.USER]
+    sentences = [sentence for _, sentence in _told(asked[:_TITLE_MESSAGES])]
+    terms = [content_terms(sentence) for sentence in sentences]
+    full = [place for place, found in enumerate(terms) if len(set(found)) >= _MIN_TITLE_TERMS]
+    recurring = [place for place in full if any(mentions[term] > 1 for term in terms[place])]
+    best = [*recurring, *full, *range(len(sentences))][:1]
+    return _short(sentences[best[0]]) if best else ""
+
+
+def _short(sentence: str) -> str:
+    bare = sentence.rstrip(".。!！ ")
+    if len(bare) <= _TITLE_CHARS:
+        return bare
+    head = bare[: _TITLE_CHARS - 1]
+    return (head.rsplit(" ", 1)[0] if " " in head[_TITLE_CHARS // 2 :] else head).rstrip(",;:—- ") + "…"
+
+
+def _ended(sentence: str) -> str:
+    return sentence if re.search(r"[.!?…。！？][\"'”’»)\]」』）]*$", sentence) else f"{sentence}."
+
+
+def _ending(exchange: ExchangeText) -> str:
+    if exchange.status is not ExchangeStatus.FAILED:
+        return ""
+    return tokens.clip(f"failed: {' '.join(exchange.error.split())}" if exchange.error else "failed", _LINE_TOKENS)
+
+
+def _tools_used(uses: Sequence[ToolUse]) -> str:
+    counted = Counter(use.name for use in uses)
+    return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.most_common())
+
+
+def _call(use: ToolUse) -> str:
+    return f"{use.name}({tokens.clip_middle(' '.join(use.call.split()), _CALL_TOKENS)})"
+
+
+def _outcome(result: str) -> str:
+    """The last line that tells of trouble, else the last line: where commands say how they ended."""
+    lines = [line.strip() for line in tokens.clip_middle(result, 2000, "\n").splitlines() if line.strip()]
+    trouble = [line for line in lines if _TROUBLE.search(line)]
+    return tokens.clip((trouble or lines or [""])[-1], _LINE_TOKENS)

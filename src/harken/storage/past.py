@@ -1,0 +1,188 @@
+"""Past conversations as rows: what is shown of them, and a log of how they were looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import delete, func, insert, select
+
+from harken.model import MessageType, Role
+from harken.storage.batches import rows_in
+from harken.storage.store import Transaction
+from harken.storage.tables import conversations, entries, exchanges, messages, retrievals, summaries
+
+RETRIEVALS = ("retrievals",)
+# So many rows of the log are kept.
+LOG_ROWS = 10_000
+_SHOWN_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationHead:
+    """A conversation as it is shown; title and summary are empty where nobody has made them yet."""
+
+    uid: str
+    title: str
+    summary: str
+    created_at: datetime
+    exchange_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    """A message of an exchange, its text to the length that may be shown."""
+
+    uid: str
+    role: Role
+    author: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeHead:
+    """An exchange as it is shown: what people and agents said in it, oldest first."""
+
+    uid: str
+    started_at: datetime
+    said: tuple[SaidMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """One look at past conversations.
+
+    Attributes:
+        query_hash: of the words that were looked for; the words themselves are not kept.
+        best_conversation: cosine similarity of the nearest conversation shown; None where none was, or none has a
+            vector; likewise of the exchanges.
+        error_class: what failed, if anything did.
+    """
+
+    query_hash: str
+    conversations: int
+    exchanges: int
+    best_conversation: float | None
+    best_exchange: float | None
+    duration_microseconds: int
+    at: datetime
+    error_class: str | None = None
+
+
+def conversation_row(tx: Transaction, uid: str) -> int | None:
+    """The row of a conversation; None for one that is not recorded yet."""
+    found = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+    return tx.connection.execute(found).scalar()
+
+
+def has_others(tx: Transaction, uid: str | None) -> bool:
+    """Whether any conversation but this one is recorded."""
+    others = select(conversations.c.id).where(conversations.c.tenant == tx.tenant)
+    if uid is not None:
+        others = others.where(conversations.c.uid != uid)
+    return tx.connection.execute(others.limit(1)).first() is not None
+
+
+def summary_entries(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, int]:
+    """The entry of each conversation's summary, by the conversation's row; those without one are left out."""
+    statement = select(entries.c.conversation_id, entries.c.id).where(
+        entries.c.tenant == tx.tenant, entries.c.source == "conversation"
+    )
+    return {row[0]: row[1] for row in rows_in(tx, statement, entries.c.conversation_id, conversation_ids)}
+
+
+def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, ConversationHead]:
+    """What is shown of conversations, by row."""
+    of_summary = (
+        (summaries.c.tenant == conversations.c.tenant)
+        & (summaries.c.kind == "conversation")
+        & (summaries.c.item_uid == conversations.c.uid)
+    )
+    columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
+    statement = (
+        select(*columns, summaries.c.title.label("summary_title"), summaries.c.text)
+        .select_from(conversations.outerjoin(summaries, of_summary))
+        .where(conversations.c.tenant == tx.tenant)
+    )
+    counted = (
+        select(exchanges.c.conversation_id, func.count().label("count"))
+        .where(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id.in_(conversation_ids))
+        .group_by(exchanges.c.conversation_id)
+    )
+    counts = {row[0]: row[1] for row in tx.connection.execute(counted)}
+    return {
+        row.id: ConversationHead(
+            row.uid, row.title or row.summary_title or "", row.text or "", row.created_at, counts.get(row.id, 0)
+        )
+        for row in rows_in(tx, statement, conversations.c.id, conversation_ids)
+    }
+
+
+def exchange_heads(
+    tx: Transaction, exchange_ids: Sequence[int], conversation_ids: Sequence[int]
+) -> dict[int, ExchangeHead]:
+    """What is shown of exchanges, by row; their conversations are what messages are indexed by."""
+    columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.author)
+    spoken = (
+        select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"))
+        .where(messages.c.tenant == tx.tenant, messages.c.conversation_id.in_(conversation_ids))
+        .where(messages.c.type == MessageType.TEXT.value)
+        .where(messages.c.role.in_((Role.USER.value, Role.ASSISTANT.value)))
+        .order_by(messages.c.created_at, messages.c.id)
+    )
+    said: dict[int, list[SaidMessage]] = {}
+    for row in rows_in(tx, spoken, messages.c.exchange_id, exchange_ids):
+        said.setdefault(row[0], []).append(SaidMessage(row.uid, Role(row.role), row.author, row.text))
+    heads = select(exchanges.c.id, exchanges.c.uid, exchanges.c.started_at).where(exchanges.c.tenant == tx.tenant)
+    return {
+        row.id: ExchangeHead(row.uid, row.started_at, tuple(said.get(row.id, ())))
+        for row in rows_in(tx, heads, exchanges.c.id, exchange_ids)
+    }
+
+
+def message_entries(tx: Transaction, exchange_ids: Sequence[int], conversation_ids: Sequence[int]) -> dict[int, str]:
+    """The entries of what was said in exchanges of these conversations, each with its message's uid."""
+    of_them = (entries.c.tenant == tx.tenant, entries.c.conversation_id.in_(conversation_ids))
+    statement = select(entries.c.id, entries.c.ref_uid).where(*of_them, entries.c.source == "message")
+    return {row[0]: row[1] for row in rows_in(tx, statement, entries.c.exchange_id, exchange_ids)}
+
+
+def log_retrieval(tx: Transaction, found: Retrieval) -> None:
+    """Keep a line of the log; the oldest go."""
+    row = {
+        "query_hash": found.query_hash,
+        "conversations": found.conversations,
+        "exchanges": found.exchanges,
+        "best_conversation": found.best_conversation,
+        "best_exchange": found.best_exchange,
+        "duration_microseconds": found.duration_microseconds,
+        "error_class": found.error_class,
+        "at": found.at,
+    }
+    added = tx.connection.execute(insert(retrievals).values(tenant=tx.tenant, **row)).inserted_primary_key
+    if added is not None and added[0] % 1_000 == 0:
+        newest = select(retrievals.c.at).where(retrievals.c.tenant == tx.tenant).order_by(retrievals.c.at.desc())
+        oldest = tx.connection.execute(newest.offset(LOG_ROWS).limit(1)).scalar()
+        if oldest is not None:
+            gone = (retrievals.c.tenant == tx.tenant, retrievals.c.at <= oldest)
+            tx.connection.execute(delete(retrievals).where(*gone))
+
+
+def list_retrievals(tx: Transaction, limit: int) -> list[Retrieval]:
+    """The log, newest first."""
+    statement = select(retrievals).where(retrievals.c.tenant == tx.tenant)
+    rows = tx.connection.execute(statement.order_by(retrievals.c.at.desc(), retrievals.c.id.desc()).limit(limit))
+    return [
+        Retrieval(
+            row.query_hash,
+            row.conversations,
+            row.exchanges,
+            row.best_conversation,
+            row.best_exchange,
+            row.duration_microseconds,
+            row.at,
+            row.error_class,
+        )
+        for row in rows
+    ]

@@ -1,0 +1,134 @@
+"""Summaries: found when they are missing or outlived, claimed by one at a time, seen by search, gone when forgotten."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from harken.model import Tombstone
+from harken.storage.forgetting import forget_rows
+from harken.storage.reading import count_all
+from harken.storage.store import RowScope, Store
+from harken.storage.summaries import (
+    CONVERSATION,
+    EXCHANGE,
+    SUMMARIZE,
+    Due,
+    StoredSummary,
+    claim_due,
+    count_due,
+    find_due,
+    put_summary,
+    read_summaries,
+)
+from harken.storage.work import complete, fail
+from harken.testing.store_conformance.asking import keep, spoken_at_length
+from harken.testing.talk import START, Talk
+
+REST, LEASE = 600.0, 60.0
+LATER = START + timedelta(days=30)
+
+
+def _claim(store: Store, kind: str, owner: str = "me", after: float = 0.0, limit: int = 10) -> list[Due]:
+    now = LATER + timedelta(seconds=after)
+    with store.reading() as tx:
+        found = find_due(tx, kind, limit, now, REST)
+    with store.writing() as tx:
+        return claim_due(tx, kind, found, owner, now, LEASE, REST)
+
+
+def _put(store: Store, talk: Talk, kind: str, due: Due, text: str = "A short summary") -> StoredSummary:
+    found = StoredSummary(kind, due.uid, text, "A title", "extractive", due.ended_at, LATER)
+    with store.writing() as tx:
+        put_summary(tx, found, talk.conversation.uid)
+        complete(tx, SUMMARIZE[kind], [due.item_id])
+    return found
+
+
+class SummaryTests:
+    """What is kept of summaries, for exchanges and conversations alike."""
+
+    def test_what_has_no_summary_is_due_once_it_rests(self, store: Store) -> None:
+        talk = spoken_at_length("row", 4)
+        keep(store, talk)
+        last = talk.messages[-1].created_at
+        with store.reading() as tx:
+            assert count_due(tx, CONVERSATION, last + timedelta(seconds=REST - 1), REST) == 0
+            assert count_due(tx, CONVERSATION, last + timedelta(seconds=REST), REST) == 1
+        (due,) = _claim(store, CONVERSATION)
+        assert (due.uid, due.ended_at) == (talk.conversation.uid, last)
+
+    def test_only_one_worker_gets_it_until_the_lease_ends(self, store: Store) -> None:
+        keep(store, spoken_at_length("row", 2))
+        for kind in (EXCHANGE, CONVERSATION):
+            first = _claim(store, kind)
+            assert first
+            assert _claim(store, kind, "you") == []
+            assert _claim(store, kind, "you", after=LEASE + 1) == first
+
+    def test_what_was_done_since_it_was_found_is_not_taken(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        (due,) = _claim(store, CONVERSATION)
+        _put(store, talk, CONVERSATION, due)
+        with store.writing() as tx:
+            assert claim_due(tx, CONVERSATION, [due.item_id], "you", LATER, LEASE, REST) == []
+
+    def test_what_failed_backs_off(self, store: Store) -> None:
+        keep(store, spoken_at_length("row", 2))
+        (due,) = _claim(store, CONVERSATION)
+        with store.writing() as tx:
+            fail(tx, SUMMARIZE[CONVERSATION], [due.item_id], "EndpointError", LATER)
+        assert _claim(store, CONVERSATION) == []
+        assert _claim(store, CONVERSATION, after=1) == [due]
+
+    def test_a_summary_is_kept_and_seen_by_search(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        with store.reading() as tx:
+            before = count_all(tx, None).entries
+        for kind in (EXCHANGE, CONVERSATION):
+            (due,) = _claim(store, kind)
+            found = _put(store, talk, kind, due)
+            with store.reading() as tx:
+                assert read_summaries(tx, kind, [due.uid, "nothing"]) == {due.uid: found}
+                assert count_due(tx, kind, LATER, REST) == 0
+                hits = tx.text.search(tx.connection, ["summary"], RowScope(sources=(kind,)), 5)
+                assert len(hits) == 1
+        with store.reading() as tx:
+            assert count_all(tx, None).entries == before + 2
+
+    def test_a_newer_summary_takes_the_place_of_the_older(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        (due,) = _claim(store, CONVERSATION)
+        _put(store, talk, CONVERSATION, due, "The first attempt")
+        second = _put(store, talk, CONVERSATION, due, "The second attempt")
+        with store.reading() as tx:
+            assert read_summaries(tx, CONVERSATION, [due.uid]) == {due.uid: second}
+            assert tx.text.search(tx.connection, ["first"], RowScope(sources=(CONVERSATION,)), 5) == []
+
+    def test_an_outlived_summary_is_due_again(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        (due,) = _claim(store, CONVERSATION)
+        old = StoredSummary(CONVERSATION, due.uid, "Old", "", "extractive", due.ended_at - timedelta(seconds=1), LATER)
+        with store.writing() as tx:
+            put_summary(tx, old, talk.conversation.uid)
+            complete(tx, SUMMARIZE[CONVERSATION], [due.item_id])
+        assert _claim(store, CONVERSATION) == [due]
+
+    def test_a_forgotten_conversation_takes_its_summaries_with_it(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        uids = []
+        for kind in (EXCHANGE, CONVERSATION):
+            (due,) = _claim(store, kind)
+            _put(store, talk, kind, due)
+            uids.append(due.uid)
+        uid = talk.conversation.uid
+        with store.writing() as tx:
+            forget_rows(tx, Tombstone(uid, uid, "conversation", LATER))
+            for kind in (EXCHANGE, CONVERSATION):
+                assert read_summaries(tx, kind, uids) == {}
+                assert count_due(tx, kind, LATER, REST) == 0
+            assert count_all(tx, None).entries == 0

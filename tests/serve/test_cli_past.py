@@ -1,0 +1,75 @@
+"""`harken rag`: every form, and its error cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import CommandLine
+
+Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
+TALK = [
+    {"conversation": name, "role": role, "content": text, "ts": f"2024-05-01T10:0{minute}:00Z"}
+    for name, texts in {
+        "tap": ("Why does the kitchen tap drip?", "The seal of the kitchen tap is worn out."),
+        "cake": ("How long does a plum cake bake?", "A plum cake bakes for forty minutes."),
+    }.items()
+    for minute, (role, text) in enumerate(zip(("user", "assistant"), texts, strict=True))
+]
+
+
+@pytest.fixture
+def harken(cli: CommandLine, write: Write) -> CommandLine:
+    cli("import", "jsonl", write("talk.jsonl", TALK))
+    cli("worker", "run", "--until-idle")
+    return cli
+
+
+def test_a_query_is_tried_out(harken: CommandLine) -> None:
+    shown = harken("rag", "test", "kitchen tap seal").out
+    assert 'Conversation: "Why does the kitchen tap drip?" (ID: ' in shown
+    assert "  Summary: " in shown
+    assert "  Exchanges: 1\n" in shown
+    assert "  - User: Why does the kitchen tap drip?\n" in shown
+    facts = harken("rag", "test", "kitchen", "tap", "seal", "--json").json()
+    assert [each["exchange_count"] for each in facts["conversations"]] == [1]
+    assert "Nothing comes back.\n" in harken("rag", "test", "submarines").out
+
+
+def test_it_is_switched_off_and_on(harken: CommandLine) -> None:
+    assert harken("rag", "off").out == "Past conversations are off.\n"
+    assert "Past conversations are off." in harken("rag", "test", "kitchen tap seal").out
+    assert harken("rag", "on").out == "Past conversations are on.\n"
+    assert "Conversation:" in harken("rag", "test", "kitchen tap seal").out
+
+
+def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandLine) -> None:
+    assert "the model's own" in harken("rag").out
+    assert harken("rag", "set", "rag_conversation_limit", "5").out == "rag.conversation_limit = 5\n"
+    assert harken("rag", "set", "min_similarity", "0.7").out == "rag.min_similarity = 0.7\n"
+    found = {each["key"]: (each["value"], each["origin"]) for each in harken("rag", "config", "--json").json()}
+    assert found == {
+        "rag.enabled": (True, "default"),
+        "rag.conversation_limit": (5, "run time"),
+        "rag.exchange_limit_per_conversation": (2, "default"),
+        "rag.share_places": (True, "default"),
+        "rag.min_similarity": (0.7, "run time"),
+    }
+
+
+def test_a_limit_that_is_none_or_makes_no_sense_is_refused(harken: CommandLine) -> None:
+    assert "There is no setting 'rag.colour'" in harken.fails("rag", "set", "colour", "red", code=2)
+    assert "conversation_limit" in harken.fails("rag", "set", "conversation_limit", "many")
+
+
+def test_the_log_tells_how_long_it_took(harken: CommandLine) -> None:
+    assert harken("rag", "log").out == "Nothing was looked for yet.\n"
+    harken("rag", "test", "kitchen tap seal")
+    harken("rag", "test", "submarines")
+    facts = harken("rag", "log", "--json").json()
+    assert [each["conversations"] for each in facts["retrievals"]] == [0, 1]
+    assert 0 < facts["p50_ms"] <= facts["p95_ms"]
+    assert harken("rag", "log").out.startswith("2 retrievals: p50 ")

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from harken.errors import (
+    ConfigError,
+    CredentialError,
+    EndpointError,
+    EndpointTimeoutError,
+    HarkenError,
+    PromptError,
+    RateLimitError,
+    UnknownModelError,
+    UsageError,
+)
+from harken.model import Role
+from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, Finish, TokenUsage, ToolCall, ToolSpec
+from harken.providers.options import ChatOptions
+from harken.providers.registry import open_chat_model
+from harken.testing import Call, ChatServer, Reply, Says
+
+KEY = "sk-very-secret"
+ASKED = [ChatMessage(Role.USER, "Where is the cat?")]
+SEARCH = ToolSpec("search", "Find words.", {"type": "object", "properties": {"query": {"type": "string"}}})
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer() as running:
+        yield running
+
+
+@pytest.fixture
+def open_at() -> Iterator[Callable[..., ChatModel]]:
+    """Opens models, and closes them when the test is over."""
+    opened: list[ChatModel] = []
+
+    def opening(url: str, vendor: str = "openai", **changes: Any) -> ChatModel:
+        values: dict[str, Any] = {"model": "gpt-5-mini", "timeout_seconds": 10.0} | changes
+        opened.append(open_chat_model(ChatOptions(vendor=vendor, url=url, **values)))
+        return opened[-1]
+
+    yield opening
+    for model in opened:
+        model.close()
+
+
+Opening = Callable[..., ChatModel]
+
+
+class TestAnswers:
+    def test_an_answer_has_text_tokens_and_price(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("On the mat.", input_tokens=1000, output_tokens=100, cached_tokens=200))
+        answer = open_at(server.url).complete(ASKED)
+        assert (answer.text, answer.finish, answer.model) == ("On the mat.", Finish.STOP, "gpt-5-mini")
+        assert answer.usage == TokenUsage(1000, 100, 200)
+        assert answer.price_usd == Decimal("0.000405")
+
+    def test_the_prompt_goes_as_it_is(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("Yes."))
+        call = ToolCall("call_7", "search", {"query": "кот"})
+        talk = [
+            ChatMessage(Role.SYSTEM, "Core memory: none."),
+            *ASKED,
+            ChatMessage(Role.ASSISTANT, "Let me look.", (call,)),
+            ChatMessage(Role.TOOL, "mat", call_id="call_7", tool_name="search"),
+            ChatMessage(Role.USER, "Well?"),
+        ]
+        open_at(server.url).complete(talk, instructions="Be brief.", max_tokens=99, tools=[SEARCH])
+        body = server.requests[0].body
+        assert server.prompts() == [
+            "system: Be brief.\nsystem: Core memory: none.\nuser: Where is the cat?\n"
+            "assistant: Let me look.\ntool: mat\nuser: Well?"
+        ]
+        assert body["messages"][3]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
+        assert body["messages"][4]["tool_call_id"] == "call_7"
+        assert body["tools"][0]["function"]["parameters"]["properties"] == {"query": {"type": "string"}}
+        assert (body["max_tokens"], body["stream"]) == (99, False)
+
+    def test_a_tool_call_comes_with_its_arguments(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says(calls=(Call("search", {"query": "cat"}, "c1"), Call("search", {}, "c2"))))
+        answer = open_at(server.url).complete(ASKED, tools=[SEARCH])
+        assert answer.tool_calls == (ToolCall("c1", "search", {"query": "cat"}), ToolCall("c2", "search", {}))
+        assert (answer.text, answer.finish) == ("", Finish.TOOL_CALLS)
+
+    @pytest.mark.parametrize(("written", "problem"), [('{"query": ', "not JSON"), ("[1]", "no JSON object")])
+    def test_broken_arguments_are_told_and_not_raised(
+        self, server: ChatServer, open_at: Opening, written: str, problem: str
+    ) -> None:
+        server.script(Says(calls=(Call("search", written),)))
+        (call,) = open_at(server.url).complete(ASKED, tools=[SEARCH]).tool_calls
+        assert problem in call.problem
+        assert call.arguments == {}
+
+    @pytest.mark.parametrize(
+        ("says", "finish"),
+        [
+            (Says("On the", finish="length"), Finish.LENGTH),
+            (Says(refusal="I cannot say."), Finish.REFUSED),
+            (Says("", finish="content_filter"), Finish.REFUSED),
+        ],
+    )
+    def test_why_it_stopped_is_said(self, server: ChatServer, open_at: Opening, says: Says, finish: Finish) -> None:
+        server.script(says)
+        assert open_at(server.url).complete(ASKED).finish is finish
+
+    def test_a_model_that_no_list_has_costs_nobody_knows_what(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("Hm."), Says("Hm.", counted=False))
+        model = open_at(server.url, "ollama", model="my-own-llama")
+        assert model.complete(ASKED).price_usd is None
+        assert model.complete(ASKED).usage == TokenUsage()
+
+    def test_prices_of_the_settings_stand_above_the_list(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("Hm.", input_tokens=1_000_000, output_tokens=10))
+        model = open_at(server.url, prices=(Decimal(2), Decimal(5)))
+        assert model.complete(ASKED).price_usd == Decimal("2.00005")
+
+    def test_threads_may_share_a_model(self, open_at: Opening) -> None:
+        def echo(request: Any) -> Says:
+            return Says(request.body["messages"][-1]["content"], delay_seconds=0.05)
+
+        with ChatServer(otherwise=echo) as server, ThreadPoolExecutor(4) as pool:
+            model = open_at(server.url)
+            texts = [f"number {number}" for number in range(8)]
+            answers = pool.map(lambda text: model.complete([ChatMessage(Role.USER, text)]).text, texts)
+            assert list(answers) == texts
+
+    @pytest.mark.parametrize("talk", [[], [*ASKED, ChatMessage(Role.ASSISTANT, "On the mat.")]])
+    def test_a_prompt_without_a_question_is_not_sent(
+        self, server: ChatServer, open_at: Opening, talk: list[ChatMessage]
+    ) -> None:
+        with pytest.raises(UsageError):
+            open_at(server.url).complete(talk)
+        assert server.requests == []
+
+
+class TestStreams:
+    def test_pieces_come_before_the_whole_answer(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("On the mat.", input_tokens=10, output_tokens=4))
+        *pieces, last = open_at(server.url).stream(ASKED)
+        assert pieces == ["On", " the", " mat."]
+        assert isinstance(last, ChatAnswer)
+        assert (last.text, last.usage, last.price_usd) == ("On the mat.", TokenUsage(10, 4), Decimal("0.0000105"))
+
+    def test_pieces_come_one_by_one(self, server: ChatServer, open_at: Opening) -> None:
+        model = open_at(server.url)
+        server.script(Says("a"), Says("a b c d e", piece_delay_seconds=0.2))
+        list(model.stream(ASKED))
+        begun = time.monotonic()
+        stream = model.stream(ASKED)
+        assert next(stream) == "a"
+        first = time.monotonic() - begun
+        list(stream)
+        assert first < (time.monotonic() - begun) / 2
+
+    def test_tool_calls_are_put_together(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("Let me look.", calls=(Call("search", {"query": "cat"}, "c1"),)))
+        *_, last = open_at(server.url).stream(ASKED, tools=[SEARCH])
+        assert isinstance(last, ChatAnswer)
+        assert last.tool_calls == (ToolCall("c1", "search", {"query": "cat"}),)
+        assert last.finish is Finish.TOOL_CALLS
+
+    def test_a_stream_may_be_left_early(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("a b c d", piece_delay_seconds=0.1), Says("well again"))
+        model = open_at(server.url)
+        stream = model.stream(ASKED)
+        assert next(stream) == "a"
+        stream.close()  # type: ignore[attr-defined]
+        assert model.complete(ASKED).text == "well again"
+
+    def test_a_stream_that_breaks_is_an_error_after_its_pieces(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("a b c d", breaks_after=3))
+        stream = open_at(server.url).stream(ASKED)
+        assert [next(stream), next(stream)] == ["a", " b"]
+        with pytest.raises(EndpointError, match="cannot be reached"):
+            next(stream)
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("status", "kind", "fix"),
+        [
+            (400, PromptError, "rejects the request"),
+            (401, CredentialError, r"set llm\.api_key or HARKEN_LLM__API_KEY"),
+            (402, CredentialError, "no credit"),
+            (403, CredentialError, r"set llm\.api_key"),
+            (404, UnknownModelError, r"check llm\.model"),
+            (429, RateLimitError, "fewer requests"),
+            (500, EndpointError, "status 500"),
+            (503, EndpointError, "status 503"),
+        ],
+    )
+    def test_a_refusal_says_what_to_do_and_quotes_nothing(
+        self, server: ChatServer, open_at: Opening, status: int, kind: type[HarkenError], fix: str
+    ) -> None:
+        server.script(*[Reply(status, b'{"error": {"message": "you asked: Where is the cat?"}}')] * 2)
+        model = open_at(server.url, api_key=KEY)
+        for asking in (lambda: model.complete(ASKED), lambda: list(model.stream(ASKED))):
+            with pytest.raises(kind, match=fix) as caught:
+                asking()
+            assert "openai:gpt-5-mini at http://127.0.0.1" in str(caught.value)
+            shown = "".join(traceback.format_exception(caught.value))
+            assert "you asked" not in shown
+            assert KEY not in shown
+
+    def test_nothing_is_tried_twice(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Reply(status=503), Reply(hang_up=True), Says("well again"))
+        model = open_at(server.url)
+        for _ in range(2):
+            with pytest.raises(EndpointError):
+                model.complete(ASKED)
+        assert model.complete(ASKED).text == "well again"
+        assert len(server.requests) == 3
+
+    def test_a_rate_limit_says_when_to_come_back(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Reply(status=429, headers=(("Retry-After", "7"),)), Reply(status=429))
+        model = open_at(server.url)
+        with pytest.raises(RateLimitError, match="for 7 s") as caught:
+            model.complete(ASKED)
+        assert caught.value.retry_after_seconds == 7
+        with pytest.raises(RateLimitError) as caught:
+            model.complete(ASKED)
+        assert caught.value.retry_after_seconds is None
+
+    def test_a_model_that_takes_too_long_is_given_up(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("late", delay_seconds=5), Says("late", delay_seconds=5))
+        model = open_at(server.url, timeout_seconds=0.3)
+        with pytest.raises(EndpointTimeoutError, match=r"within 0\.3 s: raise llm\.timeout_seconds"):
+            model.complete(ASKED)
+        with pytest.raises(EndpointTimeoutError):
+            list(model.stream(ASKED))
+
+    def test_an_endpoint_that_is_down_is_an_error(self, server: ChatServer, open_at: Opening) -> None:
+        model = open_at(server.url)
+        server.stop()
+        with pytest.raises(EndpointError, match="cannot be reached"):
+            model.complete(ASKED)
+
+    @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'])
+    def test_an_answer_that_is_none_is_an_error(self, server: ChatServer, open_at: Opening, body: bytes) -> None:
+        server.script(Reply(body=body))
+        with pytest.raises(EndpointError, match="no chat completion"):
+            open_at(server.url).complete(ASKED)
+
+    def test_closing_ends_what_is_under_way(self, server: ChatServer, open_at: Opening) -> None:
+        server.script(Says("late", delay_seconds=5))
+        model = open_at(server.url)
+        caught: list[HarkenError] = []
+
+        def ask() -> None:
+            with pytest.raises(EndpointError, match="closed during the call") as raised:
+                model.complete(ASKED)
+            caught.append(raised.value)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not server.requests:
+            time.sleep(0.01)
+        model.close()
+        thread.join(5)
+        assert len(caught) == 1
+
+    @pytest.mark.parametrize("vendor", ["anthropic", "google"])
+    def test_the_other_vendors_fail_in_the_same_way(self, server: ChatServer, open_at: Opening, vendor: str) -> None:
+        model = open_at(server.url.removesuffix("/v1"), vendor, api_key=KEY)
+        # The server knows nothing of their protocols, which is a model that is not there.
+        with pytest.raises(UnknownModelError):
+            model.complete(ASKED)
+        assert len(server.requests) == 1
+        assert any(KEY in value for value in server.requests[0].headers.values())
+        url = server.url.removesuffix("/v1")
+        server.stop()
+        with pytest.raises(EndpointError, match="cannot be reached"):
+            open_at(url, vendor, api_key=KEY).complete(ASKED)
+
+
+class TestOpening:
+    def test_the_key_is_sent_as_a_bearer_token(self, open_at: Opening) -> None:
+        with ChatServer(Says("hello"), api_key=KEY) as server:
+            assert open_at(server.url, api_key=KEY).complete(ASKED).text == "hello"
+            with pytest.raises(CredentialError):
+                open_at(server.url).complete(ASKED)
+
+    def test_no_key_of_the_environment_is_sent(
+        self, server: ChatServer, open_at: Opening, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("OPENAI_API_KEY", "OLLAMA_API_KEY", "OPENAI_ORG_ID"):
+            monkeypatch.setenv(name, KEY)
+        server.script(Says("hello"), Says("hello"))
+        for vendor in ("openai", "ollama"):
+            open_at(server.url, vendor).complete(ASKED)
+        assert all(KEY not in value for request in server.requests for value in request.headers.values())
+
+    @pytest.mark.parametrize(
+        ("changes", "problem"),
+        [
+            ({"vendor": "acme"}, r"no vendor 'acme'; there are: openai, anthropic, google, ollama"),
+            ({"url": None}, "needs an API key: set llm.api_key or HARKEN_LLM__API_KEY or OPENAI_API_KEY"),
+            ({"url": None, "vendor": "anthropic"}, "ANTHROPIC_API_KEY"),
+            ({"url": "localhost:11434/v1"}, "must begin with http"),
+            ({"url": "http://me:secret@localhost/v1"}, "must hold no key"),
+            ({"api_key": "ключ"}, "characters that no header can carry"),
+        ],
+    )
+    def test_what_cannot_be_meant_is_refused_before_anything_is_sent(
+        self, open_at: Opening, changes: dict[str, Any], problem: str
+    ) -> None:
+        values = {"url": "http://localhost:1/v1"} | changes
+        with pytest.raises(ConfigError, match=problem) as caught:
+            open_at(values.pop("url"), **values)
+        assert "secret" not in str(caught.value)
