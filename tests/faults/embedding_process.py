@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 
+from harken.background import CONVERSATION, EXCHANGE
 from harken.engine import Harken
 
 
@@ -23,6 +24,9 @@ def main(home: str, url: str, endpoint: str, dims: str) -> None:
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     with Harken(home, settings=settings, env={}) as harken:
+        for name in (EXCHANGE, CONVERSATION):
+            # Whoever counts vectors counts those of messages.
+            harken.background.switch(name, False)
         harken.start_worker()
         sys.stdout.write("working\n")
         sys.stdout.flush()
