@@ -54,7 +54,7 @@ def test_a_line_that_a_dead_writer_left_half_is_set_aside_and_reported(told: Com
     assert outcome.err == f"Set aside a broken journal line ({len(half)} bytes of {place}) in {torn}\n"
     assert "The dinghy is held" in outcome.out
     assert torn.read_bytes() == half
-    assert told("status").out.rstrip().endswith(f"torn lines     1 set aside in {told.home / 'torn'}")
+    assert f"torn lines     1 set aside in {told.home / 'torn'}\n" in told("status").out
     assert_whole(told)
 
 

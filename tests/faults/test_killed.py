@@ -178,6 +178,7 @@ def test_embedding_that_is_killed_again_and_again_is_completed_by_the_next(
     rng = random.Random(20261123)
     path = tmp_path / "long.jsonl"
     said = write_long_talk(path, count=100 * rounds, conversations=6)
+    cli("summarizer", "off")
     cli("import", "claude-code", path)
     settings = {
         "HARKEN_EMBEDDER": "openai-compatible",
@@ -213,6 +214,7 @@ def test_embedding_with_the_local_model_survives_kills_as_well(cli: CommandLine,
     rng = random.Random(20261124)
     path = tmp_path / "long.jsonl"
     said = write_long_talk(path, count=6000, conversations=6)
+    cli("summarizer", "off")
     cli("import", "claude-code", path)
     local, killed = replace(cli, settings={}), 0
     for _ in range(rounds):

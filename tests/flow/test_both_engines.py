@@ -73,6 +73,7 @@ def test_import_search_and_a_second_import(harken: CommandLine, talk: Path) -> N
 def test_the_worker_embeds_what_waits(harken: CommandLine, talk: Path) -> None:
     harken("import", talk, "--no-embed")
     assert harken.status()["embedded"] == 0
+    harken("summarizer", "off")
     harken("worker", "run", "--until-idle")
     assert harken.status()["embedded"] == 8
     assert harken("worker", "status", "--json").json()["queue"] == 0

@@ -78,6 +78,7 @@ def test_an_import_embeds_and_a_search_goes_by_meaning(
 def test_a_server_that_is_down_leaves_the_words_and_is_said_to_be_down(
     configured: CommandLine, server: EmbeddingServer, tmp_path: Path
 ) -> None:
+    configured("summarizer", "off")
     configured("import", "jsonl", tmp_path / "talk.jsonl")
     server.stop()
     outcome = configured("search", "gouda")
@@ -109,6 +110,7 @@ def test_a_key_that_is_refused_is_said_so_and_is_in_no_file_but_the_settings(
 def test_another_model_fills_up_while_the_old_one_answers_and_then_takes_over(
     configured: CommandLine, server: EmbeddingServer, tmp_path: Path
 ) -> None:
+    configured("summarizer", "off")
     configured("import", "jsonl", tmp_path / "talk.jsonl")
     configure(configured, server, "second")
     server.requests.clear()

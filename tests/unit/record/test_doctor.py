@@ -190,10 +190,10 @@ def test_a_damaged_database_is_reported_and_nothing_else_is_tried(place: Recorde
 
 
 def damage_pages(database: Path) -> None:
-    """Overwrite a stretch in the middle of the file."""
+    """Overwrite a stretch behind the pages that hold the schema, which a store cannot be opened without."""
     content = bytearray(database.read_bytes())
-    middle = len(content) // 2 // 4096 * 4096
-    content[middle : middle + 8 * 4096] = b"\xa5" * (8 * 4096)
+    place = len(content) * 3 // 4 // 4096 * 4096
+    content[place : place + 8 * 4096] = b"\xa5" * (8 * 4096)
     database.write_bytes(bytes(content))
 
 

@@ -35,6 +35,9 @@ def run(session: Session, until_idle: bool) -> None:
 
 
 def _until_idle(session: Session, harken: Harken) -> None:
+    if harken.background.status(EMBEDDINGS)[0].enabled:
+        # A model that cannot be opened is said before anything is done, not after minutes of summaries.
+        harken.spaces.filled()
     made = harken.background.summarize()
     if taken_in := made[SEGMENT]:
         session.out.print(f"Summarized {counted(taken_in, 'message')} that left a window.")
