@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 import numpy as np
 import structlog
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Engine, Select, cast, func, literal_column, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Subquery, cast, func, literal_column, select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import Float, UserDefinedType
 
 from harken.storage.entries import scope_conditions
@@ -96,7 +97,8 @@ class PgvectorIndex:
                 )
                 try:
                     connection.exec_driver_sql(statement)
-                except Exception as error:  # noqa: BLE001 - searches go on without the index, slower; the doctor says so
+                except DBAPIError as error:
+                    # Searches go on without the index, slower: this role does not own the table, or there is no room.
                     _log.warning("vector_index_not_made", space=space_id, error_class=type(error).__name__)
 
     def discard(self) -> None:
@@ -147,9 +149,9 @@ class PgvectorIndex:
             vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id
         )
 
-    def _compared(self, tx: Transaction, found: object, query: NDArray[np.float32], limit: int) -> dict[int, float]:
+    def _compared(self, tx: Transaction, found: Subquery, query: NDArray[np.float32], limit: int) -> dict[int, float]:
         """Exact similarities of what a statement finds: the stored halves against the whole query."""
-        columns = found.c  # type: ignore[attr-defined]
+        columns = found.c
         # Added to nothing, so that the index of another order is not taken for this one.
         distance = cast(columns.vector, _Vector()).op("<=>", return_type=Float())(cast(_written(query), _Vector()))
         statement = select(columns.entry_id, (1 - distance).label("similarity")).order_by(
