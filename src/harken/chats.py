@@ -81,6 +81,10 @@ class Chats:
             raise NotFoundError(f"{what} {beginning or 'yet'}. Ids are printed by: harken search QUERY")
         return self._session(found[0])
 
+    def newest(self, conversation_uid: str) -> Session:
+        """A conversation by its whole id, as it stands now; one that is new has no segment yet."""
+        return self._session(conversation_uid)
+
     def build(
         self,
         session: Session,
@@ -91,6 +95,7 @@ class Chats:
         budget_tokens: int | None = None,
         system_prompt: str | None = None,
         is_preview: bool = False,
+        past_note: str = "",
     ) -> ChatContext:
         """See `ContextBuilder.build_context`; unless it is a preview, what left the window is noted to be summarized.
 
@@ -98,7 +103,13 @@ class Chats:
             UsageError: the budget is none, or a subagent has no task.
         """
         context = self.builder.build_context(
-            session, pending, is_subagent, task_name, budget_tokens=budget_tokens, system_prompt=system_prompt
+            session,
+            pending,
+            is_subagent,
+            task_name,
+            budget_tokens=budget_tokens,
+            system_prompt=system_prompt,
+            past_note=past_note,
         )
         if context.left_before is not None and not is_preview:
             self._note_left(context.left_before)
