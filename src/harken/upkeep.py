@@ -13,7 +13,7 @@ from harken import tokens
 from harken.config import Settings
 from harken.enrich.spaces import OpenSpace, Spaces
 from harken.errors import UsageError
-from harken.record.backup import DATABASE_NAME, backup
+from harken.record.backup import DATABASE_NAME, TYPED_NAME, backup
 from harken.record.doctor import Doctor, Finding
 from harken.record.export import Exported, export, export_to_file
 from harken.record.forget import Doomed, Forgotten, doom_conversations, doom_messages, doom_project, forget
@@ -235,9 +235,11 @@ class Upkeep:
     def forget(self, doomed: Doomed, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
         """Forget for good what was named: rows, full text, vectors, caches, journal. Only ids remain.
 
-        A damaged database that was set aside before goes whole: it may hold the words as well.
+        A damaged database that was set aside before goes whole, and so does the history of what was typed in chats:
+        both may hold the words as well.
         """
         drop_set_aside(self._home / DATABASE_NAME)
+        (self._home / TYPED_NAME).unlink(missing_ok=True)
         return forget(self._store, self._journal, doomed, self._recorder.ingest, progress)
 
     def backup(self, target: str | Path) -> int:

@@ -173,7 +173,7 @@ def test_a_summarizer_is_shown_by_itself_and_all_with_the_pipeline(cli: CommandL
         "  Spend: $0.00\n"
         "All exchanges are summarized. Worker is idle.\n"
         "\n"
-        "Embedding Pipeline: WAITING (see harken embeddings for details)\n"
+        "Embedding Pipeline: NO MODEL (see harken embeddings for details)\n"
     )
     assert "workers        segment IDLE, exchange IDLE, conversation IDLE, embeddings WAITING\n" in cli("status").out
     assert "spend          nothing; no language model was called\n" in cli("status").out

@@ -60,9 +60,9 @@ def state_of(report: WorkerReport) -> str:
     return "WAITING" if report.waiting and report.state is WorkerState.STOPPED else "IDLE"
 
 
-def title_line(report: WorkerReport) -> str:
-    """`Exchange Summarizer: IDLE`."""
-    return f"{_TITLES[report.name]}: {state_of(report)}"
+def title_line(report: WorkerReport, has_model: bool = True) -> str:
+    """`Exchange Summarizer: IDLE`; without a model that it needs, `NO MODEL`."""
+    return f"{_TITLES[report.name]}: {state_of(report) if has_model else 'NO MODEL'}"
 
 
 def print_summarizer(session: Session, report: WorkerReport) -> None:
@@ -93,7 +93,7 @@ def print_pipeline(session: Session, report: WorkerReport, vectors: Mapping[str,
         vectors: by what they are of.
         model: the model's name; empty where the settings name none.
     """
-    lines = [title_line(report) if model else f"{_TITLES[EMBEDDINGS]}: NO MODEL"]
+    lines = [title_line(report, bool(model))]
     if report.counts.leased:
         lines.append("  State: Processing batch")
     if report.waiting:
@@ -103,8 +103,9 @@ def print_pipeline(session: Session, report: WorkerReport, vectors: Mapping[str,
         lines.append(f"  Current batch: {counted(report.counts.leased, 'item')}")
     lines.append(f"  Total embeddings: {report.done:,}" + (f" ({model})" if model else ""))
     lines += [f"    - {name}: {found.embedded:,}" for name, found in by_kind(vectors)]
-    lines += _unusual(session, report)
-    if not model:
+    if model:
+        lines += _unusual(session, report)
+    else:
         lines.append(f"No embedding model is set: search goes by words alone. Set one: {_CONFIGURE}")
     _print(session, lines)
 

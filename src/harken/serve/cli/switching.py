@@ -37,6 +37,7 @@ def summarizer(session: Session, words: tuple[str, ...], as_json: bool) -> None:
             with_pipeline = (EMBEDDINGS,) if switch and not named else ()
             _switch(harken, (*(named or _SUMMARIZERS), *with_pipeline), switch)
         reports = {report.name: report for report in harken.background.status()}
+        has_model = _has_model(harken)
     shown = [reports[name] for name in named or _SUMMARIZERS]
     if as_json:
         print_json([report_facts(report) for report in shown])
@@ -47,7 +48,7 @@ def summarizer(session: Session, words: tuple[str, ...], as_json: bool) -> None:
             session.out.print()
     if not named:
         details = f"(see {session.prefix}embeddings for details)"
-        session.out.print(f"{title_line(reports[EMBEDDINGS])} {details}", markup=False)
+        session.out.print(f"{title_line(reports[EMBEDDINGS], has_model)} {details}", markup=False)
 
 
 @click.command()
@@ -69,12 +70,16 @@ def embeddings(session: Session, words: tuple[str, ...], yes: bool, as_json: boo
         (report,) = harken.background.status(EMBEDDINGS)
         vectors = harken.background.vectors()
         space = harken.upkeep.status().space
-        model = "" if harken.settings.embedder == "none" else space or harken.settings.embedder
+        model = (space or harken.settings.embedder) if _has_model(harken) else ""
     if as_json:
         counts = {source: {"embedded": v.embedded, "waiting": v.waiting} for source, v in vectors.items()}
         print_json([{**report_facts(report), "vectors": counts}])
     else:
         print_pipeline(session, report, vectors, model)
+
+
+def _has_model(harken: Harken) -> bool:
+    return harken.settings.embedder != "none"
 
 
 def _switch(harken: Harken, names: Sequence[str], enabled: bool) -> None:
