@@ -19,7 +19,7 @@ from harken.chats import Chats
 from harken.config import ChatConfig, Settings
 from harken.enrich.language_model import LanguageModel
 from harken.enrich.spend import MeteredModel
-from harken.errors import ConfigError, NotFoundError, ProviderError, UsageError
+from harken.errors import ConfigError, NotFoundError, ProviderError, SpendLimitError, UsageError
 from harken.model import ExchangeStatus, Message, MessageType, Role, Trust
 from harken.providers.chat_model import ChatAnswer, ChatMessage, Finish, TokenUsage, ToolCall
 from harken.record.identity import new_uid
@@ -228,12 +228,17 @@ class _Exchange:
         """The model's answer as it comes; None where the user stopped it."""
         self.heard = ""
         price, self.price_usd = self.price_usd, None
-        for piece in model.stream(messages, tools=self.chat._toolbox.specs, stop=self.stop):
-            if isinstance(piece, ChatAnswer):
-                self._count(piece, price)
-                return piece
-            self.heard += piece
-            self.listen(TextPiece(piece))
+        try:
+            for piece in model.stream(messages, tools=self.chat._toolbox.specs, stop=self.stop):
+                if isinstance(piece, ChatAnswer):
+                    self._count(piece, price)
+                    return piece
+                self.heard += piece
+                self.listen(TextPiece(piece))
+        except SpendLimitError:
+            # Nothing was sent.
+            self.price_usd = price
+            raise
         self.stopped = True
         return None
 
@@ -244,8 +249,7 @@ class _Exchange:
             used.output_tokens + more.output_tokens,
             used.cached_tokens + more.cached_tokens,
         )
-        known = price is not None and answer.price_usd is not None
-        self.price_usd = price + answer.price_usd if known and price is not None and answer.price_usd else None
+        self.price_usd = None if price is None or answer.price_usd is None else price + answer.price_usd
 
     def _keep_answer(self, model: MeteredModel, answer: ChatAnswer) -> None:
         """Record words and calls in one go, before any tool runs."""
