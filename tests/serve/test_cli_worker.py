@@ -6,13 +6,15 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine
-from harken.testing import EmbeddingServer, Reply
+from harken.testing import ChatServer, EmbeddingServer, Reply
+from harken.testing.chat_server import Says
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 TALK = [
@@ -177,6 +179,29 @@ def test_a_summarizer_is_shown_by_itself_and_all_with_the_pipeline(cli: CommandL
     )
     assert "workers        segment IDLE, exchange IDLE, conversation IDLE, embeddings WAITING\n" in cli("status").out
     assert "spend          nothing; no language model was called\n" in cli("status").out
+
+
+def test_what_is_being_summarized_is_named(cli: CommandLine, write: Write) -> None:
+    cli("import", "jsonl", write("talk.jsonl", [{**TALK[0], "ts": "2024-05-01T10:00:00Z"}]))
+    (exchange,) = {message["exchange_id"] for message in cli.search("ocelots")}
+    with ChatServer(Says("Too late.", delay_seconds=TIMEOUT_SECONDS)) as model:
+        named = {"HARKEN_LLM__MODEL": "openai:any", "HARKEN_LLM__URL": model.url, "HARKEN_LLM__API_KEY": "unused"}
+        with replace(cli, settings={**cli.settings, **named}).running("worker", "run"):
+            deadline = time.monotonic() + TIMEOUT_SECONDS
+            while not model.requests and time.monotonic() < deadline:
+                time.sleep(0.05)
+            shown = cli("summarizer", "exchange").out
+    assert shown.startswith("Exchange Summarizer: RUNNING\n  Progress: 0/1 exchanges\n")
+    assert f"  Current: exchange_id={exchange}\n" in shown
+
+
+def test_what_failed_is_shown_with_the_time_of_its_next_try(
+    remote: CommandLine, write: Write, server: EmbeddingServer
+) -> None:
+    server.script(*[Reply(status=500)] * 9)
+    remote("import", "jsonl", write("talk.jsonl", TALK), settings={"HARKEN_EMBEDDING__DIMS": "64"})
+    shown = remote("embeddings").out
+    assert "⚠ Retry queue: 4 items (next retry " in shown
 
 
 def test_switching_all_on_switches_embedding_on_too_and_off_leaves_it(remote: CommandLine) -> None:

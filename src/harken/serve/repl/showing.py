@@ -122,7 +122,8 @@ class TerminalAnswer:
 
     def _tail(self) -> str:
         """What fits above the prompt of what is not complete yet: a live part that is higher than the screen stays."""
-        return "\n".join(self._block.splitlines()[-max(1, self._out.height - 4) :])
+        height = max(1, self._out.height - 4)
+        return "\n".join(self._block.splitlines()[-height:])[-height * self._out.width // 2 :]
 
     def _print(self, block: str) -> None:
         if block.strip():
