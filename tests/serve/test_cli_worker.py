@@ -184,7 +184,7 @@ def test_a_summarizer_is_shown_by_itself_and_all_with_the_pipeline(cli: CommandL
 def test_what_is_being_summarized_is_named(cli: CommandLine, write: Write) -> None:
     cli("import", "jsonl", write("talk.jsonl", [{**TALK[0], "ts": "2024-05-01T10:00:00Z"}]))
     (exchange,) = {message["exchange_id"] for message in cli.search("ocelots")}
-    with ChatServer(Says("Too late.", delay_seconds=TIMEOUT_SECONDS)) as model:
+    with ChatServer(otherwise=lambda _asked: Says("Too late.", delay_seconds=TIMEOUT_SECONDS)) as model:
         named = {"HARKEN_LLM__MODEL": "openai:any", "HARKEN_LLM__URL": model.url, "HARKEN_LLM__API_KEY": "unused"}
         with replace(cli, settings={**cli.settings, **named}).running("worker", "run"):
             deadline = time.monotonic() + TIMEOUT_SECONDS
