@@ -124,7 +124,7 @@ class Background:
         """
         # Said at once, not item by item, where it cannot be used.
         self._language_model.model()
-        segments = self._switched(self._chats.work(None))
+        segments = self._switched(self._chats.work(None, self._segment_summarizer))
         made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
         for kind in (EXCHANGE, CONVERSATION):
             work = self._summarize_work(kind)
@@ -146,7 +146,8 @@ class Background:
             self._start(EMBEDDINGS, work, config.poll_seconds)
         if SEGMENT not in self._workers:
             embedder = self._spaces.embedder()
-            self._start(SEGMENT, self._chats.work(embedder.embed_passages if embedder else None), config.poll_seconds)
+            vectorize = embedder.embed_passages if embedder else None
+            self._start(SEGMENT, self._chats.work(vectorize, self._segment_summarizer), config.poll_seconds)
             for kind in (EXCHANGE, CONVERSATION):
                 self._start(kind, self._summarize_work(kind), config.summary_poll_seconds)
         if self._stop_listening is None:
@@ -256,10 +257,13 @@ class Background:
             wake_next=self.wake,
         )
 
-    def _summarizer(self, kind: str, uid: str) -> Summarizer:
+    def _segment_summarizer(self, uid: str) -> Summarizer:
+        return self._summarizer(SEGMENT, uid)
+
+    def _summarizer(self, name: str, uid: str) -> Summarizer:
         """Extractive by words: vectors of sentences would double what the embedder has to do."""
         plain = ExtractiveSummarizer()
-        model = self._language_model.metered(SUMMARIZE[kind], uid)
+        model = self._language_model.metered(WORKERS[name], uid)
         return plain if model is None else WrittenSummarizer(model, plain, self._settings().llm.max_input_tokens)
 
 

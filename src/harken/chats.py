@@ -16,6 +16,7 @@ from harken.enrich.summarize_segment import SummarizeSegmentWork
 from harken.enrich.worker import run_until_idle
 from harken.errors import NotFoundError
 from harken.model import TASK_CHANNEL
+from harken.providers.summarizer import Summarizer
 from harken.record.characters import sound
 from harken.record.identity import conversation_uid
 from harken.record.recorder import Recorder
@@ -145,15 +146,26 @@ class Chats:
             return list_retrievals(tx, limit)
 
     def summarize(self) -> int:
-        """Bring every rolling summary up to date, in this thread; how many messages that took in."""
+        """Bring every rolling summary up to date without a model, in this thread; how many messages that took in."""
         return run_until_idle(self.work(None))
 
-    def work(self, vectorize: Vectorize | None) -> SummarizeSegmentWork:
-        """The background work that keeps the summaries."""
+    def work(
+        self, vectorize: Vectorize | None, summarizer_for: Callable[[str], Summarizer] | None = None
+    ) -> SummarizeSegmentWork:
+        """The background work that keeps the summaries.
+
+        Args:
+            vectorize: gives sentences their vectors; None compares them by their words.
+            summarizer_for: who summarizes the segment of an id; None chooses sentences.
+        """
         settings = self._settings
-        lease_seconds = settings().worker.lease_seconds
         return SummarizeSegmentWork(
-            self._store, lambda: settings().context.summary_tokens, lease_seconds, vectorize, self._now
+            self._store,
+            lambda: settings().context.summary_tokens,
+            settings().worker.lease_seconds,
+            vectorize,
+            self._now,
+            summarizer_for=summarizer_for,
         )
 
     def _session(self, uid: str) -> Session:
