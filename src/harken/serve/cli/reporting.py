@@ -14,7 +14,7 @@ from harken.background import EMBEDDINGS, SEGMENT, WorkerReport
 from harken.enrich.worker import WorkerState
 from harken.serve.cli.session import Session, counted
 from harken.storage.spend import Spent
-from harken.storage.summaries import CONVERSATION, EXCHANGE
+from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.vector_counts import VectorCounts
 
 _TITLES = {
@@ -23,7 +23,12 @@ _TITLES = {
     SEGMENT: "Segment Summarizer",
     EMBEDDINGS: "Embedding Pipeline",
 }
-_SOURCES = {CONVERSATION: "Conversation summaries", EXCHANGE: "Exchange summaries", "message": "Messages"}
+_SOURCES = {
+    CONVERSATION: "Conversation summaries",
+    EXCHANGE: "Exchange summaries",
+    TOOLS: "Tool call summaries",
+    "message": "Messages",
+}
 
 
 def report_facts(report: WorkerReport) -> dict[str, Any]:

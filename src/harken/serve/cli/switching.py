@@ -12,13 +12,13 @@ from harken.errors import UsageError
 from harken.serve.cli.rebuilding import rebuild
 from harken.serve.cli.reporting import print_pipeline, print_summarizer, report_facts, title_line
 from harken.serve.cli.session import Session, json_option, print_json, with_session
-from harken.storage.summaries import CONVERSATION, EXCHANGE
+from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 _SWITCHES = {"on": True, "off": False}
 _SUMMARIZERS = (CONVERSATION, EXCHANGE)
 _SUMMARIZER_FORMS = "[conversation|exchange] [on|off]"
 _EMBEDDINGS_FORMS = "[on|off|rebuild [conversations|exchanges]]"
-_REBUILT = {(): (), ("conversations",): (CONVERSATION,), ("exchanges",): (EXCHANGE,)}
+_REBUILT = {(): (), ("conversations",): (CONVERSATION,), ("exchanges",): (EXCHANGE, TOOLS)}
 
 
 @click.command()
