@@ -142,6 +142,7 @@ class AsyncUpkeep(Twin[Upkeep]):
     retry_failed = in_thread(Upkeep.retry_failed)
     doctor = in_thread(Upkeep.doctor)
     reindex_from_journal = in_steps(Upkeep.reindex_from_journal)
+    plan_embedding = in_thread(Upkeep.plan_embedding)
     embed_again = in_thread(Upkeep.embed_again)
     plan_forget = in_thread(Upkeep.plan_forget)
     forget = in_thread(Upkeep.forget)
@@ -206,6 +207,7 @@ class AsyncBackground(Twin[Background]):
     wake = in_thread(Background.wake)
     switch = in_thread(Background.switch)
     status = in_thread(Background.status)
+    vectors = in_thread(Background.vectors)
 
 
 class AsyncRunTimeSettings(Twin[RunTimeSettings]):

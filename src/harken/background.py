@@ -21,9 +21,10 @@ from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.reading import count_all
 from harken.storage.segment_summaries import SUMMARIZE_SEGMENT, count_due, count_made
 from harken.storage.spend import Spent, day_of, spent_by_kind
-from harken.storage.store import Store, Transaction
-from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
+from harken.storage.store import Store, StoredSpace, Transaction
+from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, count_outlived, in_hand
 from harken.storage.summaries import count_due as count_summaries_due
+from harken.storage.vector_counts import VectorCounts, count_vectors
 from harken.storage.vectors import list_spaces
 from harken.storage.work import EMBED, count_unembedded
 from harken.storage.work_counts import WorkCounts, count_summaries, count_work, halted, is_enabled, put_enabled
@@ -47,7 +48,10 @@ class WorkerReport:
         name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
         state: of this process's own worker; stopped where it runs none.
         done: how many vectors or summaries there are.
-        waiting: how many are missing.
+        waiting: how many are missing, or outlived by what was said since.
+        outlived: of those that are done, how many wait to be made again.
+        done_here: how many this process's own worker has taken on since it was started.
+        current: the id of what is being summarized now, by whichever process; empty where nothing is.
         halted: why it stands still, in words for a person; empty while it works.
         spent: what its calls of language models have cost in all.
         spent_today: of that, today's part, by the day of UTC.
@@ -62,6 +66,9 @@ class WorkerReport:
     halted: str = ""
     spent: Spent = _NOTHING
     spent_today: Spent = _NOTHING
+    outlived: int = 0
+    done_here: int = 0
+    current: str = ""
 
 
 class Background:
@@ -187,20 +194,35 @@ class Background:
                 if name in (None, each)
             )
 
+    def vectors(self) -> dict[str, VectorCounts]:
+        """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
+        with self._store.reading() as tx:
+            return count_vectors(tx, _target(tx))
+
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
-        kind = WORKERS[name]
+        kind, now = WORKERS[name], self._now()
         worker = self._workers.get(name)
-        state = worker.status().state if worker else WorkerState.STOPPED
+        here = worker.status() if worker else None
         done, waiting = self._progress(tx, name)
-        counts = count_work(tx, kind, self._now())
-        enabled = is_enabled(tx, kind)
-        return WorkerReport(name, enabled, state, done, waiting, counts, halted(tx, kind), spent, today)
+        is_summary = name in SUMMARIZE
+        return WorkerReport(
+            name=name,
+            enabled=is_enabled(tx, kind),
+            state=here.state if here else WorkerState.STOPPED,
+            done=done,
+            waiting=waiting,
+            counts=count_work(tx, kind, now),
+            halted=halted(tx, kind),
+            spent=spent,
+            spent_today=today,
+            outlived=count_outlived(tx, name, now, self._settings().worker.rest_seconds) if is_summary else 0,
+            done_here=here.done if here else 0,
+            current=(in_hand(tx, name, now) or "") if is_summary else "",
+        )
 
     def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:
         if name == EMBEDDINGS:
-            known = list_spaces(tx)
-            active = next((space for space in known if space.state == "active"), None)
-            target = next((space for space in known if space.state == "filling"), active)
+            target = _target(tx)
             counts = count_all(tx, target.id if target else None)
             return counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
         if name == SEGMENT:
@@ -243,6 +265,13 @@ class Background:
         plain = ExtractiveSummarizer()
         model = self._language_model.metered(WORKERS[name], uid)
         return plain if model is None else WrittenSummarizer(model, plain, self._settings().llm.max_input_tokens)
+
+
+def _target(tx: Transaction) -> StoredSpace | None:
+    """The space that is filled, else the one that answers."""
+    known = list_spaces(tx)
+    active = next((space for space in known if space.state == "active"), None)
+    return next((space for space in known if space.state == "filling"), active)
 
 
 def _kind_of(name: str) -> str:

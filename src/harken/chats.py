@@ -68,14 +68,18 @@ class Chats:
         """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
         return self._session(conversation_uid(channel, conversation))
 
-    def find(self, beginning: str | None = None) -> Session:
+    def find(self, beginning: str | None = None, channel: str | None = None) -> Session:
         """A conversation by its id, the beginning of it, or its own name; None is the one that was active last.
+
+        Args:
+            beginning: of an id, or a whole name.
+            channel: where the one that was active last is looked for; None is everywhere.
 
         Raises:
             NotFoundError: there is none, or more than one.
         """
         with self._store.reading() as tx:
-            newest = newest_conversation(tx) if beginning is None else None
+            newest = newest_conversation(tx, channel) if beginning is None else None
             found = begins_with(tx, beginning) if beginning else [uid for uid in [newest] if uid]
         if len(found) != 1:
             what = "Several conversations begin with" if found else "There is no conversation"

@@ -109,6 +109,26 @@ def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) ->
     return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
 
 
+def count_outlived(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+    """How many of those that wait have a summary already, which is outlived."""
+    waiting = _due(tx, kind, now, rest_seconds).where(summaries.c.id.is_not(None)).subquery()
+    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+
+
+def in_hand(tx: Transaction, kind: str, now: datetime) -> str | None:
+    """The id of what somebody summarizes at this moment; of several, the one that was taken last."""
+    item = _ITEMS[kind]
+    mine = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
+    found: str | None = tx.connection.execute(
+        select(item.c.uid)
+        .select_from(item.join(work, mine))
+        .where(item.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until >= now)
+        .order_by(work.c.lease_until.desc(), work.c.id)
+        .limit(1)
+    ).scalar()
+    return found
+
+
 def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
     """Keep a summary in place of the one before it, and have search see it."""
     row = {
