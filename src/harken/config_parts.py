@@ -210,7 +210,8 @@ class RagConfig(Part):
         conversation_limit: how many at most.
         exchange_limit_per_conversation: how many exchanges of each.
         share_places: whether a conversation that answers better may take exchanges' places of one that answers worse,
-            which keeps one; the number of all stays within both limits. Off, no conversation has more than its own.
+            which keeps its summary, or one exchange where it has none; the number of all stays within both limits. Off,
+            no conversation has more than its own.
         min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
             calibration.
     Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).

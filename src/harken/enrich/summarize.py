@@ -28,10 +28,10 @@ from harken.storage.summaries import (
     Due,
     StoredSummary,
     claim_due,
-    conversation_uid_of,
+    conversation_uids_of,
     count_due,
     find_due,
-    put_summary,
+    put_summaries,
     read_summaries,
 )
 from harken.storage.summary_material import conversation_messages, exchange_messages
@@ -183,11 +183,14 @@ class SummarizeWork:
         """All or nothing; what was taken over by another worker meanwhile is left to it."""
         with self.store.writing() as tx:
             mine = owned(tx, self.name, [item.item_id for item, _ in made], self.owner)
-            for item, summary in made:
-                conversation_uid = conversation_uid_of(tx, item.conversation_id)
-                if item.item_id in mine and conversation_uid is not None:
-                    put_summary(tx, self._row(item, summary), conversation_uid)
-                    self.stored += 1
+            uids = conversation_uids_of(tx, {item.conversation_id for item, _ in made})
+            kept = [
+                (self._row(item, summary), uids[item.conversation_id])
+                for item, summary in made
+                if item.item_id in mine and item.conversation_id in uids
+            ]
+            put_summaries(tx, kept)
+            self.stored += len(kept)
             complete(tx, self.name, sorted(mine))
         self.wake_next()
 

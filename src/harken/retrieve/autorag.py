@@ -261,10 +261,7 @@ def rare_holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, se
     One that nobody has said is the rarest of all. Where every word is common, all count.
     """
     common = max(_COMMON_FLOOR, int(count_entries(tx, scope) * _COMMON_SHARE))
-    holders: dict[str, set[int]] = {}
-    for term in telling_terms(query.terms)[:_MOST_TERMS]:
-        found = tx.text.search(tx.connection, [term], scope, common + 1, with_context=False)
-        holders[term] = {entry_id for entry_id, _ in found}
+    holders = tx.text.holders(tx.connection, telling_terms(query.terms)[:_MOST_TERMS], scope)
     return {term: held for term, held in holders.items() if len(held) <= common} or holders
 
 

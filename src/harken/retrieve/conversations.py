@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from math import prod
 
 import structlog
@@ -17,11 +18,12 @@ from harken.model import Role
 from harken.providers.embedder import Vectors
 from harken.retrieve.autorag import has_enough, rare_holders
 from harken.retrieve.fuse import fuse_hybrid
+from harken.retrieve.hierarchy import Lists, Placed, best_of, place_exchanges, rank_conversations
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader
 from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk
 from harken.retrieve.weigh import AuthorCue, weigh
-from harken.storage.entries import EntryFacts, entry_facts
+from harken.storage.entries import entry_facts
 from harken.storage.past import (
     RETRIEVALS,
     ConversationHead,
@@ -32,18 +34,15 @@ from harken.storage.past import (
     exchange_heads,
     has_others,
     log_retrieval,
-    message_entries,
-    summary_entries,
 )
 from harken.storage.store import RowScope, Store, StoredSpace, Transaction
-from harken.storage.summaries import CONVERSATION
 
-# How many of each list are fused: of all conversations, and of those that are looked into, so many for each exchange.
-_DEPTH, _DEPTH_OF_EACH = 120, 4
-# So many times as many conversations as wanted are looked into: some have nothing that passes.
+# How many of each list are fused: of all conversations, and of those that come back, so many for each exchange.
+_DEPTH, _DEPTH_OF_EACH = 120, 8
+# Of a few conversations about all are compared, which is one statement less than comparing those found by words later.
+_COMPARED = 200
+# So many times as many conversations as wanted are tried: some have nothing that passes.
 _SHORTLIST = 3
-# What the second best exchange of a conversation, and its summary, add to the best one.
-_SECOND, _SUMMARY = 0.2, 0.2
 # As in auto-RAG: who has the query's rare words may be so much less similar.
 _LEEWAY = 0.08
 _HASH_CHARS = 16
@@ -111,13 +110,40 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class _Lists:
-    """What one step found: entries with their scores."""
+class _Gate:
+    """Tells which entries are near enough, or have enough of the query's rare words.
 
-    keyword: dict[int, float]
-    similarity: dict[int, float]
-    scores: dict[int, float]
-    facts: dict[int, EntryFacts]
+    Args:
+        scope: among whose entries a word is rare.
+    """
+
+    tx: Transaction
+    asked: _Asked
+    scope: RowScope
+    _rare: dict[str, set[int]] | None = field(default=None, init=False)
+
+    def passing(self, found: Lists, conversations: Collection[int] | None = None) -> set[int]:
+        """Those of a search, or of some conversations in it, that may come back."""
+        passing: set[int] = set()
+        for entry_id, facts in found.facts.items():
+            if (conversations is None or facts.conversation_id in conversations) and self._passes(found, entry_id):
+                passing.add(entry_id)
+        return passing
+
+    def _passes(self, found: Lists, entry_id: int) -> bool:
+        similarity, threshold = found.similarity.get(entry_id), self.asked.threshold
+        if similarity is None or threshold is None:
+            return self._says_enough(entry_id, near=similarity is not None)
+        if similarity >= threshold:
+            return True
+        nearly = similarity >= threshold - self.asked.leeway and entry_id in found.keyword
+        return nearly and self._says_enough(entry_id, near=True)
+
+    def _says_enough(self, entry_id: int, near: bool) -> bool:
+        if self._rare is None:
+            self._rare = rare_holders(self.tx, self.asked.query, self.scope)
+        held = [term for term, holders in self._rare.items() if entry_id in holders]
+        return has_enough(held, self._rare, near)
 
 
 @dataclass(slots=True)
@@ -125,8 +151,8 @@ class PastConversations:
     """Searches all other conversations; never raises into a chat.
 
     A conversation is found by its summary and by what was said in it, so that history comes back before anything was
-    summarized, and a few words in a long talk are not lost in its summary. Each step asks the store once, however many
-    conversations there are.
+    summarized, and a few words in a long talk are not lost in its summary. A search of all chooses the conversations,
+    a search in these their exchanges; each asks the store once, however many conversations there are.
 
     Args:
         config: the limits; read anew for each search, likewise `search_config`.
@@ -175,23 +201,32 @@ class PastConversations:
         asked = self._asked(query, config)
         with self.store.reading() as tx:
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
-            everywhere = self._lists(tx, asked, RowScope(without_conversation_id=current), _DEPTH)
-            chosen = _ranked_conversations(everywhere)[: _SHORTLIST * config.conversation_limit]
+            everywhere = self._lists(tx, asked, RowScope(without_conversation_id=current), _DEPTH, _DEPTH)
+            ranked = rank_conversations(everywhere)
+            shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
+            if not shortlist:
+                return PastRecall(query=query.text, notes=tuple(asked.notes))
+            gate = _Gate(tx, asked, RowScope(conversation_ids=shortlist))
+            chosen = self._chosen(everywhere, ranked, shortlist, gate)[: config.conversation_limit]
             if not chosen:
                 return PastRecall(query=query.text, notes=tuple(asked.notes))
-            inside = RowScope(conversation_ids=tuple(chosen))
             depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(chosen)
-            within = self._lists(tx, asked, inside, depth, summary_entries(tx, chosen).values())
-            passing = self._passing(tx, asked, within, inside)
-            found = _Hierarchy(within, passing, everywhere).conversations(config)
-            rows = [each.row for each in found]
-            heads = conversation_heads(tx, rows)
-            exchanges = [row for each in found for row in each.exchanges]
-            said = exchange_heads(tx, exchanges, rows)
-            uids = message_entries(tx, exchanges, rows)
-        scores = {uid: within.scores[entry_id] for entry_id, uid in uids.items() if entry_id in within.scores}
-        shown = tuple(_shown(each, heads[each.row], said, scores) for each in found if each.row in heads)
+            within = self._lists(tx, asked, RowScope(conversation_ids=tuple(chosen)), depth, max(depth, _COMPARED))
+            heads = conversation_heads(tx, chosen)
+            told = [row for row, head in heads.items() if head.summary]
+            scores = {row: ranked[row] for row in chosen}
+            placed = place_exchanges(scores, within, gate.passing(within), told, config)
+            said = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
+        shown = tuple(_shown(each, heads[each.row], said, within.scores) for each in placed if each.row in heads)
         return PastRecall(shown, query.text, tuple(asked.notes))
+
+    def _chosen(
+        self, everywhere: Lists, ranked: Mapping[int, float], shortlist: Sequence[int], gate: _Gate
+    ) -> list[int]:
+        """Conversations of which something passes, best first."""
+        passing = gate.passing(everywhere, set(shortlist))
+        passed = {everywhere.facts[entry_id].conversation_id for entry_id in passing}
+        return [row for row in shortlist if row in passed]
 
     def _asked(self, query: Query, config: RagConfig) -> _Asked:
         """The query with its vector. Made before the transaction: a model may take seconds."""
@@ -212,15 +247,18 @@ class PastConversations:
             asked.notes.append(f"Searched by words alone: {type(error).__name__}.")
         return asked
 
-    def _lists(self, tx: Transaction, asked: _Asked, scope: RowScope, depth: int, also: Iterable[int] = ()) -> _Lists:
+    def _lists(self, tx: Transaction, asked: _Asked, scope: RowScope, depth: int, compared: int) -> Lists:
+        """The best of a scope by words and by meaning, so many of each; more may be compared to spare a statement."""
         config = self.search_config()
         keyword = dict(tx.text.search(tx.connection, asked.query.terms, scope, depth, config.context_window))
         near: dict[int, float] = {}
         similarity: dict[int, float] = {}
         if asked.space is not None and asked.vector is not None:
-            near = self.store.nearest.nearest(tx, asked.space, asked.vector, scope, depth)
-            rest = [entry_id for entry_id in {*keyword, *also} if entry_id not in near]
-            similarity = {**near, **self.store.nearest.similarities(tx, asked.space, asked.vector, rest)}
+            known = self.store.nearest.nearest(tx, asked.space, asked.vector, scope, compared)
+            near = dict(islice(known.items(), depth))
+            rest = [entry_id for entry_id in keyword if entry_id not in known]
+            known |= self.store.nearest.similarities(tx, asked.space, asked.vector, rest)
+            similarity = {entry_id: known[entry_id] for entry_id in {**near, **keyword} if entry_id in known}
         fused = fuse_hybrid(keyword, near, similarity, config)
         facts = entry_facts(tx, list(fused))
         cue, now = AuthorCue(asked.query, facts), self.now()
@@ -228,26 +266,7 @@ class PastConversations:
             entry_id: fused[entry_id] * prod(reason.value for reason in weigh(each, cue, config, now))
             for entry_id, each in facts.items()
         }
-        return _Lists(keyword, similarity, scores, facts)
-
-    def _passing(self, tx: Transaction, asked: _Asked, found: _Lists, scope: RowScope) -> set[int]:
-        """Entries that are near enough, or have enough of the query's rare words."""
-        passing: set[int] = set()
-        unsure: list[int] = []
-        for entry_id in found.facts:
-            similarity = found.similarity.get(entry_id)
-            if similarity is None or asked.threshold is None:
-                unsure.append(entry_id)
-            elif similarity >= asked.threshold:
-                passing.add(entry_id)
-            elif similarity >= asked.threshold - asked.leeway and entry_id in found.keyword:
-                unsure.append(entry_id)
-        rare = rare_holders(tx, asked.query, scope) if unsure else {}
-        for entry_id in unsure:
-            held = [term for term, holders in rare.items() if entry_id in holders]
-            if has_enough(held, rare, entry_id in found.similarity):
-                passing.add(entry_id)
-        return passing
+        return Lists(keyword, similarity, scores, facts)
 
     def _keep(self, found: PastRecall, seconds: float, error_class: str | None) -> None:
         """A line for the log; a chat goes on without it."""
@@ -256,8 +275,8 @@ class PastConversations:
             hashlib.sha256(found.query.encode("utf-8", "replace")).hexdigest()[:_HASH_CHARS],
             len(found.conversations),
             len(of_exchanges),
-            _best([each.similarity for each in found.conversations]),
-            _best([each.similarity for each in of_exchanges]),
+            best_of([each.similarity for each in found.conversations]),
+            best_of([each.similarity for each in of_exchanges]),
             int(seconds * 1_000_000),
             self.now(),
             error_class,
@@ -269,95 +288,8 @@ class PastConversations:
             _log.warning("retrieval_not_logged", error_class=type(error).__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A conversation's row with its exchanges' rows, best first, each with its score and similarity."""
-
-    row: int
-    score: float
-    similarity: float | None
-    exchanges: Mapping[int, tuple[float, float | None]]
-
-
-@dataclass(slots=True)
-class _Hierarchy:
-    """From entries that pass to conversations with their exchanges."""
-
-    within: _Lists
-    passing: set[int]
-    everywhere: _Lists
-
-    def conversations(self, config: RagConfig) -> list[_Found]:
-        """The best, in the order in which all of the store ranks them."""
-        passed = {self.within.facts[entry_id].conversation_id for entry_id in self.passing}
-        ranked = [row for row in _ranked_conversations(self.everywhere) if row in passed]
-        limit = config.exchange_limit_per_conversation
-        places = config.conversation_limit * limit
-        found = [
-            self._found(row, places if config.share_places else limit) for row in ranked[: config.conversation_limit]
-        ]
-        return _shared(found, places) if config.share_places else found
-
-    def _found(self, row: int, limit: int) -> _Found:
-        of_it = [entry_id for entry_id, each in self.within.facts.items() if each.conversation_id == row]
-        scores: dict[int, tuple[float, float | None]] = {}
-        for entry_id in sorted(of_it, key=lambda each: -self.within.scores[each]):
-            exchange = self.within.facts[entry_id].exchange_id
-            if exchange is None or (entry_id not in self.passing and exchange not in scores):
-                continue
-            best, similarity = scores.get(exchange, (self.within.scores[entry_id], None))
-            scores[exchange] = (best, _best([similarity, self.within.similarity.get(entry_id)]))
-        shown = dict(list(scores.items())[:limit])
-        nearest = [self.within.similarity.get(entry_id) for entry_id in of_it]
-        best_score = max(self.within.scores[entry_id] for entry_id in of_it)
-        return _Found(row, best_score, _best(nearest), shown)
-
-
-def _shared(found: Sequence[_Found], places: int) -> list[_Found]:
-    """Each conversation keeps its best exchange; the other places go to the best of all.
-
-    Evidence among the exchanges shown on LoCoMo's conv-26, three conversations: 0.833 so, 0.767 with two of each.
-    """
-    kept = {(each.row, exchange) for each in found for exchange in list(each.exchanges)[:1]}
-    others = sorted(
-        (
-            (score, each.row, exchange)
-            for each in found
-            for exchange, (score, _) in each.exchanges.items()
-            if (each.row, exchange) not in kept
-        ),
-        reverse=True,
-    )
-    kept |= {(row, exchange) for _, row, exchange in others[: max(0, places - len(kept))]}
-    return [
-        replace(each, exchanges={row: facts for row, facts in each.exchanges.items() if (each.row, row) in kept})
-        for each in found
-    ]
-
-
-def _ranked_conversations(found: _Lists) -> list[int]:
-    """Rows of conversations, best first: by their best exchange, the next one, and their summary."""
-    summary: dict[int, float] = {}
-    of_exchanges: dict[int, dict[int, float]] = {}
-    for entry_id, each in found.facts.items():
-        if each.conversation_id is None:
-            continue
-        score = found.scores[entry_id]
-        if each.source == CONVERSATION:
-            summary[each.conversation_id] = score
-        else:
-            mine = of_exchanges.setdefault(each.conversation_id, {})
-            key = each.exchange_id or -entry_id
-            mine[key] = max(score, mine.get(key, 0.0))
-    totals: dict[int, float] = {}
-    for row in {*summary, *of_exchanges}:
-        best, second, *_ = [*sorted(of_exchanges.get(row, {}).values(), reverse=True), 0.0, 0.0]
-        totals[row] = max(best, summary.get(row, 0.0)) + _SECOND * second + _SUMMARY * summary.get(row, 0.0)
-    return sorted(totals, key=lambda row: (-totals[row], -row))
-
-
 def _shown(
-    found: _Found, head: ConversationHead, said: Mapping[int, ExchangeHead], scores: Mapping[str, float]
+    found: Placed, head: ConversationHead, said: Mapping[int, ExchangeHead], scores: Mapping[int, float]
 ) -> PastConversation:
     exchanges = tuple(
         _shown_exchange(said[row], score, similarity, scores)
@@ -377,19 +309,15 @@ def _shown(
 
 
 def _shown_exchange(
-    head: ExchangeHead, score: float, similarity: float | None, scores: Mapping[str, float]
+    head: ExchangeHead, score: float, similarity: float | None, scores: Mapping[int, float]
 ) -> PastExchange:
     chosen = []
     for role, default in ((Role.USER, 0), (Role.ASSISTANT, -1)):
         mine = [message for message in head.said if message.role is role]
-        best = max(mine, key=lambda message: scores.get(message.uid, 0.0), default=None)
-        if best is not None and best.uid not in scores:
+        best = max(mine, key=lambda message: scores.get(message.entry_id or 0, 0.0), default=None)
+        if best is not None and best.entry_id not in scores:
             best = mine[default]
         chosen.append(best)
     user, assistant = (message.text if message else "" for message in chosen)
     uids = tuple(message.uid for message in chosen if message)
     return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids)
-
-
-def _best(similarities: Sequence[float | None]) -> float | None:
-    return max((each for each in similarities if each is not None), default=None)

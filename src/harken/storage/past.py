@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import and_, delete, func, insert, select
 
 from harken.model import MessageType, Role
 from harken.storage.batches import rows_in
@@ -32,9 +32,10 @@ class ConversationHead:
 
 @dataclass(frozen=True, slots=True)
 class SaidMessage:
-    """A message of an exchange, its text to the length that may be shown."""
+    """A message of an exchange, its text to the length that may be shown; what search sees of it is its entry."""
 
     uid: str
+    entry_id: int | None
     role: Role
     author: str | None
     text: str
@@ -84,14 +85,6 @@ def has_others(tx: Transaction, uid: str | None) -> bool:
     return tx.connection.execute(others.limit(1)).first() is not None
 
 
-def summary_entries(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, int]:
-    """The entry of each conversation's summary, by the conversation's row; those without one are left out."""
-    statement = select(entries.c.conversation_id, entries.c.id).where(
-        entries.c.tenant == tx.tenant, entries.c.source == "conversation"
-    )
-    return {row[0]: row[1] for row in rows_in(tx, statement, entries.c.conversation_id, conversation_ids)}
-
-
 def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, ConversationHead]:
     """What is shown of conversations, by row."""
     of_summary = (
@@ -99,21 +92,20 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
         & (summaries.c.kind == "conversation")
         & (summaries.c.item_uid == conversations.c.uid)
     )
+    counted = (
+        select(func.count())
+        .where(exchanges.c.tenant == conversations.c.tenant, exchanges.c.conversation_id == conversations.c.id)
+        .scalar_subquery()
+    )
     columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
     statement = (
-        select(*columns, summaries.c.title.label("summary_title"), summaries.c.text)
+        select(*columns, summaries.c.title.label("summary_title"), summaries.c.text, counted.label("exchanges"))
         .select_from(conversations.outerjoin(summaries, of_summary))
         .where(conversations.c.tenant == tx.tenant)
     )
-    counted = (
-        select(exchanges.c.conversation_id, func.count().label("count"))
-        .where(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id.in_(conversation_ids))
-        .group_by(exchanges.c.conversation_id)
-    )
-    counts = {row[0]: row[1] for row in tx.connection.execute(counted)}
     return {
         row.id: ConversationHead(
-            row.uid, row.title or row.summary_title or "", row.text or "", row.created_at, counts.get(row.id, 0)
+            row.uid, row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges
         )
         for row in rows_in(tx, statement, conversations.c.id, conversation_ids)
     }
@@ -123,9 +115,13 @@ def exchange_heads(
     tx: Transaction, exchange_ids: Sequence[int], conversation_ids: Sequence[int]
 ) -> dict[int, ExchangeHead]:
     """What is shown of exchanges, by row; their conversations are what messages are indexed by."""
+    if not exchange_ids:
+        return {}
+    seen = and_(entries.c.tenant == messages.c.tenant, entries.c.ref_uid == messages.c.uid, entries.c.part == "")
     columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.author)
     spoken = (
-        select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"))
+        select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"), entries.c.id.label("entry_id"))
+        .select_from(messages.outerjoin(entries, seen))
         .where(messages.c.tenant == tx.tenant, messages.c.conversation_id.in_(conversation_ids))
         .where(messages.c.type == MessageType.TEXT.value)
         .where(messages.c.role.in_((Role.USER.value, Role.ASSISTANT.value)))
@@ -133,19 +129,13 @@ def exchange_heads(
     )
     said: dict[int, list[SaidMessage]] = {}
     for row in rows_in(tx, spoken, messages.c.exchange_id, exchange_ids):
-        said.setdefault(row[0], []).append(SaidMessage(row.uid, Role(row.role), row.author, row.text))
+        message = SaidMessage(row.uid, row.entry_id, Role(row.role), row.author, row.text)
+        said.setdefault(row[0], []).append(message)
     heads = select(exchanges.c.id, exchanges.c.uid, exchanges.c.started_at).where(exchanges.c.tenant == tx.tenant)
     return {
         row.id: ExchangeHead(row.uid, row.started_at, tuple(said.get(row.id, ())))
         for row in rows_in(tx, heads, exchanges.c.id, exchange_ids)
     }
-
-
-def message_entries(tx: Transaction, exchange_ids: Sequence[int], conversation_ids: Sequence[int]) -> dict[int, str]:
-    """The entries of what was said in exchanges of these conversations, each with its message's uid."""
-    of_them = (entries.c.tenant == tx.tenant, entries.c.conversation_id.in_(conversation_ids))
-    statement = select(entries.c.id, entries.c.ref_uid).where(*of_them, entries.c.source == "message")
-    return {row[0]: row[1] for row in rows_in(tx, statement, entries.c.exchange_id, exchange_ids)}
 
 
 def log_retrieval(tx: Transaction, found: Retrieval) -> None:

@@ -94,6 +94,10 @@ class TextIndex(Protocol):
         """Entries whose own text has these words in this order, whatever stands between them, best first."""
         ...
 
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> dict[str, set[int]]:
+        """For each of these words, all entries of the scope whose own text has it."""
+        ...
+
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
         ...

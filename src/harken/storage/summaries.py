@@ -6,15 +6,15 @@ are not in the journal, so a database that was lost has them made again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, null, or_, select
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, insert, null, or_, select
 
 from harken.model import ExchangeStatus, Trust
-from harken.storage.batches import batches
+from harken.storage.batches import batches, rows_in
 from harken.storage.entries import add_entries
 from harken.storage.removing import remove_entries
 from harken.storage.store import Transaction
@@ -129,19 +129,23 @@ def in_hand(tx: Transaction, kind: str, now: datetime) -> str | None:
     return found
 
 
+def put_summaries(tx: Transaction, made: Sequence[tuple[StoredSummary, str]]) -> None:
+    """Keep summaries of one kind, each with its conversation's uid; those that are new by one statement for all."""
+    known = read_summaries(tx, made[0][0].kind, [found.item_uid for found, _ in made]) if made else {}
+    new = [each for each in made if each[0].item_uid not in known]
+    for found, conversation_uid in made:
+        if found.item_uid in known:
+            put_summary(tx, found, conversation_uid)
+    if new:
+        tx.connection.execute(insert(summaries), [_row(tx, found, conversation_uid) for found, conversation_uid in new])
+        places = _places(tx, new[0][0].kind, [found.item_uid for found, _ in new])
+        told = [(found, places[found.item_uid]) for found, _ in new if found.text and found.item_uid in places]
+        add_entries(tx, [row for found, place in told for row in _entry_rows(found, place)], frozenset())
+
+
 def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
     """Keep a summary in place of the one before it, and have search see it."""
-    row = {
-        "tenant": tx.tenant,
-        "kind": found.kind,
-        "item_uid": found.item_uid,
-        "conversation_uid": conversation_uid,
-        "text": found.text,
-        "title": found.title,
-        "model": found.model,
-        "covers": found.covers,
-        "created_at": found.created_at,
-    }
+    row = _row(tx, found, conversation_uid)
     tx.connection.execute(tx.dialect.upsert(summaries, row, ("kind", "item_uid"), row))
     remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
     _add_entry(tx, found)
@@ -156,11 +160,10 @@ def read_summaries(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict
     return found
 
 
-def conversation_uid_of(tx: Transaction, conversation_id: int) -> str | None:
-    """The uid of a conversation's row; None when it is gone."""
-    return tx.connection.execute(
-        select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, conversations.c.id == conversation_id)
-    ).scalar()
+def conversation_uids_of(tx: Transaction, conversation_ids: Collection[int]) -> dict[int, str]:
+    """The uids of conversations by their rows; those that are gone are left out."""
+    statement = select(conversations.c.id, conversations.c.uid).where(conversations.c.tenant == tx.tenant)
+    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.id, conversation_ids)}
 
 
 def restore_summaries(tx: Transaction, conversation_uid: str) -> None:
@@ -260,9 +263,26 @@ def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
 
 def _add_entry(tx: Transaction, found: StoredSummary) -> None:
     """What search sees of a summary; nothing where it is empty or what it summarizes is gone."""
-    place = _place(tx, found) if found.text and found.kind in (*_ITEMS, TOOLS) else None
-    if place is None:
-        return
+    if found.text and found.kind in (*_ITEMS, TOOLS):
+        places = _places(tx, found.kind, [found.item_uid])
+        add_entries(tx, [row for place in places.values() for row in _entry_rows(found, place)], frozenset())
+
+
+def _row(tx: Transaction, found: StoredSummary, conversation_uid: str) -> dict[str, Any]:
+    return {
+        "tenant": tx.tenant,
+        "kind": found.kind,
+        "item_uid": found.item_uid,
+        "conversation_uid": conversation_uid,
+        "text": found.text,
+        "title": found.title,
+        "model": found.model,
+        "covers": found.covers,
+        "created_at": found.created_at,
+    }
+
+
+def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
     row = {
         "source": found.kind,
         "part": "",
@@ -282,19 +302,20 @@ def _add_entry(tx: Transaction, found: StoredSummary) -> None:
     }
     parts = found.text.split("\n\n") if found.kind == TOOLS else []
     rows = [{**row, "part": str(number), "text": text} for number, text in enumerate(parts, start=1)]
-    add_entries(tx, rows or [row], frozenset())
+    return rows or [row]
 
 
-def _place(tx: Transaction, found: StoredSummary) -> Any:
+def _places(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Where the entries of summaries belong, by what is summarized; what is gone is left out."""
     head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
-    if found.kind in (EXCHANGE, TOOLS):
+    item = _ITEMS.get(kind, exchanges)
+    if kind in (EXCHANGE, TOOLS):
         statement = (
-            select(*head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
+            select(exchanges.c.uid, *head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
             .select_from(exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)))
-            .where(exchanges.c.tenant == tx.tenant, exchanges.c.uid == found.item_uid)
+            .where(exchanges.c.tenant == tx.tenant)
         )
     else:
-        statement = select(*head, null().label("segment_id"), null().label("exchange_id")).where(
-            conversations.c.tenant == tx.tenant, conversations.c.uid == found.item_uid
-        )
-    return tx.connection.execute(statement).first()
+        nowhere = (null().label("segment_id"), null().label("exchange_id"))
+        statement = select(conversations.c.uid, *head, *nowhere).where(conversations.c.tenant == tx.tenant)
+    return {row.uid: row for row in rows_in(tx, statement, item.c.uid, item_uids)}

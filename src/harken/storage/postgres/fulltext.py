@@ -42,6 +42,11 @@ _SEARCH = text(
     "SELECT entry_id, score FROM harken_search("
     ":terms, :own_only, :scope, :since, :until, :at_most, :total, :average, :all_ranked, :most)"
 )
+_HOLDERS = text(
+    "SELECT w.place, array_agg(f.entry_id) FROM unnest(CAST(:words AS text[])) WITH ORDINALITY AS w (word, place)"
+    " CROSS JOIN LATERAL harken_search("
+    "ARRAY[w.word], true, :scope, :since, :until, 2147483647, 1, 1, 1, 2147483647) AS f GROUP BY w.place"
+)
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
 
 
@@ -101,6 +106,17 @@ class TsvectorIndex:
     def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
         """Entries whose own text has these words in this order, best first."""
         return self.search(connection, [text], scope, limit, with_context=False)
+
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> dict[str, set[int]]:
+        """For each of these words, all entries of the scope whose own text has it."""
+        found: dict[str, set[int]] = {term: set() for term in terms}
+        words = {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
+        if words:
+            scoped = {"scope": _scope_query(scope), "since": scope.since, "until": scope.until}
+            named = list(words)
+            for row in connection.execute(_HOLDERS, {"words": list(words.values())} | scoped):
+                found[named[row[0] - 1]] = set(row[1])
+        return found
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""

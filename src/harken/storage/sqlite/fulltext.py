@@ -50,6 +50,8 @@ SCHEMA = (
 # Inside quotes nothing else means anything.
 _NO_SYNTAX = str.maketrans('"\0', "  ")
 _ALL_TIME = 2**62
+_HOLDERS = "(SELECT group_concat(rowid) FROM entry_index WHERE entry_index MATCH ?{})"
+_WITHIN = " AND rowid IN (SELECT id FROM entries WHERE created_at >= ? AND created_at < ?)"
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
@@ -90,6 +92,18 @@ class Fts5Index:
         """Entries whose own text has these words in this order, best first."""
         phrase = _phrase(text)
         return self._match(connection, [phrase], scope, limit, _OWN) if phrase else []
+
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> dict[str, set[int]]:
+        """For each of these words, all entries of the scope whose own text has it, by one statement."""
+        found: dict[str, set[int]] = {term: set() for term in terms}
+        phrases = {term: phrase for term in terms if (phrase := _phrase(term))}
+        if phrases:
+            timed = scope.since is not None or scope.until is not None
+            list_one, bounds = _HOLDERS.format(_WITHIN if timed else ""), _bounds(scope) if timed else ()
+            values = [value for each in phrases.values() for value in (_query_one(each, scope, _OWN), *bounds)]
+            row = connection.exec_driver_sql(f"SELECT {', '.join([list_one] * len(phrases))}", tuple(values)).one()
+            found |= {term: set(postings.parsed_ids(ids).tolist()) for term, ids in zip(phrases, row, strict=True)}
+        return found
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harken.model import MessageType, Role
+from harken.model import MessageType, Role, SearchScope
+from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store
-from harken.testing.store_conformance.asking import apply, entry_ids, found, keep, text_problems
+from harken.testing.store_conformance.asking import EVERYWHERE, apply, entry_ids, found, keep, text_problems
 from harken.testing.talk import START, Talk, talk_of
 
 # Words that mean something to SQL, to a full-text query language, or to nobody.
@@ -186,6 +187,30 @@ class FullTextTests:
         apply(store, [talk.say("six", at=START)])
         assert set(found(store, "six")) == {message.uid for message in talk.messages[3:]}
         assert text_problems(store) == []
+
+    def test_the_holders_of_each_word_have_it_themselves_and_are_of_the_scope(self, store: Store) -> None:
+        one = talk_of("one", "a zebra at night", "nothing of the kind", "Zebras and a giraffe")
+        other = talk_of("other", "a zebra elsewhere")
+        keep(store, one, other)
+        first, _, third, elsewhere = entry_ids(store, [*one.messages, *other.messages])
+        with store.reading() as tx:
+            everywhere = tx.text.holders(tx.connection, ("zebra", "giraffe", "okapi"), EVERYWHERE)
+            assert everywhere == {"zebra": {first, third, elsewhere}, "giraffe": {third}, "okapi": set()}
+            scope = row_scope(tx, SearchScope(conversation=one.uid))
+            assert tx.text.holders(tx.connection, ("zebra",), scope) == {"zebra": {first, third}}
+            late = row_scope(tx, SearchScope(since=one.messages[2].created_at))
+            assert third in tx.text.holders(tx.connection, ("zebra",), late)["zebra"]
+            assert first not in tx.text.holders(tx.connection, ("zebra",), late)["zebra"]
+            assert tx.text.holders(tx.connection, (), scope) == {}
+
+    def test_no_word_whose_holders_are_asked_for_is_taken_for_syntax(self, store: Store) -> None:
+        talk = talk_of("syntax", "zebra", "giraffe")
+        keep(store, talk)
+        known = set(entry_ids(store, talk.messages))
+        with store.reading() as tx:
+            held = tx.text.holders(tx.connection, SYNTAX, EVERYWHERE)
+        assert set(held) == set(SYNTAX)
+        assert all(found <= known for found in held.values())
 
     def test_rebuilding_changes_no_answer(self, store: Store) -> None:
         talk = talk_of("row", "one", "two", "zebra", "four", "five", "six")
