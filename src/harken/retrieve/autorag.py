@@ -18,7 +18,7 @@ from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader, ranks_of
 from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk, telling_terms
 from harken.retrieve.weigh import AuthorCue, weigh
-from harken.storage.chats import count_entries, entries_of, exchanges_of
+from harken.storage.chats import entries_of, exchanges_of
 from harken.storage.entries import entry_facts, load_entries
 from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store, Transaction
@@ -188,7 +188,7 @@ class AutoRag:
         with self.store.reading() as tx:
             near = self.store.nearest.nearest(tx, reader.space, vector, scope, depth)
             rest = [entry_id for entry_id in found.keyword if entry_id not in near]
-            similarity = {**near, **self.store.nearest.similarities(tx, reader.space, vector, rest)}
+            similarity = {**near, **self.store.nearest.similarities(tx, reader.space, vector, rest, scope)}
         configured = self.search_config().relevance_threshold
         return near, similarity, reader.space.threshold if configured is None else configured
 
@@ -255,20 +255,17 @@ def recall_query(pending: Sequence[str]) -> str:
     return " ".join(text for text in pending if text.strip())
 
 
-def rare_holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, set[int]]:
+def rare_holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, frozenset[int]]:
     """The query's rare words, each with the entries of the scope that have it in their own text.
 
     One that nobody has said is the rarest of all. Where every word is common, all count.
     """
-    common = max(_COMMON_FLOOR, int(count_entries(tx, scope) * _COMMON_SHARE))
-    holders: dict[str, set[int]] = {}
-    for term in telling_terms(query.terms)[:_MOST_TERMS]:
-        found = tx.text.search(tx.connection, [term], scope, common + 1, with_context=False)
-        holders[term] = {entry_id for entry_id, _ in found}
-    return {term: held for term, held in holders.items() if len(held) <= common} or holders
+    holding = tx.text.holders(tx.connection, telling_terms(query.terms)[:_MOST_TERMS], scope)
+    common = max(_COMMON_FLOOR, int(holding.entries * _COMMON_SHARE))
+    return {term: held for term, held in holding.of.items() if len(held) <= common} or dict(holding.of)
 
 
-def has_enough(held: Sequence[str], rare: Mapping[str, set[int]], near: bool) -> bool:
+def has_enough(held: Sequence[str], rare: Mapping[str, frozenset[int]], near: bool) -> bool:
     """Half of the rare words; for what is nearly near enough, two that are half of those that anybody has said."""
     said = sum(1 for holders in rare.values() if holders)
     return bool(held) and (2 * len(held) >= len(rare) or (near and len(held) > 1 and 2 * len(held) >= said))

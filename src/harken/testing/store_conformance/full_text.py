@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from harken.model import MessageType, Role
+from harken.model import MessageType, Role, SearchScope
+from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store
 from harken.testing.store_conformance.asking import apply, entry_ids, found, keep, text_problems
 from harken.testing.talk import START, Talk, talk_of
@@ -106,6 +109,29 @@ class FullTextTests:
         keep(store, talk)
         assert found(store, "zebra") == [call.uid]
         assert set(found(store, "giraffe")) == {talk.messages[0].uid, last.uid}
+
+    def test_the_holders_of_each_word_say_it_themselves(self, store: Store) -> None:
+        talk = talk_of("garden", "apple and pear", "plum", "pears")
+        keep(store, talk, talk_of("orchard", "apple"))
+        apple, plum, pears = entry_ids(store, talk.messages)
+        terms = ["apple", "pear", "?!", "cherry", "plum"]
+        days = (START - timedelta(days=1), START + timedelta(days=1))
+        for asked in (
+            SearchScope(conversation=talk.uid),
+            SearchScope(segment=talk.segment.uid, sources=("message",)),
+            SearchScope(conversation=talk.uid, since=days[0], until=days[1]),
+        ):
+            with store.reading() as tx:
+                holding = tx.text.holders(tx.connection, terms, row_scope(tx, asked))
+                none = tx.text.holders(tx.connection, [], row_scope(tx, asked))
+            assert holding.of == {
+                "apple": {apple},
+                "pear": {apple, pears},
+                "?!": set(),
+                "cherry": set(),
+                "plum": {plum},
+            }
+            assert (holding.entries, none.entries, none.of) == (3, 3, {})
 
     def test_the_date_in_words_finds(self, store: Store) -> None:
         may, june = talk_of("may", "zebra"), talk_of("june", "zebra", start=START.replace(month=6, day=24))
