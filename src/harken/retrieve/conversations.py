@@ -15,7 +15,7 @@ from harken import tokens
 from harken.config import RagConfig, SearchConfig
 from harken.model import Role
 from harken.providers.embedder import Vectors
-from harken.retrieve.autorag import has_enough, rare_holders
+from harken.retrieve.autorag import has_enough, rare_holders, telling_holders
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader
@@ -242,7 +242,7 @@ class PastConversations:
                 passing.add(entry_id)
             elif similarity >= asked.threshold - asked.leeway and entry_id in found.keyword:
                 unsure.append(entry_id)
-        rare = rare_holders(tx, asked.query, scope) if unsure else {}
+        rare = rare_holders(telling_holders(tx, asked.query, scope)) if unsure else {}
         for entry_id in unsure:
             held = [term for term, holders in rare.items() if entry_id in holders]
             if has_enough(held, rare, entry_id in found.similarity):
