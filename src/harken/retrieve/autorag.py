@@ -247,7 +247,8 @@ class AutoRag:
                 how = "nearly near enough" if near else "has no vector"
                 words = f"{how}, and has of the query's {len(rare)} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / len(rare), words)
-        return passing
+        # Near enough by the threshold itself, and by words: that brings its answer too.
+        return _partners(tx, found, _near(found, passing), seen) | passing
 
     def _ranked(
         self, tx: Transaction, query: Query, found: _Found, passing: Mapping[int, Reason], limit: int
@@ -299,6 +300,12 @@ def has_enough(held: Sequence[str], rare: Mapping[str, frozenset[int]], near: bo
     """Half of the rare words; for what is nearly near enough, two that are half of those that anybody has said."""
     said = sum(1 for holders in rare.values() if holders)
     return bool(held) and (2 * len(held) >= len(rare) or (near and len(held) > 1 and 2 * len(held) >= said))
+
+
+def _near(found: _Found, passing: Mapping[int, Reason]) -> dict[int, Reason]:
+    """Those of what passes that are as near as the model's threshold asks."""
+    least = found.threshold if found.threshold is not None else 1.0
+    return {entry_id: reason for entry_id, reason in passing.items() if found.similarity.get(entry_id, -1.0) >= least}
 
 
 def _partners(tx: Transaction, found: _Found, passing: Mapping[int, Reason], seen: set[int]) -> dict[int, Reason]:

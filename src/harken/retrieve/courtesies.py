@@ -62,7 +62,7 @@ _ENGLISH = """
     clear clears cleared clearer clearly idea ideas point points fair enough mean means meant understand understands
     give gives gave given take takes took taken come comes came getting gets put try trying tried hear heard reading
     read hang hold holding bear check checking checked chat talk talked talking speak spoken ping catch write
-    minutes minutes' seconds hour hours couple few while sec secs min mins half five ten two three one once twice
+    minutes seconds hour hours couple few while sec secs min mins half five ten two three one once twice
     tonight weekend week days nights rest sleep coffee tea lunch dinner break lovely pleasant great best better
     worst enjoy enjoyed have fun luck lucky safe travels trip journey holiday holidays birthday merry bless problem
     problems worry worries trouble bother bothering fault bad mistake wrong misunderstood excuse apologies apologize
@@ -114,7 +114,8 @@ _GERMAN = (
     müssen soll sollst sollte will willst wollen möchte möchtest darf dürfen mag magst würde würdest lass lasst geht
     gehts geht's gibt gibt's jo jep jawohl nee nö danke dankeschön dank vielen tausend bitte bitteschön gern gerne
     hallo hi hey moin servus tschüss tschüs tschau ciao gut gute guten guter gutes super toll prima klasse perfekt
-    genau richtig stimmt klar okay ok fein schön schöne schönen sehr ganz wirklich einfach natürlich sicher bestimmt
+    genau richtig stimmt klar okay ok fein schön schöne
+    schönen schönes sehr ganz wirklich einfach natürlich sicher bestimmt
     vielleicht wahrscheinlich morgen tag abend nacht entschuldigung entschuldige sorry verzeihung weiter fertig
     stopp stop halt warte moment verstanden verstehe versteh einverstanden abgemacht passt später bald gleich wieder
     """,
@@ -193,7 +194,7 @@ _ITALIAN = (
     grazie mille prego favore scusa scusi scusate ciao salve buongiorno buonasera buonanotte arrivederci buon buona
     buono giorno sera notte domani presto dopo perfetto ottimo eccellente fantastico splendido bellissimo bello
     esatto esattamente giusto vero certo certamente sicuro d'accordo capito capisco chiaro pronto fatto continua
-    continuiamo avanti aspetta aspetti fermo basta forse magari va' benissimo
+    continuiamo avanti aspetta aspetti fermo basta forse magari benissimo
     """,
     """
     aiuto aiutato utile gentile piacere contento contenta felice problema problemi preoccuparti figurati importa
@@ -236,7 +237,8 @@ _MARKERS = """
     здравствуйте пока отлично супер класс круто доброе добрый спокойной удачи извини извините прости подожди
     подождите минутку секундочку надеюсь рад рада молодец здорово прекрасно замечательно норм конечно договорились
     увидимся счастливо ура ого danke dankeschön dank ja nein jo nee hallo moin servus tschüss tschüs ciao gut gute
-    guten guter super toll prima klasse perfekt schön schöne schönen klar alles entschuldigung entschuldige hoffe
+    guten guter super toll prima klasse perfekt schön schöne
+    schönen schönes klar alles entschuldigung entschuldige hoffe
     hoffentlich grüße viel glück freut moment warte augenblick einverstanden verstanden genau leid großartig
     wunderbar gracias sí si vale hola adiós chao buenas buenos buena bueno genial perfecto excelente estupendo
     fantástico claro perdón perdona disculpa espera espero saludos abrazo suerte felicidades hasta momento déjame
