@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
+import heldout
 import locomo
+import prompts
 from harken.assemble.builder import Session
 from harken.assemble.layers import ChatContext
 from harken.engine import Harken
@@ -39,6 +41,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "plain RRF, best 3": {"search.fusion": "rrf", "search.author_lift": 0.0, "auto_rag.relevance_threshold": 1e-6},
 }
 _MS = 1000
+CALIBRATED = {"small talk": prompts.SMALL_TALK, "off topic": prompts.OFF_TOPIC}
+HELD_OUT = {"small talk": heldout.SMALL_TALK, "off topic": heldout.OFF_TOPIC}
 
 
 @dataclass
@@ -124,7 +128,7 @@ def run(
                     _ask(harken, sessions[question.conversation], question, budget, tally)
                 evidence.append(tally.row(name, budget))
             if way.get("auto_rag.enabled", True):
-                unasked += _unasked(harken, list(sessions.values()), name)
+                unasked += _unasked(harken, sessions, name)
     return {
         "space": space,
         "conversations": [sample["sample_id"] for sample in data],
@@ -159,16 +163,27 @@ def _ask(harken: Harken, session: Session, question: locomo.Question, budget: in
     tally.wasted.append(sum(size for turn, size in recalled if turn not in question.evidence))
 
 
-def _unasked(harken: Harken, sessions: Sequence[Session], way: str) -> Iterator[dict[str, Any]]:
-    for kind, prompts in UNASKED.items():
-        recalls = [harken.auto_rag(session, prompt) for session in sessions for prompt in prompts]
-        yield {
-            "way": way,
-            "prompts": kind,
-            "n": len(recalls),
-            "injected": round(mean(bool(recall.items) for recall in recalls), 3),
-            "tokens": round(mean(recall.tokens for recall in recalls), 1),
-        }
+def _unasked(harken: Harken, sessions: dict[str, Session], way: str) -> Iterator[dict[str, Any]]:
+    """Of all prompts in all conversations; then of those, and there, that nothing was chosen by."""
+    quoted = [sessions[name] for name in locomo.QUOTED if name in sessions]
+    for kind, asked in UNASKED.items():
+        yield _injected(harken, list(sessions.values()), way, kind, asked)
+        if quoted:
+            unseen = [prompt for prompt in asked if prompt not in CALIBRATED[kind]]
+            yield _injected(harken, quoted, way, f"{kind}, not calibrated on, held-out conversations", unseen)
+            yield _injected(harken, quoted, way, f"{kind}, held-out list, held-out conversations", HELD_OUT[kind])
+
+
+def _injected(harken: Harken, sessions: Sequence[Session], way: str, kind: str, asked: Sequence[str]) -> dict[str, Any]:
+    recalls = [harken.auto_rag(session, prompt) for session in sessions for prompt in asked]
+    return {
+        "way": way,
+        "prompts": kind,
+        "n": len(recalls),
+        "injections": sum(bool(recall.items) for recall in recalls),
+        "injected": round(mean(bool(recall.items) for recall in recalls), 3),
+        "tokens": round(mean(recall.tokens for recall in recalls), 1),
+    }
 
 
 def _layer(context: ChatContext, name: str, turns: dict[str, str]) -> list[tuple[str, int]]:

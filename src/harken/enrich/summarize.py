@@ -166,9 +166,9 @@ class SummarizeWork:
 
     def _store_tools(self, item: Due, summary: Summary) -> None:
         with self.store.writing() as tx:
-            conversation_uid = conversation_uid_of(tx, item.conversation_id)
-            if conversation_uid is not None and owned(tx, self.name, [item.item_id], self.owner):
-                put_summary(tx, replace(self._row(item, summary), kind=TOOLS), conversation_uid)
+            of = conversation_uids_of(tx, [item.conversation_id])
+            if item.conversation_id in of and owned(tx, self.name, [item.item_id], self.owner):
+                put_summaries(tx, [(replace(self._row(item, summary), kind=TOOLS), of[item.conversation_id])])
 
     def _texts(self, tx: Transaction, item: Due, with_summaries: bool) -> list[ExchangeText]:
         if self.kind == EXCHANGE:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from math import prod
 from typing import TypeVar
 
@@ -13,15 +15,16 @@ import structlog
 from harken import tokens
 from harken.config import AutoRagConfig, SearchConfig
 from harken.model import Entry, Hit, Reason, SearchScope
+from harken.providers.embedder import Vectors
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader, ranks_of
 from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk, telling_terms
 from harken.retrieve.weigh import AuthorCue, weigh
-from harken.storage.chats import count_entries, entries_of, exchanges_of
+from harken.storage.chats import entries_of, exchanges_of
 from harken.storage.entries import entry_facts, load_entries
 from harken.storage.scopes import row_scope
-from harken.storage.store import RowScope, Store, Transaction
+from harken.storage.store import Holding, RowScope, Store, StoredSpace, Transaction
 
 # A word that more than this share of a segment's entries has is no rare one; in a short segment, more than so many.
 _COMMON_SHARE, _COMMON_FLOOR = 0.1, 10
@@ -30,6 +33,9 @@ _MOST_TERMS = 12
 # somebody has set is kept to the letter. "We decided to deploy on Fridays" lies at 0.53 from "what did we decide about
 # the deploy?", where 0.60 is asked of texts that merely resemble.
 _LEEWAY = 0.08
+# What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
+# is asked for where none of its telling words was said, in proportion where some were.
+_FOR_UNSAID = 0.12
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
@@ -39,6 +45,8 @@ _DEPTH = 80
 _TRIES = 4
 # A message that must be cut to less than this says too little.
 _LEAST_TOKENS = 24
+# Queries that are embedded at one time.
+_AT_ONCE = 8
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
@@ -79,6 +87,12 @@ class Recall:
         return sum(item.tokens for item in self.items)
 
 
+@dataclass(frozen=True, slots=True)
+class _Embedded:
+    space: StoredSpace
+    vector: Vectors
+
+
 @dataclass(slots=True)
 class _Found:
     keyword: dict[int, float] = field(default_factory=dict)
@@ -87,7 +101,14 @@ class _Found:
     threshold: float | None = None
     leeway: float = 0.0
     fused: dict[int, float] = field(default_factory=dict)
+    rare: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    unsaid: float = 0.0
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def extra(self) -> float:
+        """How much nearer than the threshold is asked for; none where somebody has set that."""
+        return _FOR_UNSAID * self.unsaid if self.leeway else 0.0
 
 
 @dataclass(slots=True)
@@ -103,6 +124,7 @@ class AutoRag:
     search_config: Callable[[], SearchConfig]
     reader: Callable[[], SpaceReader | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "auto-rag"), init=False)
 
     def search(
         self,
@@ -147,73 +169,77 @@ class AutoRag:
     def _recall(
         self, query: Query, segment_uid: str, excluded: Collection[str], config: AutoRagConfig, frame: Frame
     ) -> Recall:
+        # The model works while the rows are read: each takes about as long, and neither needs the other.
+        embedding = self._threads.submit(self._embedded, query)
+        search_config = self.search_config()
+        found = _Found()
         with self.store.reading() as tx:
             scope = row_scope(tx, SearchScope(segment=segment_uid, sources=("message",)))
             seen = entries_of(tx, excluded)
-        found = self._find(query, scope, min(_DEPTH, self.search_config().candidates) + len(seen))
+        depth = min(_DEPTH, search_config.candidates) + len(seen)
+        # Both lists each on its own: where one part is broken, the other carries.
+        _safely("full_text", lambda: self._by_word(query, scope, depth, found), found.notes)
+        _safely("vectors", lambda: self._by_meaning(embedding.result(), scope, depth, found), found.notes)
         if config.relevance_threshold is not None and found.threshold is not None:
             found.threshold, found.leeway = config.relevance_threshold, 0.0
-        found.fused = fuse_hybrid(found.keyword, found.vector, found.similarity, self.search_config())
+        found.fused = fuse_hybrid(found.keyword, found.vector, found.similarity, search_config)
         with self.store.reading() as tx:
-            passing = self._passing(tx, query, scope, found, seen, _TRIES * config.top_k)
+            passing = self._passing(tx, found, seen, _TRIES * config.top_k)
             hits = self._ranked(tx, query, found, passing, _TRIES * config.top_k)
             items = tuple(_packed(query, hits, config, frame))
         return Recall(items, query.text, tuple(found.notes))
 
-    def _find(self, query: Query, scope: RowScope, depth: int) -> _Found:
-        """Both lists, each on its own: where one part is broken, the other carries."""
-        found = _Found()
-        found.keyword = _safely("full_text", lambda: self._by_word(query, scope, depth), found.notes) or {}
-        by_meaning = _safely("vectors", lambda: self._by_meaning(query, scope, depth, found), found.notes)
-        if by_meaning is not None:
-            found.vector, found.similarity, found.threshold = by_meaning
-            found.leeway = _LEEWAY if self.search_config().relevance_threshold is None else 0.0
-        return found
-
-    def _by_word(self, query: Query, scope: RowScope, depth: int) -> dict[int, float]:
+    def _by_word(self, query: Query, scope: RowScope, depth: int, found: _Found) -> None:
+        window = self.search_config().context_window
         with self.store.reading() as tx:
-            return dict(tx.text.search(tx.connection, query.terms, scope, depth, self.search_config().context_window))
+            found.keyword = dict(tx.text.search(tx.connection, query.terms, scope, depth, window))
+            holding = telling_holders(tx, query, scope)
+        found.rare = rare_holders(holding)
+        found.unsaid = sum(not held for held in holding.of.values()) / max(1, len(holding.of))
 
-    def _by_meaning(
-        self, query: Query, scope: RowScope, depth: int, found: _Found
-    ) -> tuple[dict[int, float], dict[int, float], float | None]:
+    def _embedded(self, query: Query) -> _Embedded | str:
+        """The query's vector; a sentence where there is none."""
         reader = self.reader()
         if reader is None:
-            found.notes.append("Searched by words alone: nothing is embedded yet.")
-            return {}, {}, None
+            return "Searched by words alone: nothing is embedded yet."
         if reader.embedder.space.latin_only and is_mostly_foreign(query.text):
-            found.notes.append("Searched by words alone: the embedding model does not know this script.")
-            return {}, {}, None
-        vector = reader.embedder.embed_query(query.text)
-        with self.store.reading() as tx:
-            near = self.store.nearest.nearest(tx, reader.space, vector, scope, depth)
-            rest = [entry_id for entry_id in found.keyword if entry_id not in near]
-            similarity = {**near, **self.store.nearest.similarities(tx, reader.space, vector, rest)}
-        configured = self.search_config().relevance_threshold
-        return near, similarity, reader.space.threshold if configured is None else configured
+            return "Searched by words alone: the embedding model does not know this script."
+        return _Embedded(reader.space, reader.embedder.embed_query(query.text))
 
-    def _passing(
-        self, tx: Transaction, query: Query, scope: RowScope, found: _Found, seen: set[int], limit: int
-    ) -> dict[int, Reason]:
+    def _by_meaning(self, query: _Embedded | str, scope: RowScope, depth: int, found: _Found) -> None:
+        if isinstance(query, str):
+            found.notes.append(query)
+            return
+        with self.store.reading() as tx:
+            near = self.store.nearest.nearest(tx, query.space, query.vector, scope, depth)
+            rest = [entry_id for entry_id in found.keyword if entry_id not in near]
+            told = self.store.nearest.similarities(tx, query.space, query.vector, rest, scope)
+        configured = self.search_config().relevance_threshold
+        found.vector, found.similarity = near, {**near, **told}
+        if configured is None:
+            found.threshold, found.leeway = query.space.threshold, _LEEWAY
+        else:
+            found.threshold, found.leeway = configured, 0.0
+
+    def _passing(self, tx: Transaction, found: _Found, seen: set[int], limit: int) -> dict[int, Reason]:
         """What may come back, each with the reason."""
         passing: dict[int, Reason] = {}
         unsure: list[int] = []
         for entry_id in {**found.similarity, **found.keyword}:
             similarity = found.similarity.get(entry_id)
-            bar = found.threshold if similarity is not None else None
+            bar = None if similarity is None or found.threshold is None else found.threshold + found.extra
             if entry_id in seen:
                 continue
             if similarity is None or bar is None:
                 unsure.append(entry_id)
             elif similarity >= bar:
                 passing[entry_id] = Reason("similarity", similarity, f"near enough: the threshold is {bar:g}")
-            elif similarity >= bar - found.leeway and entry_id in found.keyword:
+            elif similarity >= bar - found.extra - found.leeway and entry_id in found.keyword:
                 unsure.append(entry_id)
         passing |= _partners(tx, found, passing, seen)
-        # Looking for each word costs a search: only for those that would be among the best.
         best = sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:limit]
         unsure = [entry_id for entry_id in unsure if entry_id in best and entry_id not in passing]
-        rare = rare_holders(tx, query, scope) if unsure else {}
+        rare = found.rare
         for entry_id in unsure:
             held = [term for term, holders in rare.items() if entry_id in holders]
             near = entry_id in found.similarity
@@ -221,7 +247,8 @@ class AutoRag:
                 how = "nearly near enough" if near else "has no vector"
                 words = f"{how}, and has of the query's {len(rare)} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / len(rare), words)
-        return passing
+        # Near enough by the threshold itself, and by words: that brings its answer too.
+        return _partners(tx, found, _near(found, passing), seen) | passing
 
     def _ranked(
         self, tx: Transaction, query: Query, found: _Found, passing: Mapping[int, Reason], limit: int
@@ -255,20 +282,30 @@ def recall_query(pending: Sequence[str]) -> str:
     return " ".join(text for text in pending if text.strip())
 
 
-def rare_holders(tx: Transaction, query: Query, scope: RowScope) -> dict[str, set[int]]:
-    """The query's rare words, each with the entries of the scope that have it in their own text.
+def telling_holders(tx: Transaction, query: Query, scope: RowScope) -> Holding:
+    """Who of a scope has each of the words that say what a query is about."""
+    return tx.text.holders(tx.connection, telling_terms(query.terms)[:_MOST_TERMS], scope)
+
+
+def rare_holders(holding: Holding) -> Mapping[str, frozenset[int]]:
+    """Those of the words that are rare.
 
     One that nobody has said is the rarest of all. Where every word is common, all count.
     """
-    common = max(_COMMON_FLOOR, int(count_entries(tx, scope) * _COMMON_SHARE))
-    holders = tx.text.holders(tx.connection, telling_terms(query.terms)[:_MOST_TERMS], scope)
-    return {term: held for term, held in holders.items() if len(held) <= common} or holders
+    common = max(_COMMON_FLOOR, int(holding.entries * _COMMON_SHARE))
+    return {term: held for term, held in holding.of.items() if len(held) <= common} or holding.of
 
 
-def has_enough(held: Sequence[str], rare: Mapping[str, set[int]], near: bool) -> bool:
+def has_enough(held: Sequence[str], rare: Mapping[str, frozenset[int]], near: bool) -> bool:
     """Half of the rare words; for what is nearly near enough, two that are half of those that anybody has said."""
     said = sum(1 for holders in rare.values() if holders)
     return bool(held) and (2 * len(held) >= len(rare) or (near and len(held) > 1 and 2 * len(held) >= said))
+
+
+def _near(found: _Found, passing: Mapping[int, Reason]) -> dict[int, Reason]:
+    """Those of what passes that are as near as the model's threshold asks."""
+    least = found.threshold if found.threshold is not None else 1.0
+    return {entry_id: reason for entry_id, reason in passing.items() if found.similarity.get(entry_id, -1.0) >= least}
 
 
 def _partners(tx: Transaction, found: _Found, passing: Mapping[int, Reason], seen: set[int]) -> dict[int, Reason]:

@@ -16,7 +16,7 @@ from harken import tokens
 from harken.config import RagConfig, SearchConfig
 from harken.model import Role
 from harken.providers.embedder import Vectors
-from harken.retrieve.autorag import has_enough, rare_holders
+from harken.retrieve.autorag import has_enough, rare_holders, telling_holders
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.hierarchy import Lists, Placed, best_of, place_exchanges, rank_conversations
 from harken.retrieve.query import Query, parse_query
@@ -120,7 +120,7 @@ class _Gate:
     tx: Transaction
     asked: _Asked
     scope: RowScope
-    _rare: dict[str, set[int]] | None = field(default=None, init=False)
+    _rare: Mapping[str, frozenset[int]] | None = field(default=None, init=False)
 
     def passing(self, found: Lists, conversations: Collection[int] | None = None) -> set[int]:
         """Those of a search, or of some conversations in it, that may come back."""
@@ -141,7 +141,7 @@ class _Gate:
 
     def _says_enough(self, entry_id: int, near: bool) -> bool:
         if self._rare is None:
-            self._rare = rare_holders(self.tx, self.asked.query, self.scope)
+            self._rare = rare_holders(telling_holders(self.tx, self.asked.query, self.scope))
         held = [term for term, holders in self._rare.items() if entry_id in holders]
         return has_enough(held, self._rare, near)
 

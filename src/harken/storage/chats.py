@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import func, select, true
+from sqlalchemy import BindParameter, bindparam, select, true
 
 from harken.storage.batches import rows_in
-from harken.storage.entries import scope_conditions
-from harken.storage.store import RowScope, Transaction
-from harken.storage.tables import conversations, entries, segments
+from harken.storage.store import Transaction
+from harken.storage.tables import conversations, entries, refers, segments
+
+# Built once: these run before every model call.
+_OF_TENANT: BindParameter[str] = bindparam("of_tenant")
+_IDS = select(entries.c.id).where(entries.c.tenant == _OF_TENANT)
+_EXCHANGES = select(entries.c.id, entries.c.exchange_id).where(
+    entries.c.tenant == _OF_TENANT, entries.c.exchange_id.is_not(None)
+)
+_NEWEST_SEGMENT = (
+    select(segments.c.uid)
+    .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
+    .where(segments.c.tenant == _OF_TENANT, conversations.c.uid == bindparam("of_conversation"))
+    .order_by(segments.c.number.desc())
+    .limit(1)
+)
 
 
 def newest_segment(tx: Transaction, conversation_uid: str) -> str | None:
     """The id of a conversation's newest segment; None where it has none, or is not there."""
-    found: str | None = tx.connection.execute(
-        select(segments.c.uid)
-        .select_from(
-            segments.join(
-                conversations,
-                (conversations.c.tenant == segments.c.tenant) & (conversations.c.id == segments.c.conversation_id),
-            )
-        )
-        .where(segments.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
-        .order_by(segments.c.number.desc())
-        .limit(1)
-    ).scalar()
+    asked = {"of_tenant": tx.tenant, "of_conversation": conversation_uid}
+    found: str | None = tx.connection.execute(_NEWEST_SEGMENT, asked).scalar()
     return found
 
 
@@ -43,14 +46,7 @@ def newest_conversation(tx: Transaction, channel: str | None = None) -> str | No
 
 def entries_of(tx: Transaction, ref_uids: Iterable[str]) -> set[int]:
     """Row ids of the entries that were made from these records."""
-    statement = select(entries.c.id).where(entries.c.tenant == tx.tenant)
-    return {row.id for row in rows_in(tx, statement, entries.c.ref_uid, ref_uids)}
-
-
-def count_entries(tx: Transaction, scope: RowScope) -> int:
-    """How many entries a scope has."""
-    statement = select(func.count()).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
-    return int(tx.connection.execute(statement).scalar_one())
+    return {row.id for row in rows_in(tx, _IDS, entries.c.ref_uid, ref_uids)}
 
 
 def begins_with(tx: Transaction, beginning: str) -> list[str]:
@@ -69,7 +65,4 @@ def begins_with(tx: Transaction, beginning: str) -> list[str]:
 
 def exchanges_of(tx: Transaction, entry_ids: Iterable[int]) -> dict[int, int]:
     """The exchange of each entry that is in one, both as row ids."""
-    statement = select(entries.c.id, entries.c.exchange_id).where(
-        entries.c.tenant == tx.tenant, entries.c.exchange_id.is_not(None)
-    )
-    return {row.id: row.exchange_id for row in rows_in(tx, statement, entries.c.id, entry_ids)}
+    return {row.id: row.exchange_id for row in rows_in(tx, _EXCHANGES, entries.c.id, entry_ids)}

@@ -79,6 +79,25 @@ _TURNS = select(entries.c.id).where(
     entries.c.conversation_id == bindparam("of_conversation"),
     entries.c.is_turn,
 )
+# Built once: these run with every search.
+_WHOLE = (
+    select(
+        entries,
+        conversations.c.uid.label("conversation_uid"),
+        exchanges.c.uid.label("exchange_uid"),
+        projects.c.key.label("project"),
+    )
+    .select_from(
+        entries.outerjoin(conversations, refers(entries.c.conversation_id, conversations))
+        .outerjoin(exchanges, refers(entries.c.exchange_id, exchanges))
+        .outerjoin(projects, refers(entries.c.project_id, projects))
+    )
+    .where(entries.c.tenant == bindparam("of_tenant"))
+)
+_FACTS = select(
+    *(entries.c.id, entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust),
+    *(entries.c.source, entries.c.conversation_id, entries.c.exchange_id),
+).where(entries.c.tenant == bindparam("of_tenant"))
 _BEFORE = (
     _TURNS.where(_PLACE < _FIRST).order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
 ).subquery()
@@ -104,19 +123,7 @@ def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
-    joined = (
-        entries.outerjoin(conversations, refers(entries.c.conversation_id, conversations))
-        .outerjoin(exchanges, refers(entries.c.exchange_id, exchanges))
-        .outerjoin(projects, refers(entries.c.project_id, projects))
-    )
-    columns = select(
-        entries,
-        conversations.c.uid.label("conversation_uid"),
-        exchanges.c.uid.label("exchange_uid"),
-        projects.c.key.label("project"),
-    )
-    statement = columns.select_from(joined).where(entries.c.tenant == tx.tenant)
-    return {row.id: _entry(row) for row in rows_in(tx, statement, entries.c.id, entry_ids)}
+    return {row.id: _entry(row) for row in rows_in(tx, _WHOLE, entries.c.id, entry_ids)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +146,7 @@ class EntryFacts:
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
-    columns = (entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust)
-    places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id)
-    statement = select(entries.c.id, *columns, *places).where(entries.c.tenant == tx.tenant)
-    rows = rows_in(tx, statement, entries.c.id, entry_ids)
+    rows = rows_in(tx, _FACTS, entries.c.id, entry_ids)
     return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5]), *row[6:]) for row in rows}
 
 

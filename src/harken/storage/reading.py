@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, func, or_, select
+from sqlalchemy import Row, Select, and_, bindparam, func, or_, select
 
 from harken.errors import NotFoundError
 from harken.model import Conversation, Message, MessageType, ProjectIdentity, Role, Tombstone, Trust
@@ -160,10 +160,8 @@ def messages_of_segment(
     tx: Transaction, conversation_uid: str, segment_uid: str, newest: int | None = None
 ) -> list[Message]:
     """The segment's messages, or so many of its newest, oldest first."""
-    statement = _messages(tx).where(conversations.c.uid == conversation_uid, segments.c.uid == segment_uid)
-    rows = tx.connection.execute(
-        statement.order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(newest)
-    ).all()
+    asked = {"of_tenant": tx.tenant, "of_conversation": conversation_uid, "of_segment": segment_uid}
+    rows = tx.connection.execute(_OF_SEGMENT.limit(newest), asked).all()
     return [_message(row) for row in reversed(rows)]
 
 
@@ -276,21 +274,25 @@ def _count(tx: Transaction, message: Message, condition: Any) -> int:
 
 
 def _messages(tx: Transaction) -> Select[Any]:
-    joined = (
-        messages.join(conversations, refers(messages.c.conversation_id, conversations))
-        .join(segments, refers(messages.c.segment_id, segments))
-        .join(exchanges, refers(messages.c.exchange_id, exchanges))
-    )
-    return (
-        select(
-            messages,
-            conversations.c.uid.label("conversation_uid"),
-            segments.c.uid.label("segment_uid"),
-            exchanges.c.uid.label("exchange_uid"),
-        )
-        .select_from(joined)
-        .where(messages.c.tenant == tx.tenant)
-    )
+    return _WHOLE.where(messages.c.tenant == tx.tenant)
+
+
+_WHOLE = select(
+    messages,
+    conversations.c.uid.label("conversation_uid"),
+    segments.c.uid.label("segment_uid"),
+    exchanges.c.uid.label("exchange_uid"),
+).select_from(
+    messages.join(conversations, refers(messages.c.conversation_id, conversations))
+    .join(segments, refers(messages.c.segment_id, segments))
+    .join(exchanges, refers(messages.c.exchange_id, exchanges))
+)
+# Built once: it runs before every model call.
+_OF_SEGMENT = _WHOLE.where(
+    messages.c.tenant == bindparam("of_tenant"),
+    conversations.c.uid == bindparam("of_conversation"),
+    segments.c.uid == bindparam("of_segment"),
+).order_by(messages.c.created_at.desc(), messages.c.id.desc())
 
 
 def _message(row: Row[Any]) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from harken.errors import NotFoundError
 from harken.model import ProjectIdentity, SearchScope
@@ -73,11 +73,14 @@ def _conversation_row(tx: Transaction, uid: str) -> int:
     return int(rows[0].id)
 
 
+_SEGMENT = select(segments.c.id, segments.c.conversation_id).where(
+    segments.c.tenant == bindparam("of_tenant"), segments.c.uid == bindparam("of_segment")
+)
+
+
 def _segment_row(tx: Transaction, uid: str) -> tuple[int, int]:
     """The segment's row and its conversation's."""
-    row = tx.connection.execute(
-        select(segments.c.id, segments.c.conversation_id).where(segments.c.tenant == tx.tenant, segments.c.uid == uid)
-    ).first()
+    row = tx.connection.execute(_SEGMENT, {"of_tenant": tx.tenant, "of_segment": uid}).first()
     if row is None:
         raise NotFoundError(f"There is no segment {uid}.")
     return int(row.id), int(row.conversation_id)

@@ -53,6 +53,9 @@ class RowScope:
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
 
 
+ANYWHERE = RowScope()
+
+
 @dataclass(frozen=True, slots=True)
 class StoredSpace:
     """A space as the store knows it: its row, and how its embedder is opened again."""
@@ -63,6 +66,19 @@ class StoredSpace:
     threshold: float
     spec: dict[str, object]
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Who has which word.
+
+    Attributes:
+        of: each term with the ids of the entries that hold it.
+        entries: how many entries the scope has, with any of the words or none.
+    """
+
+    of: Mapping[str, frozenset[int]]
+    entries: int
 
 
 class TextIndex(Protocol):
@@ -90,12 +106,18 @@ class TextIndex(Protocol):
         """
         ...
 
-    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
-        """Entries whose own text has these words in this order, whatever stands between them, best first."""
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
+        """Who of a scope has each word in its own text.
+
+        Args:
+            connection: of a transaction.
+            terms: words or phrases, in any case.
+            scope: what may be found; narrow, for all of it is counted.
+        """
         ...
 
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> dict[str, set[int]]:
-        """For each of these words, all entries of the scope whose own text has it."""
+    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
+        """Entries whose own text has these words in this order, whatever stands between them, best first."""
         ...
 
     def rebuild(self, connection: Connection) -> None:
@@ -125,9 +147,22 @@ class NearestIndex(Protocol):
         ...
 
     def similarities(
-        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Sequence[int]
+        self,
+        tx: Transaction,
+        space: StoredSpace,
+        query: NDArray[np.float32],
+        entry_ids: Sequence[int],
+        scope: RowScope = ANYWHERE,
     ) -> dict[int, float]:
-        """The exact cosine similarity of each of these entries that has a vector, best first."""
+        """The exact cosine similarity of each of these entries that has a vector, best first.
+
+        Args:
+            tx: any transaction.
+            space: whose vectors are compared.
+            query: `(dims,)` float32, unit length.
+            entry_ids: which entries.
+            scope: what all of them are in; an engine may have read its vectors already.
+        """
         ...
 
     def save(self) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from harken.retrieve.courtesies import COURTESIES
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.small_talk import SMALL_TALK, is_mostly_foreign, is_small_talk, telling_terms
 from harken.words import STOP_WORDS
@@ -49,8 +50,50 @@ def test_one_word_that_says_something_is_enough(text: str) -> None:
     assert not is_small_talk(parse_query(text))
 
 
-def test_its_words_are_in_lower_case() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "thanks, that was really helpful",
+        "good morning, hope you enjoy your holiday!",
+        "cheers mate, talk tonight",
+        "да, спасибо, увидимся завтра",
+        "danke, bis morgen!",
+        "schönes Wochenende!",
+        "wie geht's dir?",
+        "gracias, hasta mañana",
+        "merci beaucoup, à demain",
+        "grazie, buona notte",
+        "obrigado, até logo",
+    ],
+)
+def test_courtesies_are_small_talk_in_the_main_languages(text: str) -> None:
+    assert is_small_talk(parse_query(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my birthday is next week",
+        "ok, what about the weekend?",
+        "thanks, tell me about the holiday",
+        "hello, friends tonight?",
+        "der Krieg",
+        "Die Hard",
+        "war crimes",
+        "wie war das Wochenende?",
+        "qué tal el viaje?",
+        "спасибо, а что про отпуск",
+    ],
+)
+def test_what_courtesies_are_about_may_be_a_topic(text: str) -> None:
+    assert not is_small_talk(parse_query(text))
+
+
+def test_its_words_are_in_lower_case_and_as_a_query_has_them() -> None:
     assert all(word == word.lower() for word in SMALL_TALK)
+    for each in COURTESIES:
+        for word in each.plain | each.polite | each.markers | each.asking:
+            assert parse_query(word).words == {word}
     assert is_small_talk(Query("", (), frozenset(STOP_WORDS | SMALL_TALK)))
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, func, select, text
 
 from harken.storage.columns import from_microseconds
+from harken.storage.entries import scope_conditions
 from harken.storage.postgres.text_forms import day_in_words, plain_words
-from harken.storage.store import RowScope, Scored
+from harken.storage.store import Holding, RowScope, Scored
+from harken.storage.tables import entries
 
 # In stores with more entries the rarest words choose who is ranked, as many as so many entries hold: reading an entry's
 # words from its row costs 4 µs.
@@ -21,6 +23,7 @@ MATCHES_TO_RANK = 2_500
 _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
+_EVERYONE = 2**31 - 1
 
 _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
     SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n
@@ -103,20 +106,22 @@ class TsvectorIndex:
         )
         return [(row[0], row[1]) for row in found]
 
-    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
-        """Entries whose own text has these words in this order, best first."""
-        return self.search(connection, [text], scope, limit, with_context=False)
-
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> dict[str, set[int]]:
-        """For each of these words, all entries of the scope whose own text has it."""
-        found: dict[str, set[int]] = {term: set() for term in terms}
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
+        """Who of a scope has each word in its own text, all words in one statement."""
+        found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
         words = {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
         if words:
             scoped = {"scope": _scope_query(scope), "since": scope.since, "until": scope.until}
             named = list(words)
             for row in connection.execute(_HOLDERS, {"words": list(words.values())} | scoped):
-                found[named[row[0] - 1]] = set(row[1])
-        return found
+                found[named[row[0] - 1]] = frozenset(row[1])
+        tenant = entries.c.tenant == func.current_setting("harken.tenant")
+        inside = select(func.count()).select_from(entries).where(tenant, *scope_conditions(scope))
+        return Holding(found, int(connection.execute(inside).scalar_one()))
+
+    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
+        """Entries whose own text has these words in this order, best first."""
+        return self.search(connection, [text], scope, limit, with_context=False)
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""

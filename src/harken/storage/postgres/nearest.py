@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import Float, UserDefinedType
 
 from harken.storage.entries import scope_conditions
-from harken.storage.store import RowScope, StoredSpace, Transaction
+from harken.storage.store import ANYWHERE, RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, refers, vectors
 
 # Up to so many rows comparing all is quicker than the index, and finds all (shared facts: "exact per tenant").
@@ -70,7 +70,12 @@ class PgvectorIndex:
         return self._compared(tx, found, query, limit)
 
     def similarities(
-        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Sequence[int]
+        self,
+        tx: Transaction,
+        space: StoredSpace,
+        query: NDArray[np.float32],
+        entry_ids: Sequence[int],
+        scope: RowScope = ANYWHERE,
     ) -> dict[int, float]:
         """The exact cosine similarity of each of these entries that has a vector, best first."""
         if not entry_ids:

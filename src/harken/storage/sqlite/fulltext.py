@@ -7,12 +7,14 @@ import sqlite3
 from collections.abc import Sequence
 from functools import partial
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
+from harken.storage.entries import scope_conditions
 from harken.storage.sqlite import postings
 from harken.storage.sqlite.connection import words
-from harken.storage.store import RowScope, Scored
+from harken.storage.store import Holding, RowScope, Scored
+from harken.storage.tables import entries
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
@@ -50,8 +52,6 @@ SCHEMA = (
 # Inside quotes nothing else means anything.
 _NO_SYNTAX = str.maketrans('"\0', "  ")
 _ALL_TIME = 2**62
-_HOLDERS = "(SELECT group_concat(rowid) FROM entry_index WHERE entry_index MATCH ?{})"
-_WITHIN = " AND rowid IN (SELECT id FROM entries WHERE created_at >= ? AND created_at < ?)"
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
@@ -88,22 +88,27 @@ class Fts5Index:
                 return found
         return self._match(connection, phrases, scope, limit, _SEARCHED if with_context else _OWN)
 
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
+        """Who of a scope has each word in its own text, all words in one statement."""
+        phrases = {term: phrase for term in terms if (phrase := _phrase(term))}
+        join, condition, bounds = _timed(scope)
+        listed = f"SELECT group_concat(entry_index.rowid) FROM entry_index {join} WHERE entry_index MATCH ? {condition}"
+        parameters: list[str | int] = []
+        for phrase in phrases.values():
+            parameters += [_query([phrase], scope, _OWN), *bounds]
+        found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
+        if phrases:
+            # No more than a query has terms, of which SQLite joins up to 500.
+            rows = connection.exec_driver_sql(" UNION ALL ".join([listed] * len(phrases)), tuple(parameters))
+            found |= {
+                term: frozenset(postings.parsed_ids(row[0]).tolist()) for term, row in zip(phrases, rows, strict=True)
+            }
+        return Holding(found, _count(connection, scope))
+
     def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
         """Entries whose own text has these words in this order, best first."""
         phrase = _phrase(text)
         return self._match(connection, [phrase], scope, limit, _OWN) if phrase else []
-
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> dict[str, set[int]]:
-        """For each of these words, all entries of the scope whose own text has it, by one statement."""
-        found: dict[str, set[int]] = {term: set() for term in terms}
-        phrases = {term: phrase for term in terms if (phrase := _phrase(term))}
-        if phrases:
-            timed = scope.since is not None or scope.until is not None
-            list_one, bounds = _HOLDERS.format(_WITHIN if timed else ""), _bounds(scope) if timed else ()
-            values = [value for each in phrases.values() for value in (_query_one(each, scope, _OWN), *bounds)]
-            row = connection.exec_driver_sql(f"SELECT {', '.join([list_one] * len(phrases))}", tuple(values)).one()
-            found |= {term: set(postings.parsed_ids(ids).tolist()) for term, ids in zip(phrases, row, strict=True)}
-        return found
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
@@ -126,10 +131,7 @@ class Fts5Index:
     def _match(
         self, connection: Connection, phrases: Sequence[str], scope: RowScope, limit: int, columns: str
     ) -> list[Scored]:
-        timed = scope.since is not None or scope.until is not None
-        join = "JOIN entries e ON e.id = entry_index.rowid" if timed else ""
-        condition = "AND e.created_at >= ? AND e.created_at < ?" if timed else ""
-        bounds = _bounds(scope) if timed else ()
+        join, condition, bounds = _timed(scope)
         rows = connection.exec_driver_sql(
             f"SELECT entry_index.rowid, -bm25(entry_index, {_WEIGHTS}) AS score FROM entry_index {join} "
             f"WHERE entry_index MATCH ? {condition} ORDER BY score DESC LIMIT ?",
@@ -178,6 +180,24 @@ def _rarest(words: Sequence[postings.Word], entries: int) -> list[postings.Word]
             break
         chosen.append(word)
     return chosen
+
+
+def _timed(scope: RowScope) -> tuple[str, str, tuple[int, ...]]:
+    """The join, the condition and its values that keep to a scope's days; empty where it has none."""
+    if scope.since is None and scope.until is None:
+        return "", "", ()
+    join = "JOIN entries e ON e.id = entry_index.rowid"
+    return join, "AND e.created_at >= ? AND e.created_at < ?", _bounds(scope)
+
+
+def _count(connection: Connection, scope: RowScope) -> int:
+    """How many entries a scope has; from the index where it can tell, since rows lie far apart."""
+    groups = [f"scope : ({tokens})" for tokens in _scope_tokens(scope)]
+    if groups and not any((scope.since, scope.until, scope.without_conversation_id)):
+        counted = "SELECT count(*) FROM entry_index WHERE entry_index MATCH ?"
+        return int(connection.exec_driver_sql(counted, (" AND ".join(groups),)).scalar_one())
+    inside = select(func.count()).select_from(entries).where(*scope_conditions(scope))
+    return int(connection.execute(inside).scalar_one())
 
 
 def _bounds(scope: RowScope) -> tuple[int, int]:

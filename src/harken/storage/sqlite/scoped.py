@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 
 from harken.storage.entries import in_scope
 from harken.storage.sqlite.nearest import VectorCache
-from harken.storage.store import RowScope, StoredSpace, Transaction
-from harken.storage.vectors import read_vectors
+from harken.storage.sqlite.segment_vectors import SegmentVectors
+from harken.storage.store import ANYWHERE, RowScope, StoredSpace, Transaction
+from harken.storage.vectors import read_vectors, similarities
 
 # Reading a vector from its row costs 5 µs; asking the index among so many, half a millisecond.
 SCAN_UP_TO = 1_000
@@ -25,7 +26,7 @@ _WIDEST = 20_000
 
 
 class ScopedNearest:
-    """A `NearestIndex` over the rows of SQLite and the index derived from them.
+    """A `NearestIndex` over the rows of SQLite, the index derived from them, and the segments searched last.
 
     Args:
         folder: where the derived index is kept; None keeps it in memory alone.
@@ -33,6 +34,7 @@ class ScopedNearest:
 
     def __init__(self, folder: Path | None) -> None:
         self.cache = VectorCache(folder)
+        self._segments = SegmentVectors()
 
     def nearest(
         self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
@@ -41,6 +43,9 @@ class ScopedNearest:
         if scope.is_open:
             among = self.cache.nearest(tx.connection, space, query, limit + _SLACK)
             return _best(tx, space, query, among.tolist(), limit)
+        segment = self._segments.of(tx, space, scope)
+        if segment is not None:
+            return segment.nearest(query, limit)
         listed = self.cache.inside(tx.connection, scope, _SPARSE) if _narrow(scope) else None
         among = self._widened(tx, space, query, scope, limit) if listed is None else listed
         if len(among) > SCAN_UP_TO:
@@ -48,9 +53,17 @@ class ScopedNearest:
         return _best(tx, space, query, among.tolist(), limit)
 
     def similarities(
-        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Sequence[int]
+        self,
+        tx: Transaction,
+        space: StoredSpace,
+        query: NDArray[np.float32],
+        entry_ids: Sequence[int],
+        scope: RowScope = ANYWHERE,
     ) -> dict[int, float]:
         """The exact cosine similarity of each of these entries that has a vector, best first."""
+        segment = self._segments.of(tx, space, scope) if entry_ids else None
+        if segment is not None:
+            return segment.of(entry_ids, query)
         return _best(tx, space, query, entry_ids, len(entry_ids))
 
     def save(self) -> None:
@@ -64,6 +77,7 @@ class ScopedNearest:
     def discard(self) -> None:
         """Forget the derived index, in memory and on disk."""
         self.cache.discard()
+        self._segments.discard()
 
     def problems(self, connection: Connection) -> list[str]:
         """One sentence for each kept file that is damaged."""
@@ -100,6 +114,6 @@ def _best(
     if not entry_ids:
         return {}
     ids, matrix = read_vectors(tx, space, entry_ids)
-    scores = matrix @ query
+    scores = similarities(matrix, query)
     order = np.argsort(-scores, kind="stable")[:limit]
     return {int(ids[index]): float(scores[index]) for index in order}

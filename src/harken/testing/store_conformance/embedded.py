@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pytest
 from sqlalchemy import select
 
+from harken.model import SearchScope
 from harken.storage.reading import count_all
+from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store, StoredSpace
 from harken.storage.tables import vectors
 from harken.storage.vectors import (
@@ -117,6 +122,38 @@ class VectorTests:
         embed(store, space, added, unit_vectors(2, seed=4))
         with store.reading() as tx:
             assert sorted(store.nearest.nearest(tx, space, query, RowScope(), 10)) == sorted(ids + added)
+
+    def test_a_segments_nearest_follow_what_is_said_and_what_is_forgotten(self, store: Store) -> None:
+        talk, beside = spoken_at_length("row", 6), spoken_at_length("beside", 3)
+        keep(store, talk, beside)
+        space, ids = space_of(store), entry_ids(store, talk.messages)
+        query, *matrix = unit_vectors(7)
+        with store.reading() as tx:
+            segment = row_scope(tx, SearchScope(segment=talk.segment.uid, sources=("message",)))
+
+        def nearest(limit: int) -> list[int]:
+            with store.reading() as tx:
+                found = store.nearest.nearest(tx, space, query, segment, limit)
+                told = store.nearest.similarities(tx, space, query, [*ids[:4], 10_000], segment)
+            assert found | told == pytest.approx({e: float(matrix[ids.index(e)] @ query) for e in found}, abs=0.002)
+            assert list(told) == [entry_id for entry_id in found if entry_id in ids[:4]]
+            return list(found)
+
+        def expected(inside: Sequence[int]) -> list[int]:
+            return sorted(inside, key=lambda entry_id: -float(matrix[ids.index(entry_id)] @ query))
+
+        assert nearest(9) == []
+        embed(store, space, ids[:3], np.stack(matrix[:3]))
+        assert nearest(9) == expected(ids[:3])
+        embed(store, space, ids[3:], np.stack(matrix[3:]))
+        embed(store, space, entry_ids(store, beside.messages), unit_vectors(3, seed=9))
+        assert nearest(9) == expected(ids)
+        with store.writing() as tx:
+            delete_vectors(tx, ids[:1])
+        assert nearest(9) == expected(ids[1:])
+        with store.reading() as tx:
+            best = store.nearest.nearest(tx, space, query, segment, 2)
+        assert list(best) == expected(ids[1:])[:2]
 
     def test_a_discarded_index_is_made_again(self, store: Store) -> None:
         space, ids = _embedded(store, 5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from harken.model import MessageType, Role, SearchScope
@@ -108,6 +110,29 @@ class FullTextTests:
         assert found(store, "zebra") == [call.uid]
         assert set(found(store, "giraffe")) == {talk.messages[0].uid, last.uid}
 
+    def test_the_holders_of_each_word_say_it_themselves(self, store: Store) -> None:
+        talk = talk_of("garden", "apple and pear", "plum", "pears")
+        keep(store, talk, talk_of("orchard", "apple"))
+        apple, plum, pears = entry_ids(store, talk.messages)
+        terms = ["apple", "pear", "?!", "cherry", "plum"]
+        days = (START - timedelta(days=1), START + timedelta(days=1))
+        for asked in (
+            SearchScope(conversation=talk.uid),
+            SearchScope(segment=talk.segment.uid, sources=("message",)),
+            SearchScope(conversation=talk.uid, since=days[0], until=days[1]),
+        ):
+            with store.reading() as tx:
+                holding = tx.text.holders(tx.connection, terms, row_scope(tx, asked))
+                none = tx.text.holders(tx.connection, [], row_scope(tx, asked))
+            assert holding.of == {
+                "apple": {apple},
+                "pear": {apple, pears},
+                "?!": set(),
+                "cherry": set(),
+                "plum": {plum},
+            }
+            assert (holding.entries, none.entries, none.of) == (3, 3, {})
+
     def test_the_date_in_words_finds(self, store: Store) -> None:
         may, june = talk_of("may", "zebra"), talk_of("june", "zebra", start=START.replace(month=6, day=24))
         keep(store, may, june)
@@ -194,21 +219,21 @@ class FullTextTests:
         keep(store, one, other)
         first, _, third, elsewhere = entry_ids(store, [*one.messages, *other.messages])
         with store.reading() as tx:
-            everywhere = tx.text.holders(tx.connection, ("zebra", "giraffe", "okapi"), EVERYWHERE)
+            everywhere = tx.text.holders(tx.connection, ("zebra", "giraffe", "okapi"), EVERYWHERE).of
             assert everywhere == {"zebra": {first, third, elsewhere}, "giraffe": {third}, "okapi": set()}
             scope = row_scope(tx, SearchScope(conversation=one.uid))
-            assert tx.text.holders(tx.connection, ("zebra",), scope) == {"zebra": {first, third}}
+            assert tx.text.holders(tx.connection, ("zebra",), scope).of == {"zebra": {first, third}}
             late = row_scope(tx, SearchScope(since=one.messages[2].created_at))
-            assert third in tx.text.holders(tx.connection, ("zebra",), late)["zebra"]
-            assert first not in tx.text.holders(tx.connection, ("zebra",), late)["zebra"]
-            assert tx.text.holders(tx.connection, (), scope) == {}
+            assert third in tx.text.holders(tx.connection, ("zebra",), late).of["zebra"]
+            assert first not in tx.text.holders(tx.connection, ("zebra",), late).of["zebra"]
+            assert tx.text.holders(tx.connection, (), scope).of == {}
 
     def test_no_word_whose_holders_are_asked_for_is_taken_for_syntax(self, store: Store) -> None:
         talk = talk_of("syntax", "zebra", "giraffe")
         keep(store, talk)
         known = set(entry_ids(store, talk.messages))
         with store.reading() as tx:
-            held = tx.text.holders(tx.connection, SYNTAX, EVERYWHERE)
+            held = tx.text.holders(tx.connection, SYNTAX, EVERYWHERE).of
         assert set(held) == set(SYNTAX)
         assert all(found <= known for found in held.values())
 
