@@ -186,9 +186,7 @@ class AutoRag:
             return {}, {}, None
         vector = reader.embedder.embed_query(query.text)
         with self.store.reading() as tx:
-            near = self.store.nearest.nearest(tx, reader.space, vector, scope, depth)
-            rest = [entry_id for entry_id in found.keyword if entry_id not in near]
-            similarity = {**near, **self.store.nearest.similarities(tx, reader.space, vector, rest)}
+            near, similarity = self.store.nearest.compare(tx, reader.space, vector, scope, depth, list(found.keyword))
         configured = self.search_config().relevance_threshold
         return near, similarity, reader.space.threshold if configured is None else configured
 

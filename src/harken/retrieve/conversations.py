@@ -218,9 +218,8 @@ class PastConversations:
         near: dict[int, float] = {}
         similarity: dict[int, float] = {}
         if asked.space is not None and asked.vector is not None:
-            near = self.store.nearest.nearest(tx, asked.space, asked.vector, scope, depth)
-            rest = [entry_id for entry_id in {*keyword, *also} if entry_id not in near]
-            similarity = {**near, **self.store.nearest.similarities(tx, asked.space, asked.vector, rest)}
+            besides = list({*keyword, *also})
+            near, similarity = self.store.nearest.compare(tx, asked.space, asked.vector, scope, depth, besides)
         fused = fuse_hybrid(keyword, near, similarity, config)
         facts = entry_facts(tx, list(fused))
         cue, now = AuthorCue(asked.query, facts), self.now()

@@ -53,6 +53,20 @@ class ScopedNearest:
         """The exact cosine similarity of each of these entries that has a vector, best first."""
         return _best(tx, space, query, entry_ids, len(entry_ids))
 
+    def compare(
+        self,
+        tx: Transaction,
+        space: StoredSpace,
+        query: NDArray[np.float32],
+        scope: RowScope,
+        limit: int,
+        also: Sequence[int],
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """The nearest; and the similarities of those and of these entries besides."""
+        near = self.nearest(tx, space, query, scope, limit)
+        rest = [entry_id for entry_id in also if entry_id not in near]
+        return near, {**near, **self.similarities(tx, space, query, rest)}
+
     def save(self) -> None:
         """Keep the derived index in its folder if it grew enough."""
         self.cache.save()
