@@ -37,8 +37,7 @@ def in_a_segment(home: Path, queries: Sequence[str]) -> Iterator[Figure]:
         parts = {
             "embed the query": (model, "embed_query"),
             "full text": (harken.store.text, "search"),
-            "nearest": (harken.store.nearest, "nearest"),
-            "similarities": (harken.store.nearest, "similarities"),
+            "vectors": (harken.store.nearest, "compare"),
             "facts": (autorag, "entry_facts"),
             "load": (autorag, "load_entries"),
         }

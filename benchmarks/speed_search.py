@@ -106,10 +106,8 @@ def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
     parts = {
         "embed the query": (model, "embed_query"),
         "find the answering space": (harken._searcher, "reader"),
-        "keyword": (harken.store.text, "search"),
-        "quoted words": (harken.store.text, "quoting"),
-        "nearest, rescored": (harken.store.nearest, "nearest"),
-        "similarity of keyword hits": (harken.store.nearest, "similarities"),
+        "keyword and quoted words": (harken.store.text, "find"),
+        "nearest, rescored, and similarity of keyword hits": (harken.store.nearest, "compare"),
         "facts of candidates": (searching, "entry_facts"),
         "load the hits": (searching, "load_entries"),
     }

@@ -15,7 +15,7 @@ from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import embedding_price, open_embedder
 from harken.storage.store import Store, StoredSpace
-from harken.storage.vectors import ensure_space, has_vectors, list_spaces
+from harken.storage.vectors import answering_space, ensure_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,8 @@ class Spaces:
         if self._configured is None:
             return None
         with self._store.reading() as tx:
-            active = next((space for space in list_spaces(tx) if space.state == "active"), None)
-            if active is None or not has_vectors(tx, active):
-                return None
-        return OpenSpace(active, self._embedder_of(active))
+            active = answering_space(tx)
+        return None if active is None else OpenSpace(active, self._embedder_of(active))
 
     def _embedder_of(self, space: StoredSpace) -> Embedder:
         configured = self._configured_as(space.name)

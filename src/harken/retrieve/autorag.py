@@ -211,11 +211,10 @@ class AutoRag:
             found.notes.append(query)
             return
         with self.store.reading() as tx:
-            near = self.store.nearest.nearest(tx, query.space, query.vector, scope, depth)
-            rest = [entry_id for entry_id in found.keyword if entry_id not in near]
-            told = self.store.nearest.similarities(tx, query.space, query.vector, rest, scope)
+            also = list(found.keyword)
+            near, told = self.store.nearest.compare(tx, query.space, query.vector, scope, depth, also)
         configured = self.search_config().relevance_threshold
-        found.vector, found.similarity = near, {**near, **told}
+        found.vector, found.similarity = near, told
         if configured is None:
             found.threshold, found.leeway = query.space.threshold, _LEEWAY
         else:

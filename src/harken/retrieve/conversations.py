@@ -254,10 +254,8 @@ class PastConversations:
         near: dict[int, float] = {}
         similarity: dict[int, float] = {}
         if asked.space is not None and asked.vector is not None:
-            known = self.store.nearest.nearest(tx, asked.space, asked.vector, scope, compared)
-            near = dict(islice(known.items(), depth))
-            rest = [entry_id for entry_id in keyword if entry_id not in known]
-            known |= self.store.nearest.similarities(tx, asked.space, asked.vector, rest)
+            nearest, known = self.store.nearest.compare(tx, asked.space, asked.vector, scope, compared, list(keyword))
+            near = dict(islice(nearest.items(), depth))
             similarity = {entry_id: known[entry_id] for entry_id in {**near, **keyword} if entry_id in known}
         fused = fuse_hybrid(keyword, near, similarity, config)
         facts = entry_facts(tx, list(fused))

@@ -123,15 +123,14 @@ class Searcher:
         found = _Candidates()
         if mode != "semantic":
             window = self.config.context_window
-            found.keyword = dict(tx.text.search(tx.connection, query.terms, rows, depth, window))
-            if query.quote:
-                found.quoting = {entry_id for entry_id, _ in tx.text.quoting(tx.connection, query.quote, rows, depth)}
-                lowest = min(found.keyword.values(), default=0.0)
-                found.keyword |= dict.fromkeys(found.quoting - found.keyword.keys(), lowest)
+            scored, found.quoting = tx.text.find(tx.connection, query.terms, query.quote, rows, depth, window)
+            found.keyword = dict(scored)
+            lowest = min(found.keyword.values(), default=0.0)
+            found.keyword |= dict.fromkeys(found.quoting - found.keyword.keys(), lowest)
         if asked is not None:
-            found.vector = self.store.nearest.nearest(tx, asked.space, asked.vector, rows, depth)
-            rest = [entry_id for entry_id in found.keyword if entry_id not in found.vector]
-            found.similarity = {**found.vector, **self.store.nearest.similarities(tx, asked.space, asked.vector, rest)}
+            found.vector, found.similarity = self.store.nearest.compare(
+                tx, asked.space, asked.vector, rows, depth, list(found.keyword)
+            )
         return found
 
     def _threshold(self, asked: _Asked | None) -> float | None:

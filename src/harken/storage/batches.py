@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select
 
-from harken.storage.store import Transaction
+from harken.storage.store import AMONG, Transaction
 
 # SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.
 _MOST = 10_000
@@ -35,3 +35,9 @@ def rows_in(
         yield from tx.connection.execute(
             statement.where(tx.dialect.one_of(column, batch)), {"of_tenant": tx.tenant}
         ).all()
+
+
+def rows_among(tx: Transaction, statement: Select[Any], ids: Iterable[int]) -> Iterator[Any]:
+    """The rows of a statement that was made once, with the places `of_tenant` and that of `Dialect.among`."""
+    for batch in batches(ids):
+        yield from tx.connection.execute(statement, {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}).all()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Row,
+    Select,
     and_,
     bindparam,
     delete,
@@ -21,9 +23,9 @@ from sqlalchemy import (
 )
 
 from harken.model import Entry, Trust
-from harken.storage.batches import batches, rows_in
+from harken.storage.batches import batches, rows_among, rows_in
 from harken.storage.columns import Instant, from_microseconds
-from harken.storage.store import RowScope, Transaction
+from harken.storage.store import Dialect, RowScope, Transaction
 from harken.storage.tables import conversations, entries, exchanges, projects, refers
 
 _NEIGHBOURS = 2
@@ -79,25 +81,6 @@ _TURNS = select(entries.c.id).where(
     entries.c.conversation_id == bindparam("of_conversation"),
     entries.c.is_turn,
 )
-# Built once: these run with every search.
-_WHOLE = (
-    select(
-        entries,
-        conversations.c.uid.label("conversation_uid"),
-        exchanges.c.uid.label("exchange_uid"),
-        projects.c.key.label("project"),
-    )
-    .select_from(
-        entries.outerjoin(conversations, refers(entries.c.conversation_id, conversations))
-        .outerjoin(exchanges, refers(entries.c.exchange_id, exchanges))
-        .outerjoin(projects, refers(entries.c.project_id, projects))
-    )
-    .where(entries.c.tenant == bindparam("of_tenant"))
-)
-_FACTS = select(
-    *(entries.c.id, entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust),
-    *(entries.c.source, entries.c.conversation_id, entries.c.exchange_id),
-).where(entries.c.tenant == bindparam("of_tenant"))
 _BEFORE = (
     _TURNS.where(_PLACE < _FIRST).order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
 ).subquery()
@@ -123,7 +106,24 @@ def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
-    return {row.id: _entry(row) for row in rows_in(tx, _WHOLE, entries.c.id, entry_ids)}
+    return {row.id: _entry(row) for row in rows_among(tx, _whole(tx.dialect), entry_ids)}
+
+
+@cache
+def _whole(dialect: Dialect) -> Select[Any]:
+    joined = (
+        entries.outerjoin(conversations, refers(entries.c.conversation_id, conversations))
+        .outerjoin(exchanges, refers(entries.c.exchange_id, exchanges))
+        .outerjoin(projects, refers(entries.c.project_id, projects))
+    )
+    columns = select(
+        entries,
+        conversations.c.uid.label("conversation_uid"),
+        exchanges.c.uid.label("exchange_uid"),
+        projects.c.key.label("project"),
+    )
+    chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
+    return columns.select_from(joined).where(*chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,16 @@ class EntryFacts:
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
-    rows = rows_in(tx, _FACTS, entries.c.id, entry_ids)
+    rows = rows_among(tx, _facts(tx.dialect), entry_ids)
     return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5]), *row[6:]) for row in rows}
+
+
+@cache
+def _facts(dialect: Dialect) -> Select[Any]:
+    columns = (entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust)
+    places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id)
+    chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
+    return select(entries.c.id, *columns, *places).where(*chosen)
 
 
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Scored = tuple[int, float]
+# The name under which statements that are made once get the ids that they are about.
+AMONG = "among"
 EMBEDDED_TENANT = "local"
 SERVER_ENGINE = "postgresql"
 
@@ -120,6 +122,18 @@ class TextIndex(Protocol):
         """Entries whose own text has these words in this order, whatever stands between them, best first."""
         ...
 
+    def find(
+        self,
+        connection: Connection,
+        terms: Sequence[str],
+        quote: str,
+        scope: RowScope,
+        limit: int,
+        with_context: bool = True,
+    ) -> tuple[list[Scored], set[int]]:
+        """What `search` finds, and who is `quoting`; nobody where the quote is empty."""
+        ...
+
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
         ...
@@ -146,23 +160,16 @@ class NearestIndex(Protocol):
         """
         ...
 
-    def similarities(
+    def compare(
         self,
         tx: Transaction,
         space: StoredSpace,
         query: NDArray[np.float32],
-        entry_ids: Sequence[int],
-        scope: RowScope = ANYWHERE,
-    ) -> dict[int, float]:
-        """The exact cosine similarity of each of these entries that has a vector, best first.
-
-        Args:
-            tx: any transaction.
-            space: whose vectors are compared.
-            query: `(dims,)` float32, unit length.
-            entry_ids: which entries.
-            scope: what all of them are in; an engine may have read its vectors already.
-        """
+        scope: RowScope,
+        limit: int,
+        also: Sequence[int],
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """What is `nearest`; and the similarities of those and of these entries besides."""
         ...
 
     def save(self) -> None:
@@ -183,10 +190,22 @@ class NearestIndex(Protocol):
 
 
 class Dialect(Protocol):
-    """The statements that engines spell differently."""
+    """The statements that engines spell differently; two of one engine are equal."""
+
+    def __hash__(self) -> int:
+        """Statements are made once for each engine."""
+        ...
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """Whether a column has one of the values, however many they are."""
+        ...
+
+    def among(self, column: ColumnElement[int]) -> ColumnElement[bool]:
+        """The same of ids that each execution binds, as `listing` gives them, to the name `AMONG`."""
+        ...
+
+    def listing(self, ids: Sequence[int]) -> str:
+        """Ids as a statement with `among` takes them."""
         ...
 
     def upsert(

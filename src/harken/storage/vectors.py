@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, ColumnElement, Update, bindparam, delete, insert, select, update
+from sqlalchemy import BindParameter, ColumnElement, Row, Update, bindparam, delete, exists, insert, select, update
 
 from harken.storage.batches import batches, rows_in
 from harken.storage.entries import scope_conditions
@@ -117,7 +117,27 @@ _ANY_VECTOR = (
 def list_spaces(tx: Transaction) -> list[StoredSpace]:
     """Every space that the store has vectors or plans for, oldest first."""
     rows = tx.connection.execute(_SPACES, {"of_tenant": tx.tenant}).all()
-    return [StoredSpace(r.id, r.name, r.dims, r.threshold, dict(r.spec), r.state) for r in rows]
+    return [_stored(row) for row in rows]
+
+
+def _stored(row: Row[Any]) -> StoredSpace:
+    return StoredSpace(row.id, row.name, row.dims, row.threshold, dict(row.spec), row.state)
+
+
+_HOLDS_SOME = exists().where(vectors.c.tenant == spaces.c.tenant, vectors.c.space_id == spaces.c.id)
+# Made once: it runs with every search.
+_ANSWERING = (
+    select(spaces, _HOLDS_SOME.label("holds_some"))
+    .where(spaces.c.tenant == bindparam("of_tenant"), spaces.c.state == "active")
+    .order_by(spaces.c.id)
+    .limit(1)
+)
+
+
+def answering_space(tx: Transaction) -> StoredSpace | None:
+    """The space that queries are asked of; None while it holds nothing."""
+    row = tx.connection.execute(_ANSWERING, {"of_tenant": tx.tenant}).first()
+    return None if row is None or not row.holds_some else _stored(row)
 
 
 def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: dict[str, object]) -> StoredSpace:

@@ -117,9 +117,11 @@ class TestSparseScopes:
         assert list(town.nearest(far, RowScope(project_id=1), 3)) == []
 
 
-def test_similarities_of_given_entries_are_exact_and_best_first(town: Town) -> None:
+def test_similarities_of_given_entries_are_exact_beside_the_nearest(town: Town) -> None:
     query = unit_vectors(1, seed=5)[0]
     with town.store.reading() as tx:
-        found = town.store.nearest.similarities(tx, town.space, query, [*town.ids[:9], 99_999])
-        assert town.store.nearest.similarities(tx, town.space, query, []) == {}
-    assert list(found) == town.expected(query, EVERYTHING[:9], 9)
+        near, told = town.store.nearest.compare(tx, town.space, query, RowScope(), 3, [*town.ids[:9], 99_999])
+        assert town.store.nearest.compare(tx, town.space, query, RowScope(), 3, []) == (near, near)
+    assert near == town.nearest(query, RowScope(), 3)
+    named = {entry_id: similarity for entry_id, similarity in told.items() if entry_id in town.ids[:9]}
+    assert sorted(named, key=lambda entry_id: -named[entry_id]) == town.expected(query, EVERYTHING[:9], 9)

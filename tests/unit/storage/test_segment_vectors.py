@@ -91,4 +91,4 @@ def test_an_unembedded_segment_has_no_nearest(store: SqliteStore) -> None:
     segment = Segment(store)
     assert segment.nearest(store) == []
     with store.reading() as tx:
-        assert store.nearest.similarities(tx, segment.space, np.asarray(QUERY), segment.ids, segment.scope) == {}
+        assert store.nearest.compare(tx, segment.space, np.asarray(QUERY), segment.scope, 5, segment.ids) == ({}, {})

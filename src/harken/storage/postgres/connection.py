@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, create_engine, text
+from psycopg import sql
+from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -18,20 +19,21 @@ WORK_CHANNEL = "harken_work"
 # Locks live in the server's shared memory, whose size is fixed: who writes to more things locks the tenant whole.
 _MOST_LOCKS = 64
 
-# The setting that row-level security reads; only for this transaction.
-_ENTER = (
-    "SELECT set_config('harken.tenant', :tenant, true), set_config('lock_timeout', :patience, true)"
-    # Compiling a search takes longer than the search.
-    ", set_config('jit', 'off', true)"
-)
-_ALONE = ", pg_advisory_xact_lock(hashtextextended('harken ' || :tenant, 0))"
-_BESIDE_OTHERS = ", pg_advisory_xact_lock_shared(hashtextextended('harken ' || :tenant, 0))"
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE = "BEGIN"
+# The tenant is the setting that row-level security reads; all of them hold for this transaction alone. Compiling a
+# search takes longer than the search.
+_SETTINGS = "; SET LOCAL harken.tenant = {tenant}; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off"
+_ALONE = "; SELECT pg_advisory_xact_lock(hashtextextended('harken ' || {tenant}, 0))"
+_BESIDE_OTHERS = "; SELECT pg_advisory_xact_lock_shared(hashtextextended('harken ' || {tenant}, 0))"
 # In one order everywhere, so that two writers never wait for each other.
-_EACH = text(
-    "SELECT pg_advisory_xact_lock(key) FROM (SELECT DISTINCT hashtextextended(:tenant || ' ' || part, 0) AS key"
-    " FROM unnest(CAST(:parts AS text[])) part ORDER BY 1) keys"
+_EACH = (
+    "; SELECT pg_advisory_xact_lock(key) FROM (SELECT DISTINCT hashtextextended({tenant} || ' ' || part, 0) AS key"
+    " FROM unnest(CAST({parts} AS text[])) part ORDER BY 1) keys"
 )
-_READ, _WRITE_ALONE, _WRITE_BESIDE = text(_ENTER), text(_ENTER + _ALONE), text(_ENTER + _BESIDE_OTHERS)
+
+# Without values the driver sends the text as it is.
+_SEVERAL = {"no_parameters": True}
 
 _FULL = {"53100", "53200"}
 _READ_ONLY = {"25006", "42501"}
@@ -39,12 +41,16 @@ _BUSY = {"55P03", "40P01", "40001", "53300"}
 _NO_SUCH = {"42P01", "42703", "42883", "3F000"}
 
 
-def make_engine(url: URL) -> Engine:
-    """An engine with a pool; nothing is opened yet."""
+def make_engine(url: URL, begins: bool = True) -> Engine:
+    """An engine with a pool; nothing is opened yet.
+
+    Args:
+        url: of the database.
+        begins: whether the driver begins transactions, or `enter` does.
+    """
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
-        # A server that was restarted has closed what the pool still holds.
-        pool_pre_ping=True,
+        **({} if begins else {"isolation_level": "AUTOCOMMIT"}),
         pool_size=8,
         max_overflow=56,
         pool_timeout=30,
@@ -57,18 +63,46 @@ def shown(url: URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
-def enter_to_read(connection: Connection, tenant: str) -> None:
-    """Bind a transaction to a tenant."""
-    connection.execute(_READ, {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s"})
+def reading_begins(tenant: str) -> str:
+    """What begins a transaction that reads as a tenant, in one message to the server."""
+    return _filled(_READ + _SETTINGS, tenant)
 
 
-def enter_to_write(connection: Connection, tenant: str, of: Sequence[str] | None) -> None:
-    """Bind a transaction to a tenant and lock what it writes to; the locks end with the transaction."""
+def writing_begins(tenant: str, of: Sequence[str] | None) -> str:
+    """What begins a transaction that writes, and locks what it writes to; the locks end with the transaction."""
     alone = of is None or len(of) > _MOST_LOCKS
-    facts = {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s"}
-    connection.execute(_WRITE_ALONE if alone else _WRITE_BESIDE, facts)
-    if of and not alone:
-        connection.execute(_EACH, {"tenant": tenant, "parts": list(of)})
+    each = _EACH if of and not alone else ""
+    return _filled(_WRITE + _SETTINGS + (_ALONE if alone else _BESIDE_OTHERS) + each, tenant, of or ())
+
+
+@contextmanager
+def entered(engine: Engine, begins: str) -> Iterator[Connection]:
+    """A connection inside the transaction that a statement begins; committed at the end, or rolled back.
+
+    Args:
+        engine: one that begins nothing itself.
+        begins: also finds out whether the server closed what the pool still holds; then a new connection is opened.
+    """
+    connection = engine.connect()
+    try:
+        try:
+            connection.exec_driver_sql(begins, execution_options=_SEVERAL)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            connection.close()
+            connection = engine.connect()
+            connection.exec_driver_sql(begins, execution_options=_SEVERAL)
+        yield connection
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def _filled(statements: str, tenant: str, parts: Sequence[str] = ()) -> str:
+    """With the values written out, as several statements in one message cannot have them apart."""
+    values = {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s", "parts": list(parts)}
+    return sql.SQL(statements).format(**{name: sql.Literal(value) for name, value in values.items()}).as_string(None)
 
 
 @contextmanager

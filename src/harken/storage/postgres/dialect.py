@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Insert, Table, any_, bindparam
+from sqlalchemy import ColumnElement, Insert, Table, any_, bindparam, func
 from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.types import UserDefinedType
+
+from harken.storage.store import AMONG
 
 
+class _Listed(UserDefinedType[str]):
+    """An array in its text form, which takes a tenth of the time that the driver takes for each number."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **_options: object) -> str:
+        return "bigint[]"
+
+
+@dataclass(frozen=True, slots=True)
 class PostgresDialect:
     """A `Dialect` of PostgreSQL."""
+
+    def among(self, column: ColumnElement[int]) -> ColumnElement[bool]:
+        """By one bound array."""
+        return column == func.any(self.list_of())
+
+    def list_of(self) -> ColumnElement[Any]:
+        """The place of what `listing` gives."""
+        return bindparam(AMONG, type_=_Listed())
+
+    def listing(self, ids: Sequence[int]) -> str:
+        """As an array's text."""
+        return "{" + ",".join(map(str, ids)) + "}"
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound array, so that the statement is the same however many there are."""

@@ -42,13 +42,14 @@ _UNINDEX = text("SELECT harken_unindex(:ids)")
 _DIFFERING = text("SELECT harken_differing(:ids, :own, :beside, :scope)")
 _INDEXED = text("SELECT entries, average_length FROM harken_indexed()")
 _SEARCH = text(
-    "SELECT entry_id, score FROM harken_search("
-    ":terms, :own_only, :scope, :since, :until, :at_most, :total, :average, :all_ranked, :most)"
+    "SELECT entry_id, score, quoting FROM harken_find("
+    ":terms, CAST(:quoted AS text), :own_only, :scope, :since, :until, :at_most,"
+    " CAST(:total AS bigint), CAST(:average AS float8), :all_ranked, :most)"
 )
 _HOLDERS = text(
     "SELECT w.place, array_agg(f.entry_id) FROM unnest(CAST(:words AS text[])) WITH ORDINALITY AS w (word, place)"
-    " CROSS JOIN LATERAL harken_search("
-    "ARRAY[w.word], true, :scope, :since, :until, 2147483647, 1, 1, 1, 2147483647) AS f GROUP BY w.place"
+    " CROSS JOIN LATERAL harken_find("
+    "ARRAY[w.word], NULL, true, :scope, :since, :until, 2147483647, 1, 1, 1, 2147483647) AS f GROUP BY w.place"
 )
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
 
@@ -57,7 +58,7 @@ class TsvectorIndex:
     """A `TextIndex` by tsvector."""
 
     def __init__(self) -> None:
-        self._sizes: dict[str, tuple[float, int, float]] = {}
+        self._size: tuple[float, int, float] | None = None
         self._lock = threading.Lock()
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
@@ -85,26 +86,7 @@ class TsvectorIndex:
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:
         """Entries that hold any of the words, best first."""
-        words = [word for word in map(plain_words, map(_encodable, terms)) if word]
-        if not words:
-            return []
-        total, average = self._size(connection)
-        found = connection.execute(
-            _SEARCH,
-            {
-                "terms": words,
-                "own_only": not with_context,
-                "scope": _scope_query(scope),
-                "since": scope.since,
-                "until": scope.until,
-                "at_most": limit,
-                "total": total,
-                "average": average,
-                "all_ranked": ALL_RANKED_UP_TO,
-                "most": MATCHES_TO_RANK,
-            },
-        )
-        return [(row[0], row[1]) for row in found]
+        return self.find(connection, terms, "", scope, limit, with_context)[0]
 
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
@@ -122,6 +104,37 @@ class TsvectorIndex:
     def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
         """Entries whose own text has these words in this order, best first."""
         return self.search(connection, [text], scope, limit, with_context=False)
+
+    def find(
+        self,
+        connection: Connection,
+        terms: Sequence[str],
+        quote: str,
+        scope: RowScope,
+        limit: int,
+        with_context: bool = True,
+    ) -> tuple[list[Scored], set[int]]:
+        """What `search` finds, and who is `quoting`, by one question."""
+        words = [word for word in map(plain_words, map(_encodable, terms)) if word]
+        if not words:
+            return [], set()
+        total, average = self._counted(connection)
+        values = {
+            "terms": words,
+            "quoted": plain_words(_encodable(quote)) or None,
+            "own_only": not with_context,
+            "scope": _scope_query(scope),
+            "since": scope.since,
+            "until": scope.until,
+            "at_most": limit,
+            "total": total,
+            "average": average,
+            "all_ranked": ALL_RANKED_UP_TO,
+            "most": MATCHES_TO_RANK,
+        }
+        found = connection.execute(_SEARCH, values).all()
+        scored = [(row[0], row[1]) for row in found if row[1] is not None]
+        return scored, {row[0] for row in found if row[2]}
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
@@ -146,17 +159,16 @@ class TsvectorIndex:
         }
         return connection.execute(_DIFFERING, columns).first() is not None
 
-    def _size(self, connection: Connection) -> tuple[int, float]:
-        """How many entries the tenant has, and their average length in words."""
-        tenant = str(connection.execute(text("SELECT current_setting('harken.tenant')")).scalar_one())
+    def _counted(self, connection: Connection) -> tuple[int | None, float | None]:
+        """How many entries the tenant has, and their average length in words; None where the search shall count."""
         with self._lock:
-            counted = self._sizes.get(tenant)
-        if counted is None or counted[1] < _SMALL or time.monotonic() - counted[0] > _RECOUNT_SECONDS:
+            size = self._size
+        if size is None or time.monotonic() - size[0] > _RECOUNT_SECONDS:
             row = connection.execute(_INDEXED).one()
-            counted = (time.monotonic(), int(row.entries), float(row.average_length))
+            size = (time.monotonic(), int(row.entries), float(row.average_length))
             with self._lock:
-                self._sizes[tenant] = counted
-        return counted[1], counted[2]
+                self._size = size
+        return (None, None) if size[1] < _SMALL else (size[1], size[2])
 
 
 def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequence[Any]]:

@@ -6,16 +6,34 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Subquery, cast, func, literal_column, select, text
+from sqlalchemy import (
+    BindParameter,
+    CompoundSelect,
+    Connection,
+    Engine,
+    Integer,
+    Select,
+    bindparam,
+    cast,
+    func,
+    literal,
+    literal_column,
+    select,
+    text,
+    union_all,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import Float, UserDefinedType
 
 from harken.storage.entries import scope_conditions
-from harken.storage.store import ANYWHERE, RowScope, StoredSpace, Transaction
+from harken.storage.postgres.dialect import PostgresDialect
+from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, refers, vectors
 
 # Up to so many rows comparing all is quicker than the index, and finds all (shared facts: "exact per tenant").
@@ -30,10 +48,21 @@ _log = structlog.get_logger(__name__)
 
 class _Vector(UserDefinedType[str]):
     cache_ok = True
+    # Or it would be a text that the server makes a vector of for every row.
     render_bind_cast = True
 
     def get_col_spec(self, **_options: object) -> str:
         return "vector"
+
+
+class _Halves(UserDefinedType[str]):
+    cache_ok = True
+
+    def __init__(self, dims: int) -> None:
+        self.dims = dims
+
+    def get_col_spec(self, **_options: object) -> str:
+        return f"halfvec({self.dims})"
 
 
 class PgvectorIndex:
@@ -51,38 +80,35 @@ class PgvectorIndex:
         self._translated = translated
         self._sizes: dict[tuple[str, int], tuple[float, int]] = {}
         self._lock = threading.Lock()
+        self._dialect = PostgresDialect()
 
     def nearest(
         self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
     ) -> dict[int, float]:
         """The nearest entries in the scope, best first."""
-        if self._few(tx, space, scope):
-            return self._exact(tx, space, query, scope, limit)
-        reach = min(limit + _SLACK, _EF_SEARCH_MOST)
-        tx.connection.execute(_REACH, {"reach": str(reach)})
-        # As the index has it: by another expression it would not be recognized.
-        halves = f"halfvec({space.dims})"
-        distance: ColumnElement[float] = literal_column(
-            f"CAST(vectors.vector AS {halves}) <=> CAST('{_written(query)}' AS {halves})"
-        )
-        near = self._scoped(tx, space, scope).where(literal_column(f"vectors.space_id = {int(space.id)}"))
-        found = near.order_by(distance).limit(reach).subquery()
-        return self._compared(tx, found, query, limit)
+        return self.compare(tx, space, query, scope, limit, ())[0]
 
-    def similarities(
+    def compare(
         self,
         tx: Transaction,
         space: StoredSpace,
         query: NDArray[np.float32],
-        entry_ids: Sequence[int],
-        scope: RowScope = ANYWHERE,
-    ) -> dict[int, float]:
-        """The exact cosine similarity of each of these entries that has a vector, best first."""
-        if not entry_ids:
-            return {}
-        wanted = tx.dialect.one_of(vectors.c.entry_id, entry_ids)
-        found = self._of_space(tx, space).where(wanted).subquery()
-        return self._compared(tx, found, query, len(entry_ids))
+        scope: RowScope,
+        limit: int,
+        also: Sequence[int],
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """The nearest; and the similarities of those and of these entries besides, by one question."""
+        statement = self._statement(tx, space, scope, limit)
+        values = {
+            "of_tenant": tx.tenant,
+            "of_space": space.id,
+            "query": "[" + ",".join(f"{number:.9g}" for number in query.tolist()) + "]",
+            "most": limit,
+            "among": self._dialect.listing(also),
+        }
+        rows = sorted(tx.connection.execute(statement, values).all(), key=_best_first)
+        near = {row[0]: row[1] for row in rows if row[2]}
+        return near, {row[0]: row[1] for row in rows}
 
     def save(self) -> None:
         """Nothing: what was derived is on the server."""
@@ -131,42 +157,87 @@ class PgvectorIndex:
             counted = self._sizes.get((tx.tenant, space.id))
         if counted is not None and time.monotonic() - counted[0] < _RECOUNT_SECONDS:
             return counted[1]
-        some = self._of_space(tx, space).limit(EXACT_UP_TO + 1).subquery()
-        size = int(tx.connection.execute(select(func.count()).select_from(some)).scalar_one())
+        size = int(tx.connection.execute(_SIZE, {"of_tenant": tx.tenant, "of_space": space.id}).scalar_one())
         with self._lock:
             self._sizes[tx.tenant, space.id] = (time.monotonic(), size)
         return size
 
-    def _exact(
-        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
-    ) -> dict[int, float]:
-        return self._compared(tx, self._scoped(tx, space, scope).subquery(), query, limit)
-
-    def _scoped(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> Select[tuple[int, bytes]]:
-        found = self._of_space(tx, space)
+    def _statement(self, tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> CompoundSelect[Any]:
+        if self._few(tx, space, scope):
+            return _exact(self._dialect) if scope.is_open else _comparing(self._dialect, _scoped(scope))
+        reach = min(limit + _SLACK, _EF_SEARCH_MOST)
+        tx.connection.execute(_REACH, {"reach": str(reach), "sort": "off" if scope.is_open else "on"})
         if scope.is_open:
-            return found
-        joined = vectors.join(entries, refers(vectors.c.entry_id, entries))
-        return found.select_from(joined).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
+            return _indexed(self._dialect, space.id, space.dims, reach)
+        return _comparing(self._dialect, _by_index(_scoped(scope), space.id, space.dims, reach))
 
-    def _of_space(self, tx: Transaction, space: StoredSpace) -> Select[tuple[int, bytes]]:
-        return select(vectors.c.entry_id, vectors.c.vector).where(
-            vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id
-        )
 
-    def _compared(self, tx: Transaction, found: Subquery, query: NDArray[np.float32], limit: int) -> dict[int, float]:
-        """Exact similarities of what a statement finds: the stored halves against the whole query."""
-        columns = found.c
-        # Added to nothing, so that the index of another order is not taken for this one.
-        distance = cast(columns.vector, _Vector()).op("<=>", return_type=Float())(cast(_written(query), _Vector()))
-        statement = select(columns.entry_id, (1 - distance).label("similarity")).order_by(
-            (distance + 0.0), columns.entry_id
-        )
-        return {row[0]: row[1] for row in tx.connection.execute(statement.limit(limit))}
+_OF_SPACE = select(vectors.c.entry_id, vectors.c.vector).where(
+    vectors.c.tenant == bindparam("of_tenant"), vectors.c.space_id == bindparam("of_space")
+)
+_SIZE = select(func.count()).select_from(_OF_SPACE.limit(literal_column(str(EXACT_UP_TO + 1))).subquery())
+_QUERY: BindParameter[str] = bindparam("query", type_=_Vector())
+
+
+def _scoped(scope: RowScope) -> Select[Any]:
+    joined = vectors.join(entries, refers(vectors.c.entry_id, entries))
+    conditions = (entries.c.tenant == bindparam("of_tenant"), *scope_conditions(scope))
+    return _OF_SPACE.select_from(joined).where(*conditions)
+
+
+def _by_index(found: Select[Any], space_id: int, dims: int, reach: int) -> Select[Any]:
+    """The nearest by the index, told its space, kind and length as it has them: or it would not be recognized."""
+    halves = _Halves(dims)
+    distance = cast(vectors.c.vector, halves).op("<=>", return_type=Float())(cast(_QUERY, halves))
+    near = found.where(literal_column(f"vectors.space_id = {int(space_id)}")).order_by(distance)
+    return near.limit(literal_column(str(reach)))
+
+
+def _comparing(dialect: PostgresDialect, found: Select[Any], whole: bool = False) -> CompoundSelect[Any]:
+    """Exact similarities of the nearest that a statement finds, and of entries that are named.
+
+    Args:
+        dialect: how they are named.
+        found: entries and their vectors.
+        whole: whether it finds all vectors of the space, so that those named need not be looked for.
+    """
+    compared = _compared(found).cte("compared")
+    columns = (compared.c.entry_id, compared.c.similarity)
+    best_first = (compared.c.similarity.desc(), compared.c.entry_id)
+    near = select(*columns, literal(value=True)).order_by(*best_first).limit(bindparam("most", type_=Integer()))
+    if whole:
+        listed = select(func.unnest(dialect.list_of()))
+        named = select(*columns).where(compared.c.entry_id.in_(listed))
+    else:
+        named = _compared(_OF_SPACE.where(dialect.among(vectors.c.entry_id)))
+    return union_all(select(near.subquery("near")), named.add_columns(literal(value=False)))
+
+
+def _compared(found: Select[Any]) -> Select[Any]:
+    """The stored halves against the whole query."""
+    rows = found.subquery("found")
+    distance = cast(rows.c.vector, _Vector()).op("<=>", return_type=Float())(_QUERY)
+    return select(rows.c.entry_id, (1 - distance).label("similarity"))
+
+
+@cache
+def _exact(dialect: PostgresDialect) -> CompoundSelect[Any]:
+    return _comparing(dialect, _OF_SPACE, whole=True)
+
+
+@cache
+def _indexed(dialect: PostgresDialect, space_id: int, dims: int, reach: int) -> CompoundSelect[Any]:
+    return _comparing(dialect, _by_index(_OF_SPACE, space_id, dims, reach))
+
+
+def _best_first(row: Sequence[Any]) -> tuple[float, int]:
+    return -row[1], row[0]
 
 
 _REACH = text(
     "SELECT set_config('hnsw.ef_search', :reach, true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
+    # Reading a tenant's rows and sorting them seems cheap where the server takes it for one of average size.
+    ", set_config('enable_sort', :sort, true)"
 )
 _CHANGED = text("SELECT n_mod_since_analyze > :least FROM pg_stat_user_tables WHERE relname = 'vectors'")
 _GROWN = text(

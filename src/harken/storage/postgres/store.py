@@ -17,11 +17,12 @@ from harken.storage import migrations
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
     WORK_CHANNEL,
-    enter_to_read,
-    enter_to_write,
+    entered,
     make_engine,
+    reading_begins,
     shown,
     translated,
+    writing_begins,
 )
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
@@ -46,7 +47,8 @@ class PostgresStore:
         self.url = shown(url)
         self.tenant = tenant
         self._target = url
-        self._engine = make_engine(url)
+        self._engine = make_engine(url, begins=False)
+        self._reading_begins = reading_begins(tenant)
         self._translated = partial(translated, self.url)
         self._dialect = PostgresDialect()
         self.text = TsvectorIndex()
@@ -60,17 +62,13 @@ class PostgresStore:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A consistent view that writes nothing."""
-        with self._translated(), self._engine.connect() as plain:
-            connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            with connection.begin():
-                enter_to_read(connection, self.tenant)
-                yield Transaction(connection, self.tenant, self.text, self._dialect)
+        with self._translated(), entered(self._engine, self._reading_begins) as connection:
+            yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     @contextmanager
     def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
         """A transaction that has locked what it is to write."""
-        with self._translated(), self._engine.begin() as connection:
-            enter_to_write(connection, self.tenant, of)
+        with self._translated(), entered(self._engine, writing_begins(self.tenant, of)) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     def check(self) -> list[str]:

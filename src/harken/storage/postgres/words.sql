@@ -48,10 +48,22 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
     SELECT count(*), coalesce(avg(length), 1) FROM entry_words WHERE tenant = current_setting('harken.tenant')
 $$
 ;;
-CREATE OR REPLACE FUNCTION harken_search(
-    terms text[], own_only boolean, scope text, since bigint, until bigint, at_most integer,
-    total bigint, average_length float8, all_ranked integer, most_matches integer
-) RETURNS TABLE (entry_id bigint, score float8)
+DROP FUNCTION IF EXISTS harken_search(
+    text[], boolean, text, bigint, bigint, integer, bigint, float8, integer, integer
+)
+;;
+-- The query in the entry's own words alone.
+CREATE OR REPLACE FUNCTION harken_own(query tsquery) RETURNS tsquery
+LANGUAGE sql IMMUTABLE SET search_path = {schema}, pg_temp AS $$
+    SELECT regexp_replace(query::text, '''((?:[^'']|'''')+)''', '''\1'':A', 'g')::tsquery
+$$
+;;
+-- Without a count of the tenant's entries it counts them itself, which is quick where they are few.
+-- Entries that quote `quoted` come last and without a score, unless they are among the best anyway.
+CREATE OR REPLACE FUNCTION harken_find(
+    terms text[], quoted text, own_only boolean, scope text, since bigint, until bigint, at_most integer,
+    counted bigint, counted_length float8, all_ranked integer, most_matches integer
+) RETURNS TABLE (entry_id bigint, score float8, quoting boolean)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
 DECLARE
     name text := current_setting('harken.tenant');
@@ -62,8 +74,14 @@ DECLARE
     weights float4[] := CASE WHEN own_only THEN '{0, 0, 0, 1}' ELSE '{0, 0, 0.727273, 1}' END;
     term text; query tsquery; holders float8; left_over float8 := most_matches;
     queries tsquery[] := '{}'; lexemes text[] := '{}'; counts float8[];
-    place integer; other integer; choosing tsquery; pairs tsquery; ranks text := ''; sums text := '0'; found text := '0';
+    place integer; other integer; choosing tsquery; pairs tsquery;
+    ranks text := ''; held text := '0'; rarities text := '0'; sums text := '0';
+    total bigint := counted; average_length float8 := counted_length;
+    phrase tsquery := phraseto_tsquery('{schema}.harken', quoted); at_once boolean := false;
 BEGIN
+    IF total IS NULL THEN
+        SELECT i.entries, i.average_length INTO total, average_length FROM harken_indexed() i;
+    END IF;
     FOREACH term IN ARRAY terms LOOP
         query := phraseto_tsquery('{schema}.harken', term);
         CONTINUE WHEN numnode(query) = 0;
@@ -73,6 +91,8 @@ BEGIN
     IF cardinality(queries) = 0 THEN
         RETURN;
     END IF;
+    -- Where all that hold a word are ranked, those that quote it are among them.
+    at_once := total <= all_ranked AND EXISTS (SELECT 1 FROM unnest(queries) q WHERE phrase @> q);
     -- How many hold a common word is known from the table's statistics; the others are counted while they are read.
     IF total > all_ranked THEN
         SELECT array_agg(known.share * total ORDER BY l.place) INTO counts
@@ -87,7 +107,7 @@ BEGIN
     END IF;
     FOR place IN 1 .. cardinality(queries) LOOP
         IF own_only THEN
-            queries[place] := regexp_replace(queries[place]::text, '''((?:[^'']|'''')+)''', '''\1'':A', 'g')::tsquery;
+            queries[place] := harken_own(queries[place]);
         END IF;
         IF counts[place] IS NULL AND NOT everywhere THEN
             SELECT count(*) INTO holders FROM entry_words w WHERE w.tenant = name AND w.words @@ (queries[place] && mine);
@@ -116,24 +136,35 @@ BEGIN
     END IF;
     -- A single word's ts_rank is its weights summed with falling shares, divided by pi^2 / 6: near, times 1.375, to what
     -- bm25's saturation (k1 = 1.2) makes of its count in an entry of average length. The length then counts as in bm25
-    -- (b = 0.75), and the word's rarity.
+    -- (b = 0.75), and the word's rarity. Who holds a word is counted once: inlined, it would be for each match.
     FOR place IN 1 .. cardinality(queries) LOOP
         ranks := ranks || format(', ts_rank($1, w.words, $2[%1$s]) * 2.261784 AS x%1$s', place);
-        found := found || format(', coalesce($3[%1$s], count(*) FILTER (WHERE x%1$s > 0)) AS n%1$s', place);
-        sums := sums || format(
-            ' + greatest(1e-6, ln((greatest($10, n%1$s) - n%1$s + 0.5) / (n%1$s + 0.5)))'
-            ' * 2.2 * x%1$s / (x%1$s + k * (2.2 - x%1$s))', place);
+        rarities := rarities || format(
+            ', greatest(1e-6, ln((greatest($10, n%1$s) - n%1$s + 0.5) / (n%1$s + 0.5))) * 2.2 AS r%1$s', place);
+        held := held || format(', coalesce($3[%1$s], count(*) FILTER (WHERE x%1$s > 0)) AS n%1$s', place);
+        sums := sums || format(' + r%1$s * x%1$s / (x%1$s + k * (2.2 - x%1$s))', place);
     END LOOP;
     RETURN QUERY EXECUTE
         'WITH matching AS MATERIALIZED (
-            SELECT w.entry_id, 0.25 + 0.75 * w.length / $4 AS k' || ranks || ' FROM entry_words w '
+            SELECT w.entry_id, 0.25 + 0.75 * w.length / $4 AS k, '
+        || CASE WHEN at_once THEN 'w.words @@ $11' ELSE 'false' END || ' AS quoting' || ranks || ' FROM entry_words w '
         || CASE WHEN since IS NULL AND until IS NULL THEN '' ELSE
             'JOIN entries e ON e.tenant = w.tenant AND e.id = w.entry_id
                 AND e.created_at >= coalesce($6, e.created_at) AND e.created_at < coalesce($7, e.created_at + 1) ' END
         || 'WHERE w.tenant = $5 AND w.words @@ $8
-        ), held AS (SELECT ' || found || ' FROM matching)
-        SELECT matching.entry_id, (' || sums || ')::float8 FROM matching, held ORDER BY 2 DESC, 1 DESC LIMIT $9'
+        ), held AS MATERIALIZED (SELECT ' || held || ' FROM matching
+        ), rarity AS MATERIALIZED (SELECT ' || rarities || ' FROM held
+        ), scored AS MATERIALIZED (
+            SELECT m.entry_id, (' || sums || ')::float8 AS score, m.quoting FROM matching m, rarity
+        ), best AS MATERIALIZED (SELECT * FROM scored ORDER BY score DESC, entry_id DESC LIMIT $9)
+        (SELECT * FROM best ORDER BY score DESC, entry_id DESC)'
+        || CASE WHEN at_once THEN ' UNION ALL (SELECT s.entry_id, NULL, true FROM scored s
+            WHERE s.quoting AND s.entry_id NOT IN (SELECT b.entry_id FROM best b) LIMIT $9)' ELSE '' END
         USING weights, queries, counts, greatest(average_length, 1), name, since, until, choosing && inside, at_most,
-            total::float8;
+            total::float8, harken_own(phrase);
+    IF numnode(phrase) > 0 AND NOT at_once THEN
+        RETURN QUERY SELECT f.entry_id, NULL::float8, true FROM harken_find(
+            ARRAY[quoted], NULL, true, scope, since, until, at_most, total, average_length, all_ranked, most_matches) f;
+    END IF;
 END
 $$

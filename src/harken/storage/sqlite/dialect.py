@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Insert, Table, Text, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
 
+from harken.storage.store import AMONG
 
+
+@dataclass(frozen=True, slots=True)
 class SqliteDialect:
     """A `Dialect` of SQLite."""
+
+    def among(self, column: ColumnElement[int]) -> ColumnElement[bool]:
+        """By one bound list."""
+        listed = func.json_each(bindparam(AMONG, type_=Text)).table_valued("value")
+        return column.in_(select(listed.c.value))
+
+    def listing(self, ids: Sequence[int]) -> str:
+        """As JSON."""
+        return json.dumps(list(ids))
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound list: a parameter for each value takes half as long again among some hundred."""

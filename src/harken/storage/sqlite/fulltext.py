@@ -110,6 +110,19 @@ class Fts5Index:
         phrase = _phrase(text)
         return self._match(connection, [phrase], scope, limit, _OWN) if phrase else []
 
+    def find(
+        self,
+        connection: Connection,
+        terms: Sequence[str],
+        quote: str,
+        scope: RowScope,
+        limit: int,
+        with_context: bool = True,
+    ) -> tuple[list[Scored], set[int]]:
+        """What `search` finds, and who is `quoting`."""
+        quoting = self.quoting(connection, quote, scope, limit) if quote else []
+        return self.search(connection, terms, scope, limit, with_context), {entry_id for entry_id, _ in quoting}
+
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
         connection.exec_driver_sql("INSERT INTO entry_index(entry_index) VALUES ('rebuild')")

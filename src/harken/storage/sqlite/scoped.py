@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from harken.storage.entries import in_scope
 from harken.storage.sqlite.nearest import VectorCache
 from harken.storage.sqlite.segment_vectors import SegmentVectors
-from harken.storage.store import ANYWHERE, RowScope, StoredSpace, Transaction
+from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.vectors import read_vectors, similarities
 
 # Reading a vector from its row costs 5 µs; asking the index among so many, half a millisecond.
@@ -52,19 +52,23 @@ class ScopedNearest:
             among = self.cache.nearest(tx.connection, space, query, limit + _SLACK, among)
         return _best(tx, space, query, among.tolist(), limit)
 
-    def similarities(
+    def compare(
         self,
         tx: Transaction,
         space: StoredSpace,
         query: NDArray[np.float32],
-        entry_ids: Sequence[int],
-        scope: RowScope = ANYWHERE,
-    ) -> dict[int, float]:
-        """The exact cosine similarity of each of these entries that has a vector, best first."""
-        segment = self._segments.of(tx, space, scope) if entry_ids else None
-        if segment is not None:
-            return segment.of(entry_ids, query)
-        return _best(tx, space, query, entry_ids, len(entry_ids))
+        scope: RowScope,
+        limit: int,
+        also: Sequence[int],
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """The nearest; and the similarities of those and of these entries besides."""
+        near = self.nearest(tx, space, query, scope, limit)
+        rest = [entry_id for entry_id in also if entry_id not in near]
+        if not rest:
+            return near, near
+        segment = None if scope.is_open else self._segments.of(tx, space, scope)
+        told = segment.of(rest, query) if segment is not None else _best(tx, space, query, rest, len(rest))
+        return near, {**near, **told}
 
     def save(self) -> None:
         """Keep the derived index in its folder if it grew enough."""

@@ -134,9 +134,10 @@ class VectorTests:
         def nearest(limit: int) -> list[int]:
             with store.reading() as tx:
                 found = store.nearest.nearest(tx, space, query, segment, limit)
-                told = store.nearest.similarities(tx, space, query, [*ids[:4], 10_000], segment)
+                near, told = store.nearest.compare(tx, space, query, segment, 1, [*ids[:4], 10_000])
             assert found | told == pytest.approx({e: float(matrix[ids.index(e)] @ query) for e in found}, abs=0.002)
-            assert list(told) == [entry_id for entry_id in found if entry_id in ids[:4]]
+            assert list(near) == list(found)[:1]
+            assert set(told) == {entry_id for entry_id in found if entry_id in (*near, *ids[:4])}
             return list(found)
 
         def expected(inside: Sequence[int]) -> list[int]:

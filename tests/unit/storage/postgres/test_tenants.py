@@ -61,7 +61,7 @@ def test_the_server_shows_a_role_the_rows_of_its_tenant_alone(
             connection.execute("SELECT set_config('harken.tenant', %s, true)", (tenant,))
             if table == "entry_words":
                 found = connection.execute(
-                    "SELECT * FROM harken_search(%s, false, '', null, null, 9, 1, 1, 9, 9)", (["heron"],)
+                    "SELECT * FROM harken_find(%s, NULL, false, '', null, null, 9, 1, 1, 9, 9)", (["heron"],)
                 )
                 assert found.fetchall() == []
             else:
