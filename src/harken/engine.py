@@ -28,6 +28,7 @@ from harken.record.core import CoreMemory
 from harken.record.forget import finish_forgetting
 from harken.record.importer import Importer, ImportReport, Progress
 from harken.record.journal import Journal
+from harken.record.keep import Keeper
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
 from harken.record.redact import Redactor
@@ -37,6 +38,8 @@ from harken.record.transcripts.parsed import TranscriptFormat
 from harken.retrieve.autorag import Recall
 from harken.retrieve.search import Searcher
 from harken.run_time import RunTimeSettings
+from harken.sources.experiences import Experiences
+from harken.sources.values import Values
 from harken.storage.reading import Surroundings, look_up
 from harken.storage.store import Store, open_store
 from harken.tasks import Answer, TaskRun, Tasks
@@ -98,6 +101,9 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
+        keeper = Keeper(self.recorder)
+        self.experiences = Experiences(self.store, keeper, identify_project)
+        self.values = Values(self.store, keeper, self.spaces.answering)
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self.background = Background(self.store, self.spaces, self.chats, lambda: self.settings, self._env, now)
