@@ -23,6 +23,7 @@ from harken.errors import UsageError
 from harken.record.core import CoreMemory
 from harken.record.replay import Replayed
 from harken.run_time import RunTimeSettings
+from harken.sources.memories import Memories
 from harken.tasks import Tasks
 from harken.upkeep import Upkeep
 
@@ -166,6 +167,18 @@ class AsyncCoreMemory(Twin[CoreMemory]):
     delete = in_thread(CoreMemory.delete)
 
 
+class AsyncMemories(Twin[Memories]):
+    """Saved memories; reached as `AsyncHarken.memories`. See `harken.sources.memories.Memories`."""
+
+    add = in_thread(Memories.add)
+    list = in_thread(Memories.list)
+    get = in_thread(Memories.get)
+    search = in_thread(Memories.search)
+    edit = in_thread(Memories.edit)
+    forget = in_thread(Memories.forget)
+    merge = in_thread(Memories.merge)
+
+
 class AsyncChats(Twin[Chats]):
     """Contexts of chats; reached as `AsyncHarken.chats`. See `harken.chats.Chats`."""
 
@@ -223,6 +236,7 @@ class AsyncHarken(Twin[Harken]):
         self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
+        self.memories = AsyncMemories(lambda: self.engine.memories, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
 
     record_message = in_thread(Harken.record_message)

@@ -34,6 +34,7 @@ from harken.record.redact import Redactor
 from harken.record.replay import Replayed, replay
 from harken.record.transcripts import formats
 from harken.record.transcripts.parsed import TranscriptFormat
+from harken.remembered import Remembered, said_or_saved
 from harken.retrieve.autorag import Recall
 from harken.retrieve.search import Searcher
 from harken.run_time import RunTimeSettings
@@ -98,6 +99,12 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
+        remembered = Remembered(
+            self.recorder,
+            lambda query, scope, limit, mode: self.search(query, scope=scope, limit=limit, mode=mode),
+            self.spaces,
+        )
+        self.memories = remembered.memories
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self.background = Background(self.store, self.spaces, self.chats, lambda: self.settings, self._env, now)
@@ -307,13 +314,15 @@ class Harken:
     ) -> SearchResult:
         """Find what answers a query, best first; see `harken.retrieve.search.Searcher`.
 
+        What was said or saved is searched; code, commits and documents where the scope names them as sources.
+
         Raises:
             UsageError: the limit or the mode is not possible.
         """
         if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
             # Without a model this is what was asked for, so no note says that meaning was left out.
             mode = "keyword"
-        return self._searcher.search(query, scope, limit, mode, rerank)
+        return self._searcher.search(query, said_or_saved(scope), limit, mode, rerank)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.
