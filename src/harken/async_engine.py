@@ -24,6 +24,7 @@ from harken.record.core import CoreMemory
 from harken.record.replay import Replayed
 from harken.run_time import RunTimeSettings
 from harken.sources.experiences import Experiences
+from harken.sources.memories import Memories
 from harken.sources.values import Values
 from harken.tasks import Tasks
 from harken.upkeep import Upkeep
@@ -168,6 +169,18 @@ class AsyncCoreMemory(Twin[CoreMemory]):
     delete = in_thread(CoreMemory.delete)
 
 
+class AsyncMemories(Twin[Memories]):
+    """Saved memories; reached as `AsyncHarken.memories`. See `harken.sources.memories.Memories`."""
+
+    add = in_thread(Memories.add)
+    list = in_thread(Memories.list)
+    get = in_thread(Memories.get)
+    search = in_thread(Memories.search)
+    edit = in_thread(Memories.edit)
+    forget = in_thread(Memories.forget)
+    merge = in_thread(Memories.merge)
+
+
 class AsyncExperiences(Twin[Experiences]):
     """The life cycle of experiences; reached as `AsyncHarken.experiences`. See `harken.sources.experiences`."""
 
@@ -252,6 +265,7 @@ class AsyncHarken(Twin[Harken]):
         self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
+        self.memories = AsyncMemories(lambda: self.engine.memories, self._calls)
         self.experiences = AsyncExperiences(lambda: self.engine.experiences, self._calls)
         self.values = AsyncValues(lambda: self.engine.values, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)

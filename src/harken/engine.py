@@ -28,18 +28,16 @@ from harken.record.core import CoreMemory
 from harken.record.forget import finish_forgetting
 from harken.record.importer import Importer, ImportReport, Progress
 from harken.record.journal import Journal
-from harken.record.keep import Keeper
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
 from harken.record.redact import Redactor
 from harken.record.replay import Replayed, replay
 from harken.record.transcripts import formats
 from harken.record.transcripts.parsed import TranscriptFormat
+from harken.remembered import Remembered, said_or_saved
 from harken.retrieve.autorag import Recall
 from harken.retrieve.search import Searcher
 from harken.run_time import RunTimeSettings
-from harken.sources.experiences import Experiences
-from harken.sources.values import Values
 from harken.storage.reading import Surroundings, look_up
 from harken.storage.store import Store, open_store
 from harken.tasks import Answer, TaskRun, Tasks
@@ -101,9 +99,13 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
-        keeper = Keeper(self.recorder)
-        self.experiences = Experiences(self.store, keeper, identify_project)
-        self.values = Values(self.store, keeper, self.spaces.answering)
+        remembered = Remembered(
+            self.recorder,
+            lambda query, scope, limit, mode: self.search(query, scope=scope, limit=limit, mode=mode),
+            self.spaces,
+        )
+        self.memories = remembered.memories
+        self.experiences, self.values = remembered.experiences, remembered.values
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self.background = Background(self.store, self.spaces, self.chats, lambda: self.settings, self._env, now)
@@ -313,13 +315,15 @@ class Harken:
     ) -> SearchResult:
         """Find what answers a query, best first; see `harken.retrieve.search.Searcher`.
 
+        What was said or saved is searched; code, commits and documents where the scope names them as sources.
+
         Raises:
             UsageError: the limit or the mode is not possible.
         """
         if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
             # Without a model this is what was asked for, so no note says that meaning was left out.
             mode = "keyword"
-        return self._searcher.search(query, scope, limit, mode, rerank)
+        return self._searcher.search(query, said_or_saved(scope), limit, mode, rerank)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.
