@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Scored = tuple[int, float]
 EMBEDDED_TENANT = "local"
+# Entries of these belong to a conversation, those of all others to none.
+CONVERSATION_SOURCES = frozenset({"message", "exchange", "conversation"})
 SERVER_ENGINE = "postgresql"
 
 
@@ -30,6 +32,8 @@ class RowScope:
     Attributes:
         conversation_ids: any of these conversations.
         without_conversation_id: no entry of this one.
+        facets: all of these.
+        without_sources: no entry of these sources.
     """
 
     sources: tuple[str, ...] = ()
@@ -41,6 +45,8 @@ class RowScope:
     until: int | None = None
     conversation_ids: tuple[int, ...] = ()
     without_conversation_id: int | None = None
+    facets: tuple[str, ...] = ()
+    without_sources: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -51,6 +57,11 @@ class RowScope:
     def is_narrow(self) -> bool:
         """Whether it is some conversations, or a part of one."""
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is of no conversation at all, by its sources alone."""
+        return bool(self.sources) and CONVERSATION_SOURCES.isdisjoint(self.sources)
 
 
 @dataclass(frozen=True, slots=True)
