@@ -19,6 +19,7 @@ from harken.config import LoadedSettings, Settings, environment, load_settings
 from harken.enrich.spaces import open_spaces
 from harken.enrich.worker import Worker
 from harken.errors import NotFoundError, UsageError
+from harken.index.indexes import open_indexes
 from harken.model import ExchangeStatus, Message, MessageType, Role, SearchResult, SearchScope, Segment, Trust
 from harken.providers.embedder import Embedder, Reranker
 from harken.providers.options import RerankerOptions
@@ -98,6 +99,9 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
+        self.code, self.commits, self.documents = open_indexes(
+            self.store, redactor, self.search, lambda: self.background.wake(), now
+        )
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self.background = Background(self.store, self.spaces, self.chats, lambda: self.settings, self._env, now)

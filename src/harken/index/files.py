@@ -9,11 +9,13 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING
 
 from harken.errors import UsageError
 from harken.index.git import Repository, find_repository
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 MAX_BYTES = 1_000_000
 # What no repository of ours ignores and nobody wrote by hand.
@@ -161,4 +163,6 @@ def _ignoring(folder: Path) -> GitIgnoreSpec | None:
         lines = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
+    from pathspec import GitIgnoreSpec
+
     return GitIgnoreSpec.from_lines(lines)
