@@ -11,6 +11,7 @@ class CodeUnit:
     """A named piece of source code.
 
     Attributes:
+        path: of its file, relative to the project.
         unit_type: `function`, `class`, `method`, `module`, `constant`; in SQL also `table` and `view`.
         qualified_name: with the names of all that it stands in, as its language joins them.
         number: counts from 0 the units of one file that have the same qualified name.
@@ -21,6 +22,7 @@ class CodeUnit:
         body: the beginning of what follows the signature, without the docstring.
     """
 
+    path: str
     unit_type: str
     name: str
     qualified_name: str

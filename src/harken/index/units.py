@@ -60,8 +60,8 @@ def parse_units(source: bytes, path: str, language: Language) -> list[CodeUnit]:
     module = _module_name(path, language)
     prefix = module.split(".") if language.has_docstrings else []
     found = _nested([unit for captures in matches if (unit := _unit(captures))], prefix)
-    units = [_record(unit, language) for unit in found if unit.kind not in _LENDS_ITS_NAME]
-    return _numbered([_module(root, module, language, found), *units])
+    units = [_record(unit, path, language) for unit in found if unit.kind not in _LENDS_ITS_NAME]
+    return _numbered([_module(root, path, language, found), *units])
 
 
 def _unit(captures: Mapping[str, list[Any]]) -> _Found | None:
@@ -118,7 +118,7 @@ def _is_alias(parent: _Found, unit: _Found) -> bool:
     return parent.node.type == "type_definition" and parent.name == unit.name
 
 
-def _record(unit: _Found, language: Language) -> CodeUnit:
+def _record(unit: _Found, path: str, language: Language) -> CodeUnit:
     outer = _outer(unit.node)
     whole = outer.text or b""
     cut = len(whole) if unit.body is None else unit.body.start_byte - outer.start_byte
@@ -131,6 +131,7 @@ def _record(unit: _Found, language: Language) -> CodeUnit:
     separator = language.separator
     kind = "method" if unit.kind == "function" and separator == "::" and "::" in unit.name else unit.kind
     return CodeUnit(
+        path=path,
         unit_type=kind,
         name=re.split(r"::|\.", unit.name)[-1],
         qualified_name=separator.join(unit.names),
@@ -214,12 +215,14 @@ def _signature(source: bytes, is_whole: bool) -> str:
     return text if len(text) <= _MAX_SIGNATURE else text[:_MAX_SIGNATURE].rstrip() + " …"
 
 
-def _module(root: Node, name: str, language: Language, found: list[_Found]) -> CodeUnit:
+def _module(root: Node, path: str, language: Language, found: list[_Found]) -> CodeUnit:
+    name = _module_name(path, language)
     string = _docstring_node(root) if language.has_docstrings else None
     documented = {_outer(unit.node).start_byte for unit in found}
     docstring = _unquoted(_text(string)) if string is not None else _opening_comment(root, documented)
     top = [unit.name for unit in found if unit.is_top and unit.kind not in _LENDS_ITS_NAME]
     return CodeUnit(
+        path=path,
         unit_type="module",
         name=re.split(r"[./]", name)[-1],
         qualified_name=name,

@@ -12,9 +12,12 @@ from harken.sources.source import relevance_of
 from harken.storage.indexed.files import find_parts
 from harken.storage.store import Transaction
 
-# Longer texts are found no better, and take the time of embedding that all units have together.
-ENTRY_TOKENS = 160
+# What a unit is for stands at its beginning; more of it takes longer to embed, which thousands of units feel.
+ENTRY_TOKENS, TEST_TOKENS = 112, 48
 _SIGNATURE_TOKENS = 60
+# Who asks where something is done means the code that does it, before its tests and the numbers that it uses.
+TEST_WEIGHT, CONSTANT_WEIGHT = 0.8, 0.9
+_TEST = re.compile(r"(^|[/_.])(tests?|specs?|__tests__)([/_.]|$)", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _FENCE = re.compile(r"`{3,}")
 
@@ -25,15 +28,22 @@ class CodeSource:
     name = "code"
 
     def entries(self, record: CodeUnit) -> Sequence[NewEntry]:
-        """One entry: what the unit is called, in words, its signature, what is said of it, and how it begins."""
+        """One entry: what the unit is called, in words, its signature, what is said of it, and how it begins.
+
+        Constants are found by their words alone: a name and a number say little else.
+        """
+        is_test, is_constant = is_test_code(record.path), record.unit_type == "constant"
         parts = (
             spelled(record.qualified_name),
             tokens.clip(record.signature, _SIGNATURE_TOKENS),
             record.docstring,
             record.body,
         )
-        text = tokens.clip("\n".join(part for part in parts if part), ENTRY_TOKENS, marker="")
-        return [NewEntry("", text, (f"language:{record.language}", f"unit:{record.unit_type}"))]
+        room = TEST_TOKENS if is_test else ENTRY_TOKENS
+        text = tokens.clip("\n".join(part for part in parts if part), room, marker="")
+        weight = TEST_WEIGHT if is_test else CONSTANT_WEIGHT if is_constant else 1.0
+        facets = (f"language:{record.language}", f"unit:{record.unit_type}")
+        return [NewEntry("", text, facets, weight, is_embedded=not is_constant)]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The units as they stand in the index, in the order of the hits; those that are gone are left out."""
@@ -54,6 +64,11 @@ class CodeSource:
             )
             for hit, row in found
         ]
+
+
+def is_test_code(path: str) -> bool:
+    """Whether a file holds tests, by where it lies and what it is called."""
+    return bool(_TEST.search(path))
 
 
 def spelled(name: str) -> str:

@@ -144,7 +144,8 @@ def replace_parts(
     rows = [{**shared, "uid": part.uid, "path": path, "digest": part.digest, **part.row} for path, part in new]
     if rows:
         tx.connection.execute(insert(table), rows)
-    seen = [*(part for _, part in new), *other]
+    # Texts of one length are embedded together, which saves padding.
+    seen = sorted([*(part for _, part in new), *other], key=lambda part: len(part.entry.text))
     heads = [(RecordHead(source, part.uid, at, project_id, Trust.UNTRUSTED), [part.entry]) for part in seen]
     add_record_entries(tx, heads)
     return Changes(len(new), len(other), len(gone))
