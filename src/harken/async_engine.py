@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from harken.background import Background
+from harken.chat.orchestrator import Chat
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings
 from harken.engine import Harken
@@ -190,8 +191,22 @@ class AsyncChats(Twin[Chats]):
     past_log = in_thread(Chats.past_log)
     summarize = in_thread(Chats.summarize)
     work = in_thread(Chats.work)
+    newest = in_thread(Chats.newest)
     task_context = in_thread(Chats.task_context)
     titles = in_thread(Chats.titles)
+
+
+class AsyncChat(Twin[Chat]):
+    """Talks with the configured model; reached as `AsyncHarken.chat`. See `harken.chat.orchestrator.Chat`."""
+
+    begin = in_thread(Chat.begin)
+    context = in_thread(Chat.context)
+    turn = in_thread(Chat.turn)
+
+    @property
+    def model_name(self) -> str | None:
+        """Vendor and model that answer; None where no model is configured."""
+        return self._part().model_name
 
 
 class AsyncBackground(Twin[Background]):
@@ -233,6 +248,7 @@ class AsyncHarken(Twin[Harken]):
         super().__init__(lambda: self.engine, Calls())
         self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
         self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
+        self.chat = AsyncChat(lambda: self.engine.chat, self._calls)
         self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)

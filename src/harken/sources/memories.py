@@ -91,6 +91,7 @@ class Memories:
         tags: Iterable[str] = (),
         *,
         directory: str | Path | None = None,
+        project: ProjectIdentity | None = None,
         trust: Trust = Trust.OWNER,
     ) -> Saved:
         """Save a memory; one of the same category and project that says the same is merged or superseded.
@@ -103,15 +104,14 @@ class Memories:
             category: `preference`, `fact`, `event`, `workflow`, `context`, `error` or `decision`.
             importance: 0 to 1; None is 0.5, or that of what it supersedes.
             tags: at most 20 of 50 characters.
-            directory: tells the project; None is none.
-            trust: whose words they are.
+            directory: tells the project, where none is given; None is none.
         Raises:
             UsageError: a limit is passed.
         """
         text = checked_content(self.keeper.clean(content))
         kind, own_tags = checked_category(category), checked_tags(self.keeper.clean(list(tags)))
         weight = None if importance is None else checked_importance(importance)
-        project = self.identify(directory) if directory is not None else None
+        project = project or (None if directory is None else self.identify(directory))
         meanings = self.compare(text)
         saved: list[Saved] = []
 
