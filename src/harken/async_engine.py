@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from harken.background import Background
+from harken.chat.orchestrator import Chat
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings
 from harken.engine import Harken
@@ -23,6 +24,7 @@ from harken.errors import UsageError
 from harken.record.core import CoreMemory
 from harken.record.replay import Replayed
 from harken.run_time import RunTimeSettings
+from harken.sources.memories import Memories
 from harken.tasks import Tasks
 from harken.upkeep import Upkeep
 
@@ -166,6 +168,18 @@ class AsyncCoreMemory(Twin[CoreMemory]):
     delete = in_thread(CoreMemory.delete)
 
 
+class AsyncMemories(Twin[Memories]):
+    """Saved memories; reached as `AsyncHarken.memories`. See `harken.sources.memories.Memories`."""
+
+    add = in_thread(Memories.add)
+    list = in_thread(Memories.list)
+    get = in_thread(Memories.get)
+    search = in_thread(Memories.search)
+    edit = in_thread(Memories.edit)
+    forget = in_thread(Memories.forget)
+    merge = in_thread(Memories.merge)
+
+
 class AsyncChats(Twin[Chats]):
     """Contexts of chats; reached as `AsyncHarken.chats`. See `harken.chats.Chats`."""
 
@@ -177,8 +191,22 @@ class AsyncChats(Twin[Chats]):
     past_log = in_thread(Chats.past_log)
     summarize = in_thread(Chats.summarize)
     work = in_thread(Chats.work)
+    newest = in_thread(Chats.newest)
     task_context = in_thread(Chats.task_context)
     titles = in_thread(Chats.titles)
+
+
+class AsyncChat(Twin[Chat]):
+    """Talks with the configured model; reached as `AsyncHarken.chat`. See `harken.chat.orchestrator.Chat`."""
+
+    begin = in_thread(Chat.begin)
+    context = in_thread(Chat.context)
+    turn = in_thread(Chat.turn)
+
+    @property
+    def model_name(self) -> str | None:
+        """Vendor and model that answer; None where no model is configured."""
+        return self._part().model_name
 
 
 class AsyncBackground(Twin[Background]):
@@ -220,9 +248,11 @@ class AsyncHarken(Twin[Harken]):
         super().__init__(lambda: self.engine, Calls())
         self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
         self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
+        self.chat = AsyncChat(lambda: self.engine.chat, self._calls)
         self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
+        self.memories = AsyncMemories(lambda: self.engine.memories, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
 
     record_message = in_thread(Harken.record_message)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from harken.chats import Chats
 from harken.config import Settings
 from harken.enrich.embed import EmbedWork
+from harken.enrich.language_model import LanguageModel
 from harken.enrich.spaces import Spaces
-from harken.enrich.spend import SpendBook
 from harken.enrich.summarize import SummarizeWork
 from harken.enrich.switched import SwitchedWork
 from harken.enrich.worker import Work, Worker, WorkerState, run_until_idle
 from harken.errors import UsageError
-from harken.providers.chat_model import ChatModel
-from harken.providers.options import ChatOptions
-from harken.providers.registry import open_chat_model
 from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import WrittenSummarizer
@@ -73,7 +69,6 @@ class Background:
 
     Args:
         settings: those in force; read anew each time.
-        env: where vendors' keys are looked for.
     """
 
     def __init__(
@@ -82,19 +77,17 @@ class Background:
         spaces: Spaces,
         chats: Chats,
         settings: Callable[[], Settings],
-        env: Mapping[str, str],
+        language_model: LanguageModel,
         now: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._spaces = spaces
         self._chats = chats
         self._settings = settings
-        self._env = env
+        self._language_model = language_model
         self._now = now
         self._workers: dict[str, Worker] = {}
         self._stop_listening: Callable[[], None] | None = None
-        self._model: tuple[ChatOptions, ChatModel] | None = None
-        self._lock = threading.Lock()
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """See `Harken.embed`; done even where the worker is switched off: somebody asks for it.
@@ -122,8 +115,9 @@ class Background:
             ProviderError: the language model cannot be opened.
             MissingExtraError: what it needs is not installed.
         """
-        self._check_model()
-        segments = self._switched(self._chats.work(None))
+        # Said at once, not item by item, where it cannot be used.
+        self._language_model.model()
+        segments = self._switched(self._chats.work(None, self._segment_summarizer))
         made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
         for kind in (EXCHANGE, CONVERSATION):
             work = self._summarize_work(kind)
@@ -139,12 +133,14 @@ class Background:
             MissingExtraError: what it needs is not installed.
         """
         config = self._settings().worker
-        self._check_model()
+        # Said at once, not item by item, where it cannot be used.
+        self._language_model.model()
         if EMBEDDINGS not in self._workers and (work := self._embed_work()) is not None:
             self._start(EMBEDDINGS, work, config.poll_seconds)
         if SEGMENT not in self._workers:
             embedder = self._spaces.embedder()
-            self._start(SEGMENT, self._chats.work(embedder.embed_passages if embedder else None), config.poll_seconds)
+            vectorize = embedder.embed_passages if embedder else None
+            self._start(SEGMENT, self._chats.work(vectorize, self._segment_summarizer), config.poll_seconds)
             for kind in (EXCHANGE, CONVERSATION):
                 self._start(kind, self._summarize_work(kind), config.summary_poll_seconds)
         if self._stop_listening is None:
@@ -152,15 +148,12 @@ class Background:
         return self._workers.get(EMBEDDINGS)
 
     def stop(self) -> None:
-        """Finish the batches in hand and end; the models' connections go as well."""
+        """Finish the batches in hand and end."""
         if self._stop_listening is not None:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
         self._workers, self._stop_listening = {}, None
-        if self._model is not None:
-            self._model[1].close()
-            self._model = None
 
     def wake(self) -> None:
         """There is work; returns at once."""
@@ -242,29 +235,14 @@ class Background:
             wake_next=self.wake,
         )
 
-    def _summarizer(self, kind: str, uid: str) -> Summarizer:
+    def _segment_summarizer(self, uid: str) -> Summarizer:
+        return self._summarizer(SEGMENT, uid)
+
+    def _summarizer(self, name: str, uid: str) -> Summarizer:
         """Extractive by words: vectors of sentences would double what the embedder has to do."""
         plain = ExtractiveSummarizer()
-        model = self._chat_model()
-        if model is None:
-            return plain
-        config = self._settings().llm
-        book = SpendBook(self._store, config.max_usd_per_day, self._now)
-        return WrittenSummarizer(book.metered(model, SUMMARIZE[kind], uid), plain, config.max_input_tokens)
-
-    def _chat_model(self) -> ChatModel | None:
-        """The model that the settings name now, opened once; None where they name none."""
-        options = ChatOptions.of(self._settings().llm, self._env)
-        if options is None:
-            return None
-        with self._lock:
-            if self._model is None or self._model[0] != options:
-                self._model = (options, open_chat_model(options))
-            return self._model[1]
-
-    def _check_model(self) -> None:
-        """Say at once that a model cannot be used, not item by item."""
-        self._chat_model()
+        model = self._language_model.metered(WORKERS[name], uid)
+        return plain if model is None else WrittenSummarizer(model, plain, self._settings().llm.max_input_tokens)
 
 
 def _kind_of(name: str) -> str:

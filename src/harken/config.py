@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 
 from harken.config_parts import (
     AutoRagConfig,
+    ChatConfig,
     ContextConfig,
     EmbeddingConfig,
     LlmConfig,
@@ -33,6 +34,7 @@ from harken.errors import ConfigError
 
 __all__ = [
     "AutoRagConfig",
+    "ChatConfig",
     "ContextConfig",
     "EmbeddingConfig",
     "LlmConfig",
@@ -78,6 +80,7 @@ class Settings(Part):
     auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
     rag: RagConfig = Field(default_factory=RagConfig)
+    chat: ChatConfig = Field(default_factory=ChatConfig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,16 @@ from harken.assemble.history import TaskHistory
 from harken.assemble.layers import ChatContext
 from harken.assemble.pending import Pending
 from harken.background import Background
+from harken.chat.core_tools import core_tools
+from harken.chat.history_tools import history_tools
+from harken.chat.memory_tools import memory_tools
+from harken.chat.orchestrator import Chat
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings, environment, load_settings
+from harken.enrich.language_model import LanguageModel
 from harken.enrich.spaces import open_spaces
 from harken.enrich.worker import Worker
 from harken.errors import NotFoundError, UsageError
-from harken.index.indexes import open_indexes
 from harken.model import ExchangeStatus, Message, MessageType, Role, SearchResult, SearchScope, Segment, Trust
 from harken.providers.embedder import Embedder, Reranker
 from harken.providers.options import RerankerOptions
@@ -35,6 +39,7 @@ from harken.record.redact import Redactor
 from harken.record.replay import Replayed, replay
 from harken.record.transcripts import formats
 from harken.record.transcripts.parsed import TranscriptFormat
+from harken.remembered import Remembered, said_or_saved
 from harken.retrieve.autorag import Recall
 from harken.retrieve.search import Searcher
 from harken.run_time import RunTimeSettings
@@ -99,15 +104,24 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
-        self.code, self.commits, self.documents = open_indexes(
-            self.store, redactor, self.search, lambda: self.background.wake(), now
+        remembered = Remembered(
+            self.recorder,
+            lambda query, scope, limit, mode: self.search(query, scope=scope, limit=limit, mode=mode),
+            self.spaces,
         )
+        self.memories = remembered.memories
+        self.code, self.commits, self.documents = remembered.indexes
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
-        self.background = Background(self.store, self.spaces, self.chats, lambda: self.settings, self._env, now)
+        self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
+        self.background = Background(
+            self.store, self.spaces, self.chats, lambda: self.settings, self._language_model, now
+        )
         self.tasks = Tasks(
             self.recorder, history, lambda: self.settings.context.subagent_history, self.chats.task_context
         )
+        tools = [*history_tools(self.store, self.search), *core_tools(self.core), *memory_tools(self.memories)]
+        self.chat = Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
         try:
             self._replay_tail(on_replay)
         except BaseException:
@@ -311,13 +325,15 @@ class Harken:
     ) -> SearchResult:
         """Find what answers a query, best first; see `harken.retrieve.search.Searcher`.
 
+        What was said or saved is searched; code, commits and documents where the scope names them as sources.
+
         Raises:
             UsageError: the limit or the mode is not possible.
         """
         if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
             # Without a model this is what was asked for, so no note says that meaning was left out.
             mode = "keyword"
-        return self._searcher.search(query, scope, limit, mode, rerank)
+        return self._searcher.search(query, said_or_saved(scope), limit, mode, rerank)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.
@@ -331,6 +347,7 @@ class Harken:
     def close(self) -> None:
         """Stop the workers, keep what was derived, give everything back."""
         self.background.stop()
+        self._language_model.close()
         self.store.nearest.save()
         self.store.close()
 

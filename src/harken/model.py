@@ -358,6 +358,8 @@ class CoreFact:
         return CORE_MEMORY
 
 
+DERIVED_SOURCES = ("code", "commit", "document")
+"""The sources that are read from the disk; a search sees them where it names them."""
 KEPT_FOLDERS = {"memory": "memories", "experience": "experiences", "value": "values"}
 """The sources whose truth is the journal, each with its folder; no conversation is called so."""
 

@@ -5,23 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from harken.errors import UsageError
-from harken.model import ContextItem, Hit, SearchResult, SearchScope
+from harken.model import ContextItem, Hit, SearchScope
+from harken.sources.memories import Search
 from harken.sources.source import Source
 from harken.storage.store import Store
 
 MAX_LIMIT = 50
 DEFAULT_LIMIT = 10
-
-
-class Search(Protocol):
-    """The one retrieval path; `Harken.search` is it."""
-
-    def __call__(self, query: str, *, scope: SearchScope | None, limit: int | None, mode: str) -> SearchResult:
-        """Find what answers a query, best first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,7 @@ class SourceSearch:
             raise UsageError(f"limit must be from 1 to {MAX_LIMIT}, not {limit}.")
         named = None if project is None else str(project)
         scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
-        result = self.search(query, scope=scope, limit=limit, mode=mode)
+        result = self.search(query, scope, limit, mode)
         with self.store.reading() as tx:
             shown = [(hit, items[0]) for hit in result.hits if (items := self.source.items(tx, [hit]))]
         return Found(tuple(hit for hit, _ in shown), tuple(item for _, item in shown), result.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from harken.model import ContextItem, Hit, Kept, NewEntry
@@ -42,6 +43,10 @@ class Keeper(Protocol):
 
     def forget(self, source: str, uids: Sequence[str]) -> object:
         """Forget records for good."""
+        ...
+
+    def now(self) -> datetime:
+        """The present moment."""
         ...
 
     def new_uid(self) -> str:

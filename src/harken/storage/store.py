@@ -13,6 +13,7 @@ from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, make_url
 from sqlalchemy.exc import ArgumentError
 
 from harken.errors import ConfigError, MissingExtraError, UsageError
+from harken.model import DERIVED_SOURCES, KEPT_FOLDERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 Scored = tuple[int, float]
 EMBEDDED_TENANT = "local"
-# Entries of these belong to a conversation, those of all others to none.
-CONVERSATION_SOURCES = frozenset({"message", "exchange", "conversation"})
+# Entries of these belong to no conversation.
+APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})
 SERVER_ENGINE = "postgresql"
 
 
@@ -61,7 +62,7 @@ class RowScope:
     @property
     def is_apart(self) -> bool:
         """Whether it is of no conversation at all, by its sources alone."""
-        return bool(self.sources) and CONVERSATION_SOURCES.isdisjoint(self.sources)
+        return bool(self.sources) and APART_SOURCES.issuperset(self.sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,9 @@ def apply_kept(tx: Transaction, kept: Kept) -> None:
         if all(present._mapping[name] == value for name, value in row.items()):
             return
         tx.connection.execute(update(table).where(*of_record).values(**row))
-        drop_record_entries(tx, kept.source, [kept.uid])
     else:
         tx.connection.execute(table.insert().values(tenant=tx.tenant, uid=kept.uid, **row))
+    drop_record_entries(tx, kept.source, [kept.uid])
     head = RecordHead(kept.source, kept.uid, row["created_at"], project_id, Trust(row["trust"]))
     add_record_entries(tx, [(head, KEPT[kept.source].entries(kept))])
 
