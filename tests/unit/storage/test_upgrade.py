@@ -17,6 +17,12 @@ NEW_SINCE_FIRST = (
     "retrievals",
     "entry_facets",
     "memories",
+    "indexed_files",
+    "code_units",
+    "passages",
+    "commits",
+    "commit_files",
+    "histories",
 )
 
 
