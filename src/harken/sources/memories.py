@@ -105,6 +105,8 @@ class Memories:
             importance: 0 to 1; None is 0.5, or that of what it supersedes.
             tags: at most 20 of 50 characters.
             directory: tells the project, where none is given; None is none.
+            project: that it belongs to.
+            trust: whose words they are.
         Raises:
             UsageError: a limit is passed.
         """
@@ -125,18 +127,9 @@ class Memories:
                 merged = _said_again(older[0], own_tags, weight)
                 saved.append(Saved(merged, "merged", (found[0],)))
                 return [] if merged == older[0] else [kept_memory(merged)]
-            new = Memory(
-                uid=self.keeper.new_uid(),
-                content=text,
-                category=kind,
-                importance=_importance(weight, older),
-                tags=_joined(own_tags, *(one.tags for one in older))[:MAX_TAGS],
-                created_at=moment,
-                updated_at=moment,
-                project=project,
-                trust=trust,
-                supersedes=tuple(one.uid for one in older),
-            )
+            share = _importance(weight, older)
+            first = Memory(self.keeper.new_uid(), text, kind, share, own_tags, moment, moment, project, trust)
+            new = _standing_over(first, older)
             saved.append(Saved(new, "superseded" if older else "added", tuple(found)))
             return [kept_memory(new), *(kept_memory(replace(one, superseded_by=new.uid)) for one in older)]
 
@@ -308,6 +301,12 @@ def _said_again(memory: Memory, tags: tuple[str, ...], importance: float | None)
     """The memory with what came along when the same was said again."""
     most = max(memory.importance, importance or 0.0)
     return replace(memory, tags=_joined(memory.tags, tags)[:MAX_TAGS], importance=most)
+
+
+def _standing_over(new: Memory, older: Sequence[Memory]) -> Memory:
+    """The memory with the tags of those that it supersedes."""
+    tags = _joined(new.tags, *(one.tags for one in older))[:MAX_TAGS]
+    return replace(new, tags=tags, supersedes=tuple(one.uid for one in older))
 
 
 def _alike(tx: Transaction, text: str, standing: Sequence[Standing], category: str, meanings: Meanings) -> list[Alike]:
