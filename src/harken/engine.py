@@ -109,8 +109,8 @@ class Harken:
             lambda query, scope, limit, mode: self.search(query, scope=scope, limit=limit, mode=mode),
             self.spaces,
         )
-        self.memories = remembered.memories
-        self.experiences, self.values = remembered.experiences, remembered.values
+        self.memories, self.experiences, self.values = remembered.kept
+        self.code, self.commits, self.documents = remembered.indexes
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)

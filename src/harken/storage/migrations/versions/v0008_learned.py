@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from harken.storage.migrations.shapes import add_index, add_table
 
 revision = "0008"
-down_revision = "0006"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 _WORDS = ("agent", "session", "status", "domain", "strategy", "goal", "hypothesis", "action", "prediction")
