@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import ColumnElement, Connection, Insert, Table
 
-from harken.errors import ConfigError, MissingExtraError, UsageError
+from harken.errors import MissingExtraError, UsageError
+from harken.model import DERIVED_SOURCES, KEPT_FOLDERS
+from harken.storage.urls import SERVER_ENGINE, file_of, parse_url
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,8 @@ Scored = tuple[int, float]
 # The name under which statements that are made once get the ids that they are about.
 AMONG = "among"
 EMBEDDED_TENANT = "local"
-SERVER_ENGINE = "postgresql"
+# Entries of these belong to no conversation.
+APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class RowScope:
     Attributes:
         conversation_ids: any of these conversations.
         without_conversation_id: no entry of this one.
+        facets: all of these.
+        without_sources: no entry of these sources.
     """
 
     sources: tuple[str, ...] = ()
@@ -43,6 +47,8 @@ class RowScope:
     until: int | None = None
     conversation_ids: tuple[int, ...] = ()
     without_conversation_id: int | None = None
+    facets: tuple[str, ...] = ()
+    without_sources: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -54,8 +60,10 @@ class RowScope:
         """Whether it is some conversations, or a part of one."""
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
 
-
-ANYWHERE = RowScope()
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is of no conversation at all, by its sources alone."""
+        return bool(self.sources) and APART_SOURCES.issuperset(self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +331,7 @@ def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) ->
         raise ConfigError(f"tenant: the embedded store has one tenant, '{EMBEDDED_TENANT}', not '{tenant}'.")
     from harken.storage.sqlite.store import SqliteStore
 
-    return SqliteStore(place if isinstance(place, Path) else _file_of(url), cache)
+    return SqliteStore(place if isinstance(place, Path) else file_of(url), cache)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,26 +380,3 @@ def migrate_store(
 def _need_driver() -> None:
     if importlib.util.find_spec("psycopg") is None:
         raise MissingExtraError("A store on PostgreSQL", "postgres")
-
-
-def parse_url(place: str) -> URL:
-    """A store's URL.
-
-    Raises:
-        ConfigError: it is none, or names an engine that this Harken does not have.
-    """
-    usage = "Use sqlite:///PATH or postgresql://USER@HOST/DATABASE."
-    try:
-        url = make_url(place)
-    except ArgumentError as error:
-        raise ConfigError(f"store: what was given is no URL. {usage}") from error
-    engine = url.get_backend_name()
-    if engine not in ("sqlite", SERVER_ENGINE):
-        raise ConfigError(f"store: there is no engine '{engine}'. {usage}")
-    return url
-
-
-def _file_of(url: URL | None) -> Path | None:
-    """The file that a URL of the embedded engine names; None for a store in memory."""
-    database = None if url is None else url.database
-    return Path(database) if database and database != ":memory:" else None

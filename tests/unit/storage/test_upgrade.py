@@ -8,7 +8,27 @@ from pathlib import Path
 from harken.engine import Harken
 from harken.storage.migrations import HEAD
 
-NEW_SINCE_FIRST = ("core_memory", "segment_summaries", "summarized_messages", "spend", "summaries", "retrievals")
+NEW_SINCE_FIRST = (
+    "core_memory",
+    "segment_summaries",
+    "summarized_messages",
+    "spend",
+    "summaries",
+    "retrievals",
+    "entry_facets",
+    "memories",
+    "indexed_files",
+    "code_units",
+    "passages",
+    "commits",
+    "commit_files",
+    "histories",
+    "experiences",
+    "learned_values",
+    "clusters",
+    "cluster_members",
+    "checks",
+)
 
 
 def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path: Path) -> None:
@@ -18,7 +38,8 @@ def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path:
     with sqlite3.connect(tmp_path / "harken.db") as database:
         for table in NEW_SINCE_FIRST:
             database.execute(f"DROP TABLE {table}")
-        database.execute("DROP INDEX ix_exchanges_started")
+        for index in ("ix_exchanges_started", "ix_entries_source", "ix_messages_results"):
+            database.execute(f"DROP INDEX {index}")
         database.execute("UPDATE alembic_version SET version_num = '0001'")
     database.close()
     with Harken(tmp_path, env=env) as harken:

@@ -52,6 +52,9 @@ SCHEMA = (
 # Inside quotes nothing else means anything.
 _NO_SYNTAX = str.maketrans('"\0', "  ")
 _ALL_TIME = 2**62
+# Signed, or each of them would be looked up in the full text by itself.
+_WITH_FACET = "(SELECT entry_id FROM entry_facets WHERE facet = ?)"
+_LISTED_WITH_FACET = "SELECT group_concat(entry_id) FROM entry_facets WHERE facet = ?"
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
@@ -91,7 +94,7 @@ class Fts5Index:
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
         phrases = {term: phrase for term in terms if (phrase := _phrase(term))}
-        join, condition, bounds = _timed(scope)
+        join, condition, bounds = _limited(scope)
         listed = f"SELECT group_concat(entry_index.rowid) FROM entry_index {join} WHERE entry_index MATCH ? {condition}"
         parameters: list[str | int] = []
         for phrase in phrases.values():
@@ -144,7 +147,7 @@ class Fts5Index:
     def _match(
         self, connection: Connection, phrases: Sequence[str], scope: RowScope, limit: int, columns: str
     ) -> list[Scored]:
-        join, condition, bounds = _timed(scope)
+        join, condition, bounds = _limited(scope)
         rows = connection.exec_driver_sql(
             f"SELECT entry_index.rowid, -bm25(entry_index, {_WEIGHTS}) AS score FROM entry_index {join} "
             f"WHERE entry_index MATCH ? {condition} ORDER BY score DESC LIMIT ?",
@@ -176,6 +179,8 @@ class Fts5Index:
             for word in _rarest(held_words, 3 * MATCHES_TO_RANK)
         ]
         ranking = postings.rank(held)
+        for facet in scope.facets:
+            ranking = postings.with_ids(ranking, connection, _LISTED_WITH_FACET, facet)
         if scope.since is not None or scope.until is not None:
             ranking = postings.of_days(connection, ranking, *_bounds(scope), limit)
         if not len(ranking.ids):
@@ -195,18 +200,20 @@ def _rarest(words: Sequence[postings.Word], entries: int) -> list[postings.Word]
     return chosen
 
 
-def _timed(scope: RowScope) -> tuple[str, str, tuple[int, ...]]:
-    """The join, the condition and its values that keep to a scope's days; empty where it has none."""
+def _limited(scope: RowScope) -> tuple[str, str, tuple[int | str, ...]]:
+    """The join, the condition and its values that keep to a scope's facets and days; empty where it has none."""
+    condition = f" AND +entry_index.rowid IN {_WITH_FACET}" * len(scope.facets)
     if scope.since is None and scope.until is None:
-        return "", "", ()
+        return "", condition, scope.facets
     join = "JOIN entries e ON e.id = entry_index.rowid"
-    return join, "AND e.created_at >= ? AND e.created_at < ?", _bounds(scope)
+    return join, f"{condition} AND e.created_at >= ? AND e.created_at < ?", (*scope.facets, *_bounds(scope))
 
 
 def _count(connection: Connection, scope: RowScope) -> int:
     """How many entries a scope has; from the index where it can tell, since rows lie far apart."""
     groups = [f"scope : ({tokens})" for tokens in _scope_tokens(scope)]
-    if groups and not any((scope.since, scope.until, scope.without_conversation_id)):
+    beyond_tokens = (scope.since, scope.until, scope.without_conversation_id, scope.without_sources, scope.facets)
+    if groups and not any(beyond_tokens):
         counted = "SELECT count(*) FROM entry_index WHERE entry_index MATCH ?"
         return int(connection.exec_driver_sql(counted, (" AND ".join(groups),)).scalar_one())
     inside = select(func.count()).select_from(entries).where(*scope_conditions(scope))
@@ -226,8 +233,11 @@ def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
     query = f"{columns} : ({' OR '.join(phrases)})"
     for tokens in _scope_tokens(scope):
         query = f"scope : ({tokens}) AND {query}"
+    without = [f"o{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:
-        query = f"({query}) NOT scope : {_phrase(f'c{scope.without_conversation_id}')}"
+        without.append(f"c{scope.without_conversation_id}")
+    for token in without:
+        query = f"({query}) NOT scope : {_phrase(token)}"
     return query
 
 
