@@ -53,7 +53,10 @@ def _which_are_there(sources: tuple[str, ...]) -> Select[Any]:
     apart = select(entries.c.id).where(
         entries.c.tenant == bindparam("of_tenant", type_=Text), entries.c.conversation_id.is_(None)
     )
-    return select(*(apart.where(entries.c.source == source).exists().label(source) for source in sources))
+    there: list[ColumnElement[Any]] = [
+        apart.where(entries.c.source == source).exists().label(source) for source in sources
+    ]
+    return select(*there)
 
 
 def project_row(tx: Transaction, name: str) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Insert, Table
 
-from harken.errors import MissingExtraError, UsageError
+from harken.errors import ConfigError, MissingExtraError, UsageError
 from harken.model import DERIVED_SOURCES, KEPT_FOLDERS
 from harken.storage.urls import SERVER_ENGINE, file_of, parse_url
 
