@@ -21,12 +21,14 @@ from harken.config_parts import (
     AutoRagConfig,
     ContextConfig,
     EmbeddingConfig,
+    HooksConfig,
     LlmConfig,
     Part,
     RagConfig,
     RecordConfig,
     RedactionConfig,
     SearchConfig,
+    ServeConfig,
     WorkerConfig,
 )
 from harken.errors import ConfigError
@@ -35,12 +37,14 @@ __all__ = [
     "AutoRagConfig",
     "ContextConfig",
     "EmbeddingConfig",
+    "HooksConfig",
     "LlmConfig",
     "LoadedSettings",
     "RagConfig",
     "RecordConfig",
     "RedactionConfig",
     "SearchConfig",
+    "ServeConfig",
     "SettingValue",
     "Settings",
     "WorkerConfig",
@@ -78,6 +82,8 @@ class Settings(Part):
     auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
     rag: RagConfig = Field(default_factory=RagConfig)
+    hooks: HooksConfig = Field(default_factory=HooksConfig)
+    serve: ServeConfig = Field(default_factory=ServeConfig)
 
 
 @dataclass(frozen=True, slots=True)

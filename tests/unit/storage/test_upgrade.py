@@ -8,7 +8,15 @@ from pathlib import Path
 from harken.engine import Harken
 from harken.storage.migrations import HEAD
 
-NEW_SINCE_FIRST = ("core_memory", "segment_summaries", "summarized_messages", "spend", "summaries", "retrievals")
+NEW_SINCE_FIRST = (
+    "core_memory",
+    "segment_summaries",
+    "summarized_messages",
+    "spend",
+    "summaries",
+    "retrievals",
+    "injections",
+)
 
 
 def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from harken.serve.cli import (
     inspecting,
     past,
     searching,
+    serving,
     switching,
     tasking,
     upkeep,
@@ -65,6 +66,8 @@ for command in (
     upkeep.backup,
     upkeep.restore,
     working.worker,
+    serving.serve,
+    serving.hook,
     tasking.task,
 ):
     cli.add_command(command)

@@ -1,0 +1,155 @@
+"""The daemon's routes: JSON over HTTP, the same on its socket and, where that was asked for, over TCP."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import structlog
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from harken import __version__
+from harken.engine import Harken
+from harken.errors import HarkenError, NotFoundError, UsageError
+from harken.serve.daemon.client import OTHER_SETTINGS, OTHER_VERSION, SETTINGS_HEADER, VERSION_HEADER
+from harken.serve.hooks.agents import AGENTS, ANSWERED
+from harken.serve.hooks.answers import HookAnswers
+
+_log = structlog.get_logger(__name__)
+
+_LONGEST_BODY = 4 * 1024 * 1024
+
+
+class Life(Protocol):
+    """What the routes need of the process that they are served by."""
+
+    settings_mark: str
+
+    def touch(self) -> None:
+        """Somebody asks: it is not idle."""
+        ...
+
+    def leave(self) -> None:
+        """End, once everything that was asked has been answered."""
+        ...
+
+    def wake_intake(self) -> None:
+        """A transcript was reported."""
+        ...
+
+
+class BodyError(Exception):
+    """A body is not what the route takes.
+
+    Args:
+        status: of HTTP.
+        message: what is wrong, and what to send.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def make_app(harken: Harken, life: Life) -> Starlette:
+    """The routes over an open store."""
+    answers = HookAnswers(harken)
+
+    async def ping(_request: Request) -> Response:
+        return JSONResponse({"version": __version__, "pid": os.getpid(), "home": str(harken.home)})
+
+    async def stop(_request: Request) -> Response:
+        life.leave()
+        return JSONResponse({"stopping": True})
+
+    async def intake(_request: Request) -> Response:
+        life.wake_intake()
+        return JSONResponse({"accepted": True}, status_code=202)
+
+    async def hook(request: Request) -> Response:
+        event, body = request.path_params["event"], await body_of(request)
+        agent, payload = body.get("agent"), body.get("payload")
+        if event not in ANSWERED or agent not in AGENTS or not isinstance(payload, dict):
+            raise BodyError(422, f"Expected an event of {', '.join(sorted(ANSWERED))}, and {{agent, payload}}.")
+        return JSONResponse({"context": await run_sync(answers.answer, event, agent, payload)})
+
+    routes = [
+        Route("/v1/ping", ping, methods=["GET"]),
+        Route("/v1/stop", stop, methods=["POST"]),
+        Route("/v1/intake", intake, methods=["POST"]),
+        Route("/v1/hook/{event}", hook, methods=["POST"]),
+    ]
+    handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
+        BodyError: _body_error,
+        HarkenError: _harken_error,
+        Exception: _unexpected,
+    }
+    middleware = [Middleware(BaseHTTPMiddleware, dispatch=_same_harken(life))]
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=middleware)
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """The body's JSON object.
+
+    Raises:
+        BodyError: it is too long, or none.
+    """
+    if int(request.headers.get("content-length") or 0) > _LONGEST_BODY:
+        raise BodyError(413, f"The body is longer than {_LONGEST_BODY} bytes.")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > _LONGEST_BODY:
+            raise BodyError(413, f"The body is longer than {_LONGEST_BODY} bytes.")
+        parts.append(part)
+    try:
+        body = json.loads(b"".join(parts))
+    except (ValueError, RecursionError):
+        raise BodyError(400, "The body is not JSON.") from None
+    if not isinstance(body, dict):
+        raise BodyError(400, "The body must be a JSON object.")
+    return body
+
+
+def _same_harken(life: Life) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:
+    """Refuse clients of another version or with other settings: they do better on their own."""
+
+    async def check(request: Request, go_on: RequestResponseEndpoint) -> Response:
+        life.touch()
+        version = request.headers.get(VERSION_HEADER, __version__)
+        if version != __version__:
+            # The one who asks has been upgraded, or this daemon has: make way for a new one.
+            life.leave()
+            return _error(OTHER_VERSION, f"This daemon is Harken {__version__}, the client {version}.")
+        if request.headers.get(SETTINGS_HEADER, life.settings_mark) != life.settings_mark:
+            return _error(OTHER_SETTINGS, "This daemon was started with other settings (HARKEN_*).")
+        return await go_on(request)
+
+    return check
+
+
+async def _body_error(_request: Request, error: BodyError) -> Response:
+    return _error(error.status, str(error))
+
+
+async def _harken_error(_request: Request, error: HarkenError) -> Response:
+    status = 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
+    return _error(status, str(error))
+
+
+async def _unexpected(_request: Request, error: Exception) -> Response:
+    _log.error("request_failed", error_class=type(error).__name__)
+    return _error(500, f"unexpected {type(error).__name__}")
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status_code=status)
