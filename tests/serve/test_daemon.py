@@ -18,7 +18,7 @@ import pytest
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import Place, home_of, place_of
+from harken.serve.daemon.place import Place, home_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -81,7 +81,7 @@ class Agent:
 
 @pytest.fixture
 def place(cli: CommandLine) -> Place:
-    return place_of(cli.home)
+    return Place(str(cli.home))
 
 
 @pytest.fixture
@@ -258,9 +258,14 @@ def test_what_was_reported_outlives_a_killed_daemon(
 
 def test_only_its_own_user_reaches_it(daemon: Callable[[], int], place: Place) -> None:
     daemon()
-    assert stat.S_IMODE(place.socket.stat().st_mode) == 0o600
-    assert stat.S_IMODE(place.socket.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE(place.lock.stat().st_mode) == 0o600
+    assert mode(place.socket) == 0o600
+    assert mode(place.folder) == 0o700
+    assert mode(place.lock) == 0o600
+
+
+def mode(path: str) -> int:
+    """Who may do what with a file."""
+    return stat.S_IMODE(Path(path).stat().st_mode)
 
 
 def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Place) -> None:
@@ -271,7 +276,7 @@ def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Pla
     assert (facts["running"], facts["pid"], facts["answers"]) == (True, pid, True)
     assert "harken serve --stop" in cli.fails("serve")
     assert f"Stopped process {pid}" in cli("serve", "--stop").out
-    assert not place.socket.exists()
+    assert not Path(place.socket).exists()
     assert cli("serve", "--status", "--json").json()["running"] is False
 
 
@@ -289,7 +294,7 @@ def test_one_of_another_version_makes_way(
     cli: CommandLine, daemon: Callable[[], int], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = daemon()
-    monkeypatch.setattr("harken.serve.daemon.client.__version__", "99.0")
+    monkeypatch.setattr("harken.serve.daemon.wire.__version__", "99.0")
     assert ask(place, "/v1/ping", None, cli.environment(), 10.0).status == 426
     eventually(lambda: (found := holder(place)) is None or found.pid != old)
 
@@ -310,7 +315,7 @@ def test_hooks_find_the_home_that_commands_use(
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    assert home_of(env) == load_settings(None, env).settings.home
+    assert home_of(env) == str(load_settings(None, env).settings.home)
 
 
 def daemons_of(home: Path) -> list[int]:

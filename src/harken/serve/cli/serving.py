@@ -16,7 +16,7 @@ from harken.errors import HarkenError, MissingExtraError
 from harken.serve.cli.session import Session, json_option, print_json, with_session
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
-from harken.serve.daemon.place import Place, place_of
+from harken.serve.daemon.place import Place
 
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
 # One of another version is making way.
@@ -35,7 +35,7 @@ def serve(session: Session, what: str | None, quiet: bool, as_json: bool) -> Non
     There is one daemon for each home, started by whoever needs it first. It listens on a socket that this user alone
     can reach, and leaves when nobody has asked for a while (`serve.idle_seconds`).
     """
-    place = place_of(session.settings().home)
+    place = Place(str(session.settings().home))
     if what == "status":
         _show(session, place, as_json)
     elif what == "stop":
@@ -78,7 +78,7 @@ def _answers(place: Place) -> bool:
 
 def _show(session: Session, place: Place, as_json: bool) -> None:
     found = holder(place)
-    facts: dict[str, Any] = {"running": found is not None, "home": str(place.home), "socket": str(place.socket)}
+    facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     if found is not None:
         facts |= {"pid": found.pid, "version": found.version, "answers": _answers(place)}
     if as_json:

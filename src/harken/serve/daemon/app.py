@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -19,19 +18,24 @@ from starlette.routing import Route
 from harken import __version__
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError
-from harken.serve.daemon.client import OTHER_SETTINGS, OTHER_VERSION, SETTINGS_HEADER, VERSION_HEADER
-from harken.serve.hooks.agents import AGENTS, ANSWERED
-from harken.serve.hooks.answers import HookAnswers
+from harken.serve.daemon.wire import OTHER_SETTINGS, OTHER_VERSION, SETTINGS_HEADER, VERSION_HEADER
+from harken.serve.hooks.agents import CLAUDE_CODE
+from harken.serve.hooks.answers import Hooks
 
 _log = structlog.get_logger(__name__)
 
-_LONGEST_BODY = 4 * 1024 * 1024
+_LONGEST_BODY = 32 * 1024 * 1024
 
 
 class Life(Protocol):
     """What the routes need of the process that they are served by."""
 
     settings_mark: str
+
+    @property
+    def reports(self) -> str:
+        """Where hooks report."""
+        ...
 
     def touch(self) -> None:
         """Somebody asks: it is not idle."""
@@ -61,7 +65,7 @@ class BodyError(Exception):
 
 def make_app(harken: Harken, life: Life) -> Starlette:
     """The routes over an open store."""
-    answers = HookAnswers(harken)
+    hooks = Hooks(harken, life.reports)
 
     async def ping(_request: Request) -> Response:
         return JSONResponse({"version": __version__, "pid": os.getpid(), "home": str(harken.home)})
@@ -70,21 +74,16 @@ def make_app(harken: Harken, life: Life) -> Starlette:
         life.leave()
         return JSONResponse({"stopping": True})
 
-    async def intake(_request: Request) -> Response:
-        life.wake_intake()
-        return JSONResponse({"accepted": True}, status_code=202)
-
     async def hook(request: Request) -> Response:
-        event, body = request.path_params["event"], await body_of(request)
-        agent, payload = body.get("agent"), body.get("payload")
-        if event not in ANSWERED or agent not in AGENTS or not isinstance(payload, dict):
-            raise BodyError(422, f"Expected an event of {', '.join(sorted(ANSWERED))}, and {{agent, payload}}.")
-        return JSONResponse({"context": await run_sync(answers.answer, event, agent, payload)})
+        event, agent = request.path_params["event"], request.query_params.get("agent", CLAUDE_CODE)
+        content = await content_of(request)
+        said = await run_sync(hooks.answer, event, agent, content)
+        life.wake_intake()
+        return Response(said, media_type="application/json")
 
     routes = [
         Route("/v1/ping", ping, methods=["GET"]),
         Route("/v1/stop", stop, methods=["POST"]),
-        Route("/v1/intake", intake, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
     ]
     handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
@@ -96,14 +95,12 @@ def make_app(harken: Harken, life: Life) -> Starlette:
     return Starlette(routes=routes, exception_handlers=handlers, middleware=middleware)
 
 
-async def body_of(request: Request) -> dict[str, Any]:
-    """The body's JSON object.
+async def content_of(request: Request) -> bytes:
+    """The body.
 
     Raises:
-        BodyError: it is too long, or none.
+        BodyError: it is too long.
     """
-    if int(request.headers.get("content-length") or 0) > _LONGEST_BODY:
-        raise BodyError(413, f"The body is longer than {_LONGEST_BODY} bytes.")
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -111,13 +108,7 @@ async def body_of(request: Request) -> dict[str, Any]:
         if size > _LONGEST_BODY:
             raise BodyError(413, f"The body is longer than {_LONGEST_BODY} bytes.")
         parts.append(part)
-    try:
-        body = json.loads(b"".join(parts))
-    except (ValueError, RecursionError):
-        raise BodyError(400, "The body is not JSON.") from None
-    if not isinstance(body, dict):
-        raise BodyError(400, "The body must be a JSON object.")
-    return body
+    return b"".join(parts)
 
 
 def _same_harken(life: Life) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from harken import __version__
@@ -54,7 +55,7 @@ def held(place: Place) -> Iterator[None]:
         finally:
             # Before the lock goes: whoever gets it next makes its own.
             with suppress(FileNotFoundError):
-                place.socket.unlink()
+                Path(place.socket).unlink()
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
@@ -82,7 +83,7 @@ def own_folder(place: Place) -> None:
     Raises:
         HarkenError: somebody else made one of them first.
     """
-    for folder in {place.lock.parent, place.socket.parent}:
+    for folder in {Path(place.folder), Path(place.socket).parent}:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():

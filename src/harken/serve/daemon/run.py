@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import structlog
 import uvicorn
@@ -51,7 +52,7 @@ class Daemon:
         self._place = place
         self._ready = ready
         self._asked_at = time.monotonic()
-        self._intake = Intake(place.reports, self._bring_in)
+        self._intake = Intake(Path(place.reports), self._bring_in)
         self._server = _Server(
             uvicorn.Config(
                 make_app(harken, self),
@@ -72,7 +73,7 @@ class Daemon:
             asyncio.run(self._serve(listening))
         finally:
             with suppress(FileNotFoundError):
-                self._place.socket.unlink()
+                Path(self._place.socket).unlink()
             listening.close()
             self._intake.stop(_DRAIN_SECONDS)
 
@@ -87,6 +88,11 @@ class Daemon:
     def wake_intake(self) -> None:
         """A transcript was reported."""
         self._intake.wake()
+
+    @property
+    def reports(self) -> str:
+        """Where hooks report."""
+        return self._place.reports
 
     async def _serve(self, listening: socket.socket) -> None:
         watching = asyncio.create_task(self._watch())
@@ -107,7 +113,7 @@ class Daemon:
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
             waited = time.monotonic() - self._asked_at
             # A home that was deleted under it, or a lock file: nobody can find this daemon any more.
-            lost = not self._place.lock.exists()
+            lost = not Path(self._place.lock).exists()
             if lost or (idle_seconds and waited > idle_seconds and self._intake.idle and not self._has_work()):
                 self.leave()
 
@@ -136,11 +142,11 @@ class Daemon:
 def _listen(place: Place) -> socket.socket:
     """A socket for this user alone; one that a dead daemon left is in nobody's way."""
     with suppress(FileNotFoundError):
-        place.socket.unlink()
+        Path(place.socket).unlink()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        listening.bind(str(place.socket))
+        listening.bind(place.socket)
     except OSError as error:
         listening.close()
         raise HarkenError(f"No socket can be made at {place.socket}: {error.strerror}") from error

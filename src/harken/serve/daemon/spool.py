@@ -26,21 +26,22 @@ class Transcript(NamedTuple):
     path: str
 
 
-def put(folder: Path, transcript: Transcript) -> None:
+def put(folder: str, transcript: Transcript) -> None:
     """Report a transcript; reported twice before it is taken, it waits once.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = Path(folder)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256("\0".join(transcript).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    draft = folder / f"{name}.{os.getpid()}.draft"
+    draft = place / f"{name}.{os.getpid()}.draft"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, json.dumps(transcript).encode("ascii"))
     finally:
         os.close(descriptor)
-    draft.replace(folder / f"{name}{_WAITING}")
+    draft.replace(place / f"{name}{_WAITING}")
 
 
 def waiting(folder: Path) -> list[Path]:

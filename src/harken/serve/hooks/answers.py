@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from harken.engine import Harken
 from harken.model import Trust
 from harken.record.identity import conversation_uid
 from harken.record.project import identify_project
-from harken.serve.hooks.agents import AGENTS, PROMPT, SESSION_START, Agent
+from harken.serve.hooks.agents import AGENTS, PROMPT, SESSION_START, Agent, event_name
+from harken.serve.hooks.reports import read_payload, report
 from harken.storage.injections import INJECTIONS, given_to, note_given
 from harken.storage.past import latest_of_project
 
@@ -22,23 +24,37 @@ BRIEF = "What this project's memory has:"
 
 
 @dataclass(frozen=True, slots=True)
-class HookAnswers:
+class Hooks:
     """Answers hooks from an open store.
 
     Args:
         harken: the store.
+        reports: folder where transcripts that have grown are put down.
     """
 
     harken: Harken
+    reports: str
 
-    def answer(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> str:
-        """What the agent's model is to read with this event; empty where nothing matters.
+    def answer(self, event: str, agent: str, content: bytes) -> bytes:
+        """What the hook is to print; nothing where nothing matters.
 
         Args:
-            event: as `agents.event_name` gives it.
-            agent_name: one of `agents.AGENTS`.
-            payload: what the agent told its hook.
+            event: in any spelling.
+            agent: one of `agents.AGENTS`.
+            content: what the agent told its hook, unread.
         """
+        name, payload = event_name(event), read_payload(content)
+        if payload is None or not report(self.reports, event, agent, content):
+            return b""
+        text = self.context(name, agent, payload)
+        if not text:
+            return b""
+        called = payload.get("hook_event_name")
+        told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": text}
+        return json.dumps({"hookSpecificOutput": told}).encode()
+
+    def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> str:
+        """What the agent's model is to read with this event; empty where nothing matters."""
         agent = AGENTS[agent_name]
         session_id = payload.get("session_id")
         if not isinstance(session_id, str) or not session_id:

@@ -1,24 +1,26 @@
-"""`harken hook EVENT`: the process that a coding agent starts at an event. Standard library only.
+"""`harken hook EVENT`: the process that a coding agent starts at an event.
 
-It fails open: whatever goes wrong, it says nothing and ends with 0 within its deadline, and the agent goes on.
+It fails open: whatever goes wrong, it says nothing and ends with 0 within its deadline, and the agent goes on. It pays
+for each import, so it hands what it got to the daemon unread, and prints what comes back unread.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from harken.serve.daemon import spool
-from harken.serve.daemon.client import OTHER_VERSION, DaemonError, ask, start
-from harken.serve.daemon.place import DEADLINE, Place, home_of, place_of
-from harken.serve.hooks.agents import AGENTS, ANSWERED, CLAUDE_CODE, GROWN, KNOWN, event_name, transcripts
+from harken.serve.daemon.place import DEADLINE, Place, home_of
+from harken.serve.daemon.wire import OK, OTHER_VERSION, DaemonError, exchange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _DEADLINE_SECONDS = 1.5
 _LONGEST_PAYLOAD = 32 * 1024 * 1024
+# The rest is for writing down what a daemon that does not answer would have read.
+_SHARE_OF_DAEMON = 0.7
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -29,71 +31,52 @@ def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGALRM, _leave)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        said = _answer(arguments, env, seconds * 0.9)
-        if said:
-            sys.stdout.write(said)
-            sys.stdout.flush()
+        if said := _answer(arguments, env, seconds * _SHARE_OF_DAEMON):
+            sys.stdout.buffer.write(said)
+            sys.stdout.buffer.flush()
     except BaseException:  # noqa: BLE001, S110 - the agent must never feel that its memory failed
         pass
     # Not through the interpreter's own end: nothing is left to be written, and it takes a tenth of the time.
     os._exit(0)
 
 
-def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) -> str:
+def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) -> bytes:
     event, agent = _asked(arguments)
-    if event not in KNOWN or agent not in AGENTS:
-        return ""
-    payload = json.loads(sys.stdin.buffer.read(_LONGEST_PAYLOAD))
-    if not isinstance(payload, dict):
-        return ""
-    place = place_of(home_of(env))
-    if event in GROWN:
-        _hand_over(place, agent, payload, env, seconds)
-        return ""
-    return _told(place, event, agent, payload, env, seconds) if event in ANSWERED else ""
+    payload = sys.stdin.buffer.read(_LONGEST_PAYLOAD)
+    place = Place(home_of(env))
+    try:
+        status, said = exchange(place.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
+    except DaemonError:
+        _alone(place, event, agent, payload, env)
+        return b""
+    if status == OTHER_VERSION:
+        # It makes way, and has not looked at what was reported.
+        _alone(place, event, agent, payload, env)
+    return said if status == OK else b""
+
+
+def _alone(place: Place, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
+    """Without a daemon: what has grown is written down, and one is started that will read it."""
+    from harken.serve.daemon.client import start
+    from harken.serve.hooks.reports import report
+
+    if report(place.reports, event, agent, payload):
+        start(place, env)
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str]:
-    """The event and the agent: `EVENT [--agent NAME]`."""
+    """The event and the agent, both fit for a URL: `EVENT [--agent NAME]`."""
     words = list(arguments)
-    agent = CLAUDE_CODE
+    agent = "claude-code"
     if "--agent" in words:
         at = words.index("--agent")
         agent = words[at + 1]
         del words[at : at + 2]
-    return event_name(words[0]), agent
+    return _plain(words[0]), _plain(agent)
 
 
-def _hand_over(place: Place, agent: str, payload: Mapping[str, Any], env: Mapping[str, str], seconds: float) -> None:
-    """Report the transcripts that have grown; that outlives this process and every daemon."""
-    for path in transcripts(payload):
-        spool.put(place.reports, spool.Transcript(AGENTS[agent].format, os.path.abspath(path)))  # noqa: PTH100
-    try:
-        answer = ask(place, "/v1/intake", {}, env, seconds)
-        if answer.status == OTHER_VERSION:
-            start(place, env)
-    except DaemonError:
-        start(place, env)
-
-
-def _told(
-    place: Place, event: str, agent: str, payload: Mapping[str, Any], env: Mapping[str, str], seconds: float
-) -> str:
-    """What the daemon says; where there is none, one is started for the next time."""
-    kept = {key: payload[key] for key in ("session_id", "cwd", "prompt", "source") if key in payload}
-    try:
-        answer = ask(place, f"/v1/hook/{event}", {"agent": agent, "payload": kept}, env, seconds)
-    except DaemonError:
-        start(place, env)
-        return ""
-    if answer.status == OTHER_VERSION:
-        start(place, env)
-    text = answer.body.get("context") if answer.status == 200 and isinstance(answer.body, dict) else None
-    if not isinstance(text, str) or not text:
-        return ""
-    name = payload.get("hook_event_name")
-    told = {"hookEventName": name if isinstance(name, str) else event, "additionalContext": text}
-    return json.dumps({"hookSpecificOutput": told})
+def _plain(text: str) -> str:
+    return "".join(letter for letter in text if letter.isascii() and (letter.isalnum() or letter in "-_"))
 
 
 def _deadline(env: Mapping[str, str]) -> float:
