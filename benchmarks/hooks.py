@@ -40,7 +40,7 @@ def main() -> None:
         bare = [started("pass") for _ in range(rounds)]
         warm = [timed(env, PROMPTS[number % 3], answered=number == 0) for number in range(rounds)]
         stop(env)
-        down += [without_daemon(env) for _ in range(min(rounds, 30))]
+        down += [without_daemon(env) for _ in range(min(rounds, 8))]
     taken = {"interpreter alone": bare, "warm daemon": warm, "daemon down": down}
     rows = [
         {

@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from harken.background import Background
+from harken.chat.orchestrator import Chat
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings
 from harken.engine import Harken
@@ -141,6 +142,7 @@ class AsyncUpkeep(Twin[Upkeep]):
     retry_failed = in_thread(Upkeep.retry_failed)
     doctor = in_thread(Upkeep.doctor)
     reindex_from_journal = in_steps(Upkeep.reindex_from_journal)
+    plan_embedding = in_thread(Upkeep.plan_embedding)
     embed_again = in_thread(Upkeep.embed_again)
     plan_forget = in_thread(Upkeep.plan_forget)
     forget = in_thread(Upkeep.forget)
@@ -177,8 +179,22 @@ class AsyncChats(Twin[Chats]):
     past_log = in_thread(Chats.past_log)
     summarize = in_thread(Chats.summarize)
     work = in_thread(Chats.work)
+    newest = in_thread(Chats.newest)
     task_context = in_thread(Chats.task_context)
     titles = in_thread(Chats.titles)
+
+
+class AsyncChat(Twin[Chat]):
+    """Talks with the configured model; reached as `AsyncHarken.chat`. See `harken.chat.orchestrator.Chat`."""
+
+    begin = in_thread(Chat.begin)
+    context = in_thread(Chat.context)
+    turn = in_thread(Chat.turn)
+
+    @property
+    def model_name(self) -> str | None:
+        """Vendor and model that answer; None where no model is configured."""
+        return self._part().model_name
 
 
 class AsyncBackground(Twin[Background]):
@@ -191,6 +207,7 @@ class AsyncBackground(Twin[Background]):
     wake = in_thread(Background.wake)
     switch = in_thread(Background.switch)
     status = in_thread(Background.status)
+    vectors = in_thread(Background.vectors)
 
 
 class AsyncRunTimeSettings(Twin[RunTimeSettings]):
@@ -220,6 +237,7 @@ class AsyncHarken(Twin[Harken]):
         super().__init__(lambda: self.engine, Calls())
         self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
         self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
+        self.chat = AsyncChat(lambda: self.engine.chat, self._calls)
         self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from harken.chats import Chats
 from harken.config import Settings
 from harken.enrich.embed import EmbedWork
+from harken.enrich.language_model import LanguageModel
 from harken.enrich.spaces import Spaces
-from harken.enrich.spend import SpendBook
 from harken.enrich.summarize import SummarizeWork
 from harken.enrich.switched import SwitchedWork
 from harken.enrich.worker import Work, Worker, WorkerState, run_until_idle
 from harken.errors import UsageError
-from harken.providers.chat_model import ChatModel
-from harken.providers.options import ChatOptions
-from harken.providers.registry import open_chat_model
 from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.reading import count_all
 from harken.storage.segment_summaries import SUMMARIZE_SEGMENT, count_due, count_made
 from harken.storage.spend import Spent, day_of, spent_by_kind
-from harken.storage.store import Store, Transaction
-from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
+from harken.storage.store import Store, StoredSpace, Transaction
+from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, count_outlived, in_hand
 from harken.storage.summaries import count_due as count_summaries_due
+from harken.storage.vector_counts import VectorCounts, count_vectors
 from harken.storage.vectors import list_spaces
 from harken.storage.work import EMBED, count_unembedded
 from harken.storage.work_counts import WorkCounts, count_summaries, count_work, halted, is_enabled, put_enabled
@@ -51,7 +48,10 @@ class WorkerReport:
         name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
         state: of this process's own worker; stopped where it runs none.
         done: how many vectors or summaries there are.
-        waiting: how many are missing.
+        waiting: how many are missing, or outlived by what was said since.
+        outlived: of those that are done, how many wait to be made again.
+        done_here: how many this process's own worker has taken on since it was started.
+        current: the id of what is being summarized now, by whichever process; empty where nothing is.
         halted: why it stands still, in words for a person; empty while it works.
         spent: what its calls of language models have cost in all.
         spent_today: of that, today's part, by the day of UTC.
@@ -66,6 +66,9 @@ class WorkerReport:
     halted: str = ""
     spent: Spent = _NOTHING
     spent_today: Spent = _NOTHING
+    outlived: int = 0
+    done_here: int = 0
+    current: str = ""
 
 
 class Background:
@@ -73,7 +76,6 @@ class Background:
 
     Args:
         settings: those in force; read anew each time.
-        env: where vendors' keys are looked for.
     """
 
     def __init__(
@@ -82,19 +84,17 @@ class Background:
         spaces: Spaces,
         chats: Chats,
         settings: Callable[[], Settings],
-        env: Mapping[str, str],
+        language_model: LanguageModel,
         now: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._spaces = spaces
         self._chats = chats
         self._settings = settings
-        self._env = env
+        self._language_model = language_model
         self._now = now
         self._workers: dict[str, Worker] = {}
         self._stop_listening: Callable[[], None] | None = None
-        self._model: tuple[ChatOptions, ChatModel] | None = None
-        self._lock = threading.Lock()
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """See `Harken.embed`; done even where the worker is switched off: somebody asks for it.
@@ -122,8 +122,9 @@ class Background:
             ProviderError: the language model cannot be opened.
             MissingExtraError: what it needs is not installed.
         """
-        self._check_model()
-        segments = self._switched(self._chats.work(None))
+        # Said at once, not item by item, where it cannot be used.
+        self._language_model.model()
+        segments = self._switched(self._chats.work(None, self._segment_summarizer))
         made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
         for kind in (EXCHANGE, CONVERSATION):
             work = self._summarize_work(kind)
@@ -139,12 +140,14 @@ class Background:
             MissingExtraError: what it needs is not installed.
         """
         config = self._settings().worker
-        self._check_model()
+        # Said at once, not item by item, where it cannot be used.
+        self._language_model.model()
         if EMBEDDINGS not in self._workers and (work := self._embed_work()) is not None:
             self._start(EMBEDDINGS, work, config.poll_seconds)
         if SEGMENT not in self._workers:
             embedder = self._spaces.embedder()
-            self._start(SEGMENT, self._chats.work(embedder.embed_passages if embedder else None), config.poll_seconds)
+            vectorize = embedder.embed_passages if embedder else None
+            self._start(SEGMENT, self._chats.work(vectorize, self._segment_summarizer), config.poll_seconds)
             for kind in (EXCHANGE, CONVERSATION):
                 self._start(kind, self._summarize_work(kind), config.summary_poll_seconds)
         if self._stop_listening is None:
@@ -152,15 +155,12 @@ class Background:
         return self._workers.get(EMBEDDINGS)
 
     def stop(self) -> None:
-        """Finish the batches in hand and end; the models' connections go as well."""
+        """Finish the batches in hand and end."""
         if self._stop_listening is not None:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
         self._workers, self._stop_listening = {}, None
-        if self._model is not None:
-            self._model[1].close()
-            self._model = None
 
     def wake(self) -> None:
         """There is work; returns at once."""
@@ -194,20 +194,35 @@ class Background:
                 if name in (None, each)
             )
 
+    def vectors(self) -> dict[str, VectorCounts]:
+        """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
+        with self._store.reading() as tx:
+            return count_vectors(tx, _target(tx))
+
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
-        kind = WORKERS[name]
+        kind, now = WORKERS[name], self._now()
         worker = self._workers.get(name)
-        state = worker.status().state if worker else WorkerState.STOPPED
+        here = worker.status() if worker else None
         done, waiting = self._progress(tx, name)
-        counts = count_work(tx, kind, self._now())
-        enabled = is_enabled(tx, kind)
-        return WorkerReport(name, enabled, state, done, waiting, counts, halted(tx, kind), spent, today)
+        is_summary = name in SUMMARIZE
+        return WorkerReport(
+            name=name,
+            enabled=is_enabled(tx, kind),
+            state=here.state if here else WorkerState.STOPPED,
+            done=done,
+            waiting=waiting,
+            counts=count_work(tx, kind, now),
+            halted=halted(tx, kind),
+            spent=spent,
+            spent_today=today,
+            outlived=count_outlived(tx, name, now, self._settings().worker.rest_seconds) if is_summary else 0,
+            done_here=here.done if here else 0,
+            current=(in_hand(tx, name, now) or "") if is_summary else "",
+        )
 
     def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:
         if name == EMBEDDINGS:
-            known = list_spaces(tx)
-            active = next((space for space in known if space.state == "active"), None)
-            target = next((space for space in known if space.state == "filling"), active)
+            target = _target(tx)
             counts = count_all(tx, target.id if target else None)
             return counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
         if name == SEGMENT:
@@ -242,29 +257,21 @@ class Background:
             wake_next=self.wake,
         )
 
-    def _summarizer(self, kind: str, uid: str) -> Summarizer:
+    def _segment_summarizer(self, uid: str) -> Summarizer:
+        return self._summarizer(SEGMENT, uid)
+
+    def _summarizer(self, name: str, uid: str) -> Summarizer:
         """Extractive by words: vectors of sentences would double what the embedder has to do."""
         plain = ExtractiveSummarizer()
-        model = self._chat_model()
-        if model is None:
-            return plain
-        config = self._settings().llm
-        book = SpendBook(self._store, config.max_usd_per_day, self._now)
-        return WrittenSummarizer(book.metered(model, SUMMARIZE[kind], uid), plain, config.max_input_tokens)
+        model = self._language_model.metered(WORKERS[name], uid)
+        return plain if model is None else WrittenSummarizer(model, plain, self._settings().llm.max_input_tokens)
 
-    def _chat_model(self) -> ChatModel | None:
-        """The model that the settings name now, opened once; None where they name none."""
-        options = ChatOptions.of(self._settings().llm, self._env)
-        if options is None:
-            return None
-        with self._lock:
-            if self._model is None or self._model[0] != options:
-                self._model = (options, open_chat_model(options))
-            return self._model[1]
 
-    def _check_model(self) -> None:
-        """Say at once that a model cannot be used, not item by item."""
-        self._chat_model()
+def _target(tx: Transaction) -> StoredSpace | None:
+    """The space that is filled, else the one that answers."""
+    known = list_spaces(tx)
+    active = next((space for space in known if space.state == "active"), None)
+    return next((space for space in known if space.state == "filling"), active)
 
 
 def _kind_of(name: str) -> str:

@@ -16,6 +16,7 @@ from harken.enrich.summarize_segment import SummarizeSegmentWork
 from harken.enrich.worker import run_until_idle
 from harken.errors import NotFoundError
 from harken.model import TASK_CHANNEL
+from harken.providers.summarizer import Summarizer
 from harken.record.characters import sound
 from harken.record.identity import conversation_uid
 from harken.record.recorder import Recorder
@@ -67,19 +68,27 @@ class Chats:
         """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
         return self._session(conversation_uid(channel, conversation))
 
-    def find(self, beginning: str | None = None) -> Session:
+    def find(self, beginning: str | None = None, channel: str | None = None) -> Session:
         """A conversation by its id, the beginning of it, or its own name; None is the one that was active last.
+
+        Args:
+            beginning: of an id, or a whole name.
+            channel: where the one that was active last is looked for; None is everywhere.
 
         Raises:
             NotFoundError: there is none, or more than one.
         """
         with self._store.reading() as tx:
-            newest = newest_conversation(tx) if beginning is None else None
+            newest = newest_conversation(tx, channel) if beginning is None else None
             found = begins_with(tx, beginning) if beginning else [uid for uid in [newest] if uid]
         if len(found) != 1:
             what = "Several conversations begin with" if found else "There is no conversation"
             raise NotFoundError(f"{what} {beginning or 'yet'}. Ids are printed by: harken search QUERY")
         return self._session(found[0])
+
+    def newest(self, conversation_uid: str) -> Session:
+        """A conversation by its whole id, as it stands now; one that is new has no segment yet."""
+        return self._session(conversation_uid)
 
     def build(
         self,
@@ -91,6 +100,7 @@ class Chats:
         budget_tokens: int | None = None,
         system_prompt: str | None = None,
         is_preview: bool = False,
+        past_note: str = "",
     ) -> ChatContext:
         """See `ContextBuilder.build_context`; unless it is a preview, what left the window is noted to be summarized.
 
@@ -98,7 +108,13 @@ class Chats:
             UsageError: the budget is none, or a subagent has no task.
         """
         context = self.builder.build_context(
-            session, pending, is_subagent, task_name, budget_tokens=budget_tokens, system_prompt=system_prompt
+            session,
+            pending,
+            is_subagent,
+            task_name,
+            budget_tokens=budget_tokens,
+            system_prompt=system_prompt,
+            past_note=past_note,
         )
         if context.left_before is not None and not is_preview:
             self._note_left(context.left_before)
@@ -130,15 +146,26 @@ class Chats:
             return list_retrievals(tx, limit)
 
     def summarize(self) -> int:
-        """Bring every rolling summary up to date, in this thread; how many messages that took in."""
+        """Bring every rolling summary up to date without a model, in this thread; how many messages that took in."""
         return run_until_idle(self.work(None))
 
-    def work(self, vectorize: Vectorize | None) -> SummarizeSegmentWork:
-        """The background work that keeps the summaries."""
+    def work(
+        self, vectorize: Vectorize | None, summarizer_for: Callable[[str], Summarizer] | None = None
+    ) -> SummarizeSegmentWork:
+        """The background work that keeps the summaries.
+
+        Args:
+            vectorize: gives sentences their vectors; None compares them by their words.
+            summarizer_for: who summarizes the segment of an id; None chooses sentences.
+        """
         settings = self._settings
-        lease_seconds = settings().worker.lease_seconds
         return SummarizeSegmentWork(
-            self._store, lambda: settings().context.summary_tokens, lease_seconds, vectorize, self._now
+            self._store,
+            lambda: settings().context.summary_tokens,
+            settings().worker.lease_seconds,
+            vectorize,
+            self._now,
+            summarizer_for=summarizer_for,
         )
 
     def _session(self, uid: str) -> Session:

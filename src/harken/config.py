@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 
 from harken.config_parts import (
     AutoRagConfig,
+    ChatConfig,
     ContextConfig,
     EmbeddingConfig,
     HooksConfig,
@@ -35,6 +36,7 @@ from harken.errors import ConfigError
 
 __all__ = [
     "AutoRagConfig",
+    "ChatConfig",
     "ContextConfig",
     "EmbeddingConfig",
     "HooksConfig",
@@ -84,6 +86,7 @@ class Settings(Part):
     rag: RagConfig = Field(default_factory=RagConfig)
     hooks: HooksConfig = Field(default_factory=HooksConfig)
     serve: ServeConfig = Field(default_factory=ServeConfig)
+    chat: ChatConfig = Field(default_factory=ChatConfig)
 
 
 @dataclass(frozen=True, slots=True)

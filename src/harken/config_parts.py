@@ -83,7 +83,7 @@ class LlmConfig(Part):
         api_key: None takes the vendor's own variable, e.g. OPENAI_API_KEY, unless `url` is set.
         max_tokens: longest answer.
         max_input_tokens: longer material is clipped from its middle.
-        max_usd_per_day: background work stops there until the next day (UTC); None sets no limit.
+        max_usd_per_day: no worker and no chat calls a model beyond it until the next day (UTC); None: no limit.
         input_usd_per_million: price of a million tokens, in place of the list's; both prices or neither.
     """
 
@@ -248,3 +248,15 @@ class ServeConfig(Part):
     """
 
     idle_seconds: Annotated[float, Field(ge=0)] = 1800.0
+
+
+class ChatConfig(Part):
+    """How a chat answers; its system prompt is `context.system_prompt`, and one of its own where that is empty.
+
+    Attributes:
+        max_tool_rounds: how often in one turn the model may call tools before it has to answer.
+        tool_result_tokens: what one result of a tool may take; the model can ask for what follows.
+    """
+
+    max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 10
+    tool_result_tokens: Annotated[int, Field(ge=200, le=100_000)] = 1500

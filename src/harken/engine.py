@@ -14,8 +14,12 @@ from harken.assemble.history import TaskHistory
 from harken.assemble.layers import ChatContext
 from harken.assemble.pending import Pending
 from harken.background import Background
+from harken.chat.core_tools import core_tools
+from harken.chat.history_tools import history_tools
+from harken.chat.orchestrator import Chat
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings, environment, load_settings
+from harken.enrich.language_model import LanguageModel
 from harken.enrich.spaces import open_spaces
 from harken.enrich.worker import Worker
 from harken.errors import NotFoundError, UsageError
@@ -100,10 +104,15 @@ class Harken:
         self.core = CoreMemory(self.recorder)
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
-        self.background = Background(self.store, self.spaces, self.chats, lambda: self.settings, self._env, now)
+        self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
+        self.background = Background(
+            self.store, self.spaces, self.chats, lambda: self.settings, self._language_model, now
+        )
         self.tasks = Tasks(
             self.recorder, history, lambda: self.settings.context.subagent_history, self.chats.task_context
         )
+        tools = [*history_tools(self.store, self.search), *core_tools(self.core)]
+        self.chat = Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
         try:
             self._replay_tail(on_replay)
         except BaseException:
@@ -327,6 +336,7 @@ class Harken:
     def close(self) -> None:
         """Stop the workers, keep what was derived, give everything back."""
         self.background.stop()
+        self._language_model.close()
         self.store.nearest.save()
         self.store.close()
 

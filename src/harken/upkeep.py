@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import BinaryIO
 
+from harken import tokens
 from harken.config import Settings
-from harken.enrich.spaces import Spaces
+from harken.enrich.spaces import OpenSpace, Spaces
 from harken.errors import UsageError
-from harken.record.backup import DATABASE_NAME, backup
+from harken.record.backup import DATABASE_NAME, TYPED_NAME, backup
 from harken.record.doctor import Doctor, Finding
 from harken.record.export import Exported, export, export_to_file
 from harken.record.forget import Doomed, Forgotten, doom_conversations, doom_messages, doom_project, forget
@@ -24,6 +26,7 @@ from harken.storage.reading import Counts, count_all, list_projects, messages_ho
 from harken.storage.spend import Spent, day_of, spent_in_all, spent_on_day
 from harken.storage.state import read_counters
 from harken.storage.store import Migrated, Store, Transaction, migrate_store
+from harken.storage.vector_counts import count_vectors, embeddable_texts
 from harken.storage.vectors import list_spaces
 from harken.storage.waiting import wait_again
 from harken.storage.work import Failure, count_unembedded, list_failed, retry_failed, stale_leases
@@ -56,6 +59,25 @@ class Status:
     torn: int
     home: Path
     store: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingPlan:
+    """What embedding again would do.
+
+    Attributes:
+        deleted: vectors that go.
+        texts: how many texts are embedded again, by what they are of.
+        tokens: about how many all of them have.
+        model: the embedding model, as its space is named.
+        price_usd: about what it costs; 0 for a model on this machine, None where no price is known.
+    """
+
+    deleted: int
+    texts: dict[str, int]
+    tokens: int
+    model: str
+    price_usd: Decimal | None
 
 
 def migrate(
@@ -139,21 +161,43 @@ class Upkeep:
             raise UsageError("This store keeps no journal: its database is the truth.")
         yield from reindex(self._store, self._journal, self._recorder.ingest, Replayed(0, 0, []))
 
-    def embed_again(self, progress: Callable[[int], None] = lambda _done: None) -> int:
+    def plan_embedding(self, sources: Sequence[str] = ()) -> EmbeddingPlan:
+        """Name what embedding again would do, without doing it.
+
+        Args:
+            sources: only entries of these, e.g. `exchange`; all where none is named.
+        Raises:
+            UsageError: the settings name no embedding model.
+            ProviderError: the model cannot be opened.
+        """
+        filled = self._filled()
+        with self._store.reading() as tx:
+            counts = count_vectors(tx, filled.space)
+            count = sum(map(tokens.estimate, embeddable_texts(tx, sources)))
+        mine = {source: found for source, found in counts.items() if not sources or source in sources}
+        return EmbeddingPlan(
+            deleted=sum(found.embedded for found in mine.values()),
+            texts={source: found.embedded + found.waiting for source, found in mine.items()},
+            tokens=count,
+            model=filled.space.name,
+            price_usd=self._spaces.price(count),
+        )
+
+    def embed_again(self, progress: Callable[[int], None] = lambda _done: None, sources: Sequence[str] = ()) -> int:
         """Let every entry that may have a vector wait for a new one; until then it is found by its words.
 
         Args:
             progress: called with the number of entries looked at.
+            sources: only entries of these, e.g. `exchange`; all where none is named.
         Returns:
             How many wait; `Harken.embed` or a worker embeds them.
         Raises:
             UsageError: the settings name no embedding model.
             ProviderError: the model cannot be opened; nothing was changed.
         """
-        if self._spaces.filled() is None:
-            raise UsageError("The settings name no embedding model. Set one: harken config set embedder onnx")
+        self._filled()
         with self._store.writing() as tx:
-            waiting = wait_again(tx, self._recorder.min_message_tokens, progress)
+            waiting = wait_again(tx, self._recorder.min_message_tokens, progress, sources)
         self._store.nearest.discard()
         self._recorder.wake()
         return waiting
@@ -191,9 +235,11 @@ class Upkeep:
     def forget(self, doomed: Doomed, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
         """Forget for good what was named: rows, full text, vectors, caches, journal. Only ids remain.
 
-        A damaged database that was set aside before goes whole: it may hold the words as well.
+        A damaged database that was set aside before goes whole, and so does the history of what was typed in chats:
+        both may hold the words as well.
         """
         drop_set_aside(self._home / DATABASE_NAME)
+        (self._home / TYPED_NAME).unlink(missing_ok=True)
         return forget(self._store, self._journal, doomed, self._recorder.ingest, progress)
 
     def backup(self, target: str | Path) -> int:
@@ -222,6 +268,12 @@ class Upkeep:
         if isinstance(target, str | Path):
             return export_to_file(self._store, Path(target).expanduser(), progress)
         return export(self._store, target, progress)
+
+    def _filled(self) -> OpenSpace:
+        filled = self._spaces.filled()
+        if filled is None:
+            raise UsageError("The settings name no embedding model. Set one: harken config set embedder onnx")
+        return filled
 
     def _sizes(self) -> dict[str, int]:
         sizes = {"database": self._store.size_bytes()}

@@ -15,10 +15,14 @@ from command_line import CommandLine
 from documented import blocks, follow, steps
 from harken.assemble.layers import LayerName
 from harken.config import AutoRagConfig, ContextConfig, RagConfig, load_settings
+from harken.testing import ChatServer
+from harken.testing.chat_server import Says
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTING = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
 WORKING = (ROOT / "docs" / "how-memory-works.md").read_text(encoding="utf-8")
+
+CHATTING = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
 
 needs_model = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs harken[local]")
 
@@ -41,6 +45,36 @@ def test_the_agent_with_memory_runs_and_remembers_its_first_answer(cli: CommandL
     assert done.returncode == 0, done.stderr
     answers = done.stdout.splitlines()
     assert answers == ["(an answer to 2 messages)", "(an answer to 4 messages)"]
+
+
+@needs_model
+def test_the_commands_of_the_chat_page_print_what_they_are_said_to_print(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    done = follow(replace(cli, settings={}), steps(CHATTING))
+    assert done == {"model", "import", "summarizer", "worker", "embeddings", "rag"}
+
+
+def test_the_conversation_of_the_chat_page_goes_as_it_is_shown(cli: CommandLine) -> None:
+    [shown] = blocks(CHATTING, "text")
+    lines = shown.splitlines()
+    said = [line.removeprefix("> ") for line in lines if line.startswith("> ")]
+    parts = [part for line in lines if not line.startswith("> ") for part in line.split("…")]
+    with ChatServer(Says("It needs a rubber seal of half an inch.")) as server:
+        model = {"HARKEN_LLM__MODEL": "openai:gpt-5-mini", "HARKEN_LLM__URL": server.url, "HARKEN_LLM__API_KEY": "none"}
+        cli("summarizer", "off")
+        printed = cli("chat", stdin="".join(f"{line}\n" for line in said), settings=model).out
+    place = 0
+    for part in parts:
+        place = printed.find(part, place)
+        assert place >= 0, f"{part!r} is not printed here:\n{printed}"
+
+
+def test_every_command_that_a_chat_has_is_on_its_page(cli: CommandLine) -> None:
+    listed = {line.split()[0] for line in cli("chat", stdin="/help\n").out.splitlines() if line[0] == "/" != line[1]}
+    assert all(f"`{command}" in CHATTING for command in listed), listed
 
 
 def test_the_settings_that_are_shown_are_the_defaults(tmp_path: Path) -> None:

@@ -48,8 +48,21 @@ def test_it_is_switched_off_and_on(harken: CommandLine) -> None:
 
 def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandLine) -> None:
     assert "the model's own" in harken("rag").out
-    assert harken("rag", "set", "rag_conversation_limit", "5").out == "rag.conversation_limit = 5\n"
-    assert harken("rag", "set", "min_similarity", "0.7").out == "rag.min_similarity = 0.7\n"
+    assert harken("rag", "set", "rag_conversation_limit", "5").out == (
+        "Updated: rag_conversation_limit = 5\nRAG will now retrieve up to 5 related conversations per query.\n"
+    )
+    assert harken("rag", "set", "min_similarity", "0.7").out.startswith("Updated: rag_min_similarity = 0.70\n")
+    assert harken("rag", "config").out == (
+        "RAG Configuration:\n"
+        "  rag_enabled: true\n"
+        "  rag_conversation_limit: 5  (run time)\n"
+        "  rag_exchange_limit_per_conversation: 2\n"
+        "  rag_share_places: true\n"
+        "  rag_min_similarity: 0.70  (run time)\n"
+        "\n"
+        "To update: harken rag set <key> <value>\n"
+        "Example: harken rag set rag_conversation_limit 5\n"
+    )
     found = {each["key"]: (each["value"], each["origin"]) for each in harken("rag", "config", "--json").json()}
     assert found == {
         "rag.enabled": (True, "default"),
@@ -61,8 +74,29 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
 
 
 def test_a_limit_that_is_none_or_makes_no_sense_is_refused(harken: CommandLine) -> None:
-    assert "There is no setting 'rag.colour'" in harken.fails("rag", "set", "colour", "red", code=2)
-    assert "conversation_limit" in harken.fails("rag", "set", "conversation_limit", "many")
+    refused = harken.fails("rag", "set", "colour", "red", code=2)
+    assert refused.startswith(
+        "There is no setting 'colour' here. Say: harken rag set KEY VALUE, KEY one of rag_enabled, "
+    )
+    for value in ("many", "0", "-1"):
+        assert "conversation_limit" in harken.fails("rag", "set", "conversation_limit", value)
+    assert "min_similarity" in harken.fails("rag", "set", "rag_min_similarity", "1.5")
+    assert "Missing argument 'VALUE'" in harken.fails("rag", "set", "conversation_limit", code=2)
+
+
+def test_its_state_counts_what_is_embedded_and_tells_of_the_last_retrieval(harken: CommandLine) -> None:
+    harken("rag", "test", "kitchen tap seal")
+    lines = harken("rag").out.splitlines()
+    assert lines[:3] == ["RAG Status: ENABLED", "", "Embeddings:"]
+    assert lines[3:5] == ["  - Conversation summaries: 0 embedded", "  - Exchange summaries: 0 embedded"]
+    assert "  - Conversation retrieval limit: 3" in lines
+    assert "  - Minimum similarity threshold: the model's own" in lines
+    assert lines[-1].startswith("Last retrieval: ")
+    assert lines[-1].endswith(" ago (1 conversation, 1 exchange)")
+    harken("rag", "off")
+    assert harken("rag").out.startswith("RAG Status: DISABLED\n")
+    facts = harken("rag", "--json").json()
+    assert (facts["enabled"], facts["last_retrieval"]["exchanges"]) == (False, 1)
 
 
 def test_the_log_tells_how_long_it_took(harken: CommandLine) -> None:

@@ -16,6 +16,9 @@ from command_line import TIMEOUT_SECONDS, CommandLine
 from harken import __version__
 
 COMMANDS = (
+    "chat",
+    "new",
+    "model",
     "import",
     "search",
     "show",

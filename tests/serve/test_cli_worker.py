@@ -6,13 +6,15 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine
-from harken.testing import EmbeddingServer, Reply
+from harken.testing import ChatServer, EmbeddingServer, Reply
+from harken.testing.chat_server import Says
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 TALK = [
@@ -128,26 +130,113 @@ def test_without_a_model_summaries_are_made_all_the_same(cli: CommandLine, write
 def test_a_summarizer_is_switched_off_for_every_process_and_on_again(cli: CommandLine, write: Write) -> None:
     old = [{**line, "ts": "2024-05-01T10:00:00Z"} for line in TALK]
     cli("import", "jsonl", write("talk.jsonl", old))
-    assert cli("summarizer", "exchange", "off").out == "exchange summaries: off, 4 waiting, 0 done, 0 given up\n"
+    assert cli("summarizer", "exchange", "off").out == (
+        "Exchange Summarizer: OFF\n"
+        "  Progress: 0/4 exchanges\n"
+        "  Completed: 0, Failed: 0\n"
+        "  Spend: $0.00\n"
+        "⚠ Warning: 4 exchanges await a summary (it is OFF). Switch it on: harken summarizer exchange on\n"
+    )
     assert cli("worker", "run", "--until-idle").out.startswith("Summarized 0 exchanges and 4 conversations.\n")
     assert "worker         exchange summaries: off, 4 waiting" in cli("status").out
     cli("summarizer", "on")
     assert cli("worker", "run", "--until-idle").out.startswith("Summarized 4 exchanges and 0 conversations.\n")
     reports = cli("summarizer", "--json").json()
     assert [(each["name"], each["enabled"], each["done"]) for each in reports] == [
-        ("exchange", True, 4),
         ("conversation", True, 4),
+        ("exchange", True, 4),
     ]
 
 
 def test_embedding_is_switched_off_and_on_again(remote: CommandLine, write: Write) -> None:
     remote("import", "jsonl", write("talk.jsonl", TALK), "--no-embed")
-    assert remote("embeddings", "off").out == "embeddings: off, 4 waiting, 0 done, 0 given up\n"
+    off = remote("embeddings", "off").out
+    assert off.startswith("Embedding Pipeline: OFF\n  Progress: 0/4 embeddings\n  Completed: 0, Failed: 0\n")
+    assert "⚠ Warning: 4 texts await embedding (it is OFF). Switch it on: harken embeddings on\n" in off
     assert remote("worker", "run", "--until-idle").out == "Embedded 0 texts.\n"
     remote("embeddings", "on")
     assert remote("worker", "run", "--until-idle").out == "Embedded 4 texts.\n"
 
 
-@pytest.mark.parametrize("words", [["summarizer", "perhaps"], ["embeddings", "exchange"], ["summarizer", "on", "off"]])
-def test_a_switch_that_is_none_is_refused(cli: CommandLine, words: list[str]) -> None:
-    assert "Say on or off" in cli.fails(*words, code=2)
+def test_a_summarizer_is_shown_by_itself_and_all_with_the_pipeline(cli: CommandLine, write: Write) -> None:
+    cli("import", "jsonl", write("talk.jsonl", [{**line, "ts": "2024-05-01T10:00:00Z"} for line in TALK]))
+    waiting = cli("summarizer", "conversation").out
+    assert waiting.startswith("Conversation Summarizer: WAITING\n  Progress: 0/4 conversations\n")
+    assert "no worker runs here. Do it now: harken worker run --until-idle\n" in waiting
+    cli("worker", "run", "--until-idle")
+    assert cli("summarizer").out == (
+        "Conversation Summarizer: IDLE\n"
+        "  Completed: 4, Failed: 0\n"
+        "  Spend: $0.00\n"
+        "All conversations are summarized. Worker is idle.\n"
+        "\n"
+        "Exchange Summarizer: IDLE\n"
+        "  Completed: 4, Failed: 0\n"
+        "  Spend: $0.00\n"
+        "All exchanges are summarized. Worker is idle.\n"
+        "\n"
+        "Embedding Pipeline: NO MODEL (see harken embeddings for details)\n"
+    )
+    assert "workers        segment IDLE, exchange IDLE, conversation IDLE, embeddings WAITING\n" in cli("status").out
+    assert "spend          nothing; no language model was called\n" in cli("status").out
+
+
+def test_what_is_being_summarized_is_named(cli: CommandLine, write: Write) -> None:
+    cli("import", "jsonl", write("talk.jsonl", [{**TALK[0], "ts": "2024-05-01T10:00:00Z"}]))
+    (exchange,) = {message["exchange_id"] for message in cli.search("ocelots")}
+    with ChatServer(otherwise=lambda _asked: Says("Too late.", delay_seconds=TIMEOUT_SECONDS)) as model:
+        named = {"HARKEN_LLM__MODEL": "openai:any", "HARKEN_LLM__URL": model.url, "HARKEN_LLM__API_KEY": "unused"}
+        with replace(cli, settings={**cli.settings, **named}).running("worker", "run"):
+            deadline = time.monotonic() + TIMEOUT_SECONDS
+            while not model.requests and time.monotonic() < deadline:
+                time.sleep(0.05)
+            shown = cli("summarizer", "exchange").out
+    assert shown.startswith("Exchange Summarizer: RUNNING\n  Progress: 0/1 exchanges\n")
+    assert f"  Current: exchange_id={exchange}\n" in shown
+
+
+def test_what_failed_is_shown_with_the_time_of_its_next_try(
+    remote: CommandLine, write: Write, server: EmbeddingServer
+) -> None:
+    server.script(*[Reply(status=500)] * 9)
+    remote("import", "jsonl", write("talk.jsonl", TALK), settings={"HARKEN_EMBEDDING__DIMS": "64"})
+    shown = remote("embeddings").out
+    assert "⚠ Retry queue: 4 items (next retry " in shown
+
+
+def test_switching_all_on_switches_embedding_on_too_and_off_leaves_it(remote: CommandLine) -> None:
+    remote("embeddings", "off")
+    remote("summarizer", "off")
+    states = {each["name"]: each["state"] for each in remote("worker", "status", "--json").json()["workers"]}
+    assert states == {"segment": "IDLE", "exchange": "OFF", "conversation": "OFF", "embeddings": "OFF"}
+    remote("summarizer", "conversation", "on")
+    assert remote("embeddings").out.startswith("Embedding Pipeline: OFF\n")
+    remote("summarizer", "on")
+    assert remote("embeddings").out.startswith("Embedding Pipeline: IDLE\n")
+
+
+def test_embeddings_are_counted_by_what_they_are_of(remote: CommandLine, write: Write) -> None:
+    remote("import", "jsonl", write("talk.jsonl", [{**line, "ts": "2024-05-01T10:00:00Z"} for line in TALK]))
+    remote("worker", "run", "--until-idle")
+    shown = remote("embeddings").out
+    assert "  Total embeddings: 12 (" in shown
+    assert "    - Conversation summaries: 4\n    - Exchange summaries: 4\n    - Messages: 4\n" in shown
+    (facts,) = remote("embeddings", "--json").json()
+    assert facts["vectors"]["exchange"] == {"embedded": 4, "waiting": 0}
+    assert "No embedding model is set" in remote("embeddings", settings={"HARKEN_EMBEDDER": "none"}).out
+
+
+@pytest.mark.parametrize(
+    ("words", "forms"),
+    [
+        (["summarizer", "perhaps"], "harken summarizer [conversation|exchange] [on|off]"),
+        (["summarizer", "on", "off"], "harken summarizer [conversation|exchange] [on|off]"),
+        (["summarizer", "on", "exchange"], "harken summarizer [conversation|exchange] [on|off]"),
+        (["summarizer", "conversation", "exchange"], "harken summarizer [conversation|exchange] [on|off]"),
+        (["embeddings", "exchange"], "harken embeddings [on|off|rebuild [conversations|exchanges]]"),
+        (["embeddings", "rebuild", "everything"], "harken embeddings [on|off|rebuild [conversations|exchanges]]"),
+    ],
+)
+def test_a_form_that_is_none_is_refused_with_the_right_ones(cli: CommandLine, words: list[str], forms: str) -> None:
+    said = cli.fails(*words, code=2)
+    assert said == f"'{' '.join(words[1:])}' is not understood here. Say: {forms}"

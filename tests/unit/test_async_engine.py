@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import harken
-from harken.async_engine import AsyncBackground, AsyncHarken, AsyncTasks, AsyncUpkeep, Calls
+from harken.async_engine import AsyncBackground, AsyncChat, AsyncHarken, AsyncTasks, AsyncUpkeep, Calls
 from harken.background import Background
+from harken.chat.orchestrator import Chat
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.tasks import Tasks
@@ -19,7 +20,13 @@ from harken.testing import HashingEmbedder
 from harken.upkeep import Upkeep
 from recorded import LONG
 
-TWINS = [(Harken, AsyncHarken), (Upkeep, AsyncUpkeep), (Tasks, AsyncTasks), (Background, AsyncBackground)]
+TWINS = [
+    (Harken, AsyncHarken),
+    (Upkeep, AsyncUpkeep),
+    (Tasks, AsyncTasks),
+    (Background, AsyncBackground),
+    (Chat, AsyncChat),
+]
 # What an engine is made of; whoever needs it has `AsyncHarken.engine`.
 _INNER = {"store", "spaces", "recorder"}
 

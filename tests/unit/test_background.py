@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from harken.background import CONVERSATION, EMBEDDINGS, EXCHANGE
+from harken.background import CONVERSATION, EMBEDDINGS, EXCHANGE, SEGMENT
 from harken.engine import Harken
 from harken.enrich.worker import WorkerState
 from harken.errors import ConfigError, UsageError
 from harken.model import SearchScope
 from harken.storage.tables import summaries
-from harken.testing import ChatServer, HashingEmbedder, Says
+from harken.testing import ChatServer, HashingEmbedder, Reply, Says
 from recorded import Clock
 
 QUESTION, ANSWER = "Why does the kitchen tap drip all night?", "The seal of the kitchen tap is worn out."
@@ -193,3 +193,123 @@ def test_auto_rag_recalls_messages_and_no_summaries(tmp_path: Path, clock: Clock
         harken.background.summarize()
         found = harken.auto_rag("tap", "the kitchen tap drip").items
         assert {item.hit.entry.source for item in found} == {"message"}
+
+
+def long_talk(harken: Harken, count: int = 4) -> None:
+    for number in range(count):
+        harken.record_message("long", "user", f"Question {number}: which valve of the kitchen tap drips?")
+        harken.record_message("long", "assistant", f"Answer {number}: valve number {number * 7} of the kitchen tap.")
+
+
+def test_a_model_rolls_the_summary_of_what_left_the_window_and_it_stands_in_the_context(
+    tmp_path: Path, clock: Clock, server: ChatServer
+) -> None:
+    first, second = (json.dumps({"summary": f"They went through the valves, part {part}."}) for part in (1, 2))
+    settings = {"context.sliding_window": 2, "worker.rest_seconds": 1e6}
+    with opened(tmp_path, clock, **with_model(server, **settings)) as harken:
+        harken.background.switch(EXCHANGE, False)
+        long_talk(harken)
+        harken.build_context("long", ["And now?"])
+        server.script(Says(first))
+        assert harken.background.summarize()[SEGMENT] > 0
+        layer = harken.build_context("long", ["And now?"]).layer("summary")
+        assert layer is not None
+        assert "part 1" in layer.items[0].text
+        long_talk(harken, 2)
+        harken.build_context("long", ["And now?"])
+        server.script(Says(second))
+        harken.background.summarize()
+        assert "part 1" in server.prompts()[1], "it rolls on from the summary before"
+        assert "Question 3" in server.prompts()[1]
+        assert "Question 2" not in server.prompts()[1], "each message is read once"
+        found = report(harken, SEGMENT)
+        assert (found.spent.calls, found.done, found.waiting) == (2, 1, 0)
+
+
+def test_a_models_useless_answer_leaves_the_segments_own_sentences(
+    tmp_path: Path, clock: Clock, server: ChatServer
+) -> None:
+    server.script(Says("No JSON at all."))
+    with opened(tmp_path, clock, **with_model(server, **{"context.sliding_window": 2})) as harken:
+        harken.background.switch(EXCHANGE, False)
+        harken.background.switch(CONVERSATION, False)
+        long_talk(harken)
+        harken.build_context("long", ["And now?"])
+        assert harken.background.summarize()[SEGMENT] > 0
+        layer = harken.build_context("long", ["And now?"]).layer("summary")
+        assert layer is not None
+        assert "kitchen tap" in layer.items[0].text
+
+
+def test_at_the_days_limit_segments_wait_as_well_and_go_on_the_next_day(
+    tmp_path: Path, clock: Clock, server: ChatServer
+) -> None:
+    settings = {"llm.output_usd_per_million": 10, "context.sliding_window": 2}
+    with opened(tmp_path, clock, **with_model(server, **settings)) as harken:
+        harken.run_time.set("llm.max_usd_per_day", "0.001")
+        harken.background.switch(EXCHANGE, False)
+        harken.background.switch(CONVERSATION, False)
+        long_talk(harken)
+        harken.build_context("long", ["And now?"])
+        harken.background.summarize()
+        assert "llm.max_usd_per_day is reached" in report(harken, SEGMENT).halted
+        assert (server.requests, report(harken, SEGMENT).waiting) == ([], 1)
+        harken.run_time.set("llm.max_usd_per_day", "1")
+        clock.go_on(days=1)
+        server.script(Says(json.dumps({"summary": "They went through the valves."})))
+        harken.background.summarize()
+        assert (report(harken, SEGMENT).waiting, report(harken, SEGMENT).halted) == (0, "")
+
+
+def use_tools(harken: Harken, count: int) -> str:
+    asked = harken.record_message("tools", "user", "Check every pump of the waterworks.")
+    for number in range(count):
+        at = {"call_id": str(number), "tool_name": "probe"}
+        harken.record_message("tools", "assistant", f'{{"pump": {number}}}', type="tool_call", **at)
+        harken.record_message("tools", "tool", f"zircon gasket {number} failed", type="tool_result", **at)
+    harken.record_message("tools", "assistant", "All pumps are checked.")
+    harken.end_exchange("tools")
+    return asked.exchange_uid
+
+
+def tool_entries(harken: Harken) -> list[str]:
+    only = SearchScope(sources=("tools",))
+    return sorted(hit.entry.text for hit in harken.search("zircon gasket pump probe", scope=only).hits)
+
+
+def test_tool_calls_of_a_long_exchange_become_entries_in_batches(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path, clock) as harken:
+        exchange = use_tools(harken, 12)
+        harken.background.summarize()
+        found = tool_entries(harken)
+        assert [len(text.splitlines()) for text in found] == [6, 6]
+        assert 'probe({"pump": 0}) → zircon gasket 0 failed' in found[0]
+        hit = harken.search("zircon", scope=SearchScope(sources=("tools",))).hits[0]
+        assert hit.entry.exchange_uid == hit.entry.ref_uid == exchange
+        assert {hit.entry.source for hit in harken.search("zircon gasket").hits} == {"message"}
+        harken.upkeep.forget(harken.upkeep.plan_forget(messages=[harken.show(exchange).messages[2].uid]))
+        assert tool_entries(harken) == []
+
+
+def test_few_tool_calls_are_told_by_the_exchange_alone(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path, clock) as harken:
+        use_tools(harken, 4)
+        harken.background.summarize()
+        assert tool_entries(harken) == []
+
+
+def test_a_model_tells_of_ten_calls_at_once_and_what_was_told_is_not_paid_for_again(
+    tmp_path: Path, clock: Clock, server: ChatServer
+) -> None:
+    six = Says(json.dumps({"summaries": ["The zircon gasket of a pump has failed."] * 6}))
+    server.script(six, Reply(status=503), six, Says(WRITTEN))
+    with opened(tmp_path, clock, **with_model(server, **{"worker.rest_seconds": 1e6})) as harken:
+        use_tools(harken, 12)
+        work = harken.background._summarize_work(EXCHANGE)
+        work.run_once()
+        assert len(tool_entries(harken)) == 1
+        clock.go_on(seconds=60)
+        work.run_once()
+        assert len(tool_entries(harken)) == 2
+        assert len(server.requests) == 4
+        assert report(harken, EXCHANGE).spent.calls == 3

@@ -84,6 +84,7 @@ class ContextBuilder:
         *,
         budget_tokens: int | None = None,
         system_prompt: str | None = None,
+        past_note: str = "",
     ) -> ChatContext:
         """Everything that the model gets to see, in order.
 
@@ -97,6 +98,7 @@ class ContextBuilder:
             task_name: the task; needed for a subagent.
             budget_tokens: None takes the setting.
             system_prompt: None takes the setting.
+            past_note: said under the heading of other conversations: how the caller's tools tell more of them.
         Returns:
             Never more than the budget, except for a last pending message that alone is larger: it is kept, and noted.
         Raises:
@@ -116,7 +118,7 @@ class ContextBuilder:
             build.runs(self.history(task_name or ""))
         else:
             build.summary()
-            build.others()
+            build.others(f"{PAST}\n{past_note}" if past_note else PAST)
             build.talk()
         return build.context()
 
@@ -209,16 +211,16 @@ class _Build:
             why = "what left the window, in short"
             self._speak(LayerName.SUMMARY, shown(text), [(uid, text, why, {"at": at.isoformat()})])
 
-    def others(self) -> None:
+    def others(self, heading: str) -> None:
         """What other conversations say about the query."""
         room = int(self.room * _PAST_SHARE)
         chosen: list[Quote] = []
         for quote in self.builder.past(self.session, self.query):
-            if ChatMessage(Role.SYSTEM, block(PAST, [fenced(q) for q in [*chosen, quote]])).tokens <= room:
+            if ChatMessage(Role.SYSTEM, block(heading, [fenced(q) for q in [*chosen, quote]])).tokens <= room:
                 chosen.append(quote)
         if chosen:
             items = [(quote.uid, quote.text, "from another conversation", {"source": quote.source}) for quote in chosen]
-            self._speak(LayerName.PAST, block(PAST, [fenced(quote) for quote in chosen]), items)
+            self._speak(LayerName.PAST, block(heading, [fenced(quote) for quote in chosen]), items)
 
     def talk(self) -> None:
         """Window and auto-RAG, which share what is left: reserve, select, hand back."""

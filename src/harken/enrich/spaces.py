@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from harken.config import Settings
 from harken.errors import MissingExtraError, ProviderError
 from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
-from harken.providers.registry import open_embedder
+from harken.providers.registry import embedding_price, open_embedder
 from harken.storage.store import Store, StoredSpace
 from harken.storage.vectors import ensure_space, has_vectors, list_spaces
 
@@ -32,6 +34,7 @@ class Spaces:
         configured: opens the model that the settings name; None where they name none.
         spec: what opens that model again, kept with its space.
         from_spec: opens the model of an older space.
+        price: what it costs to embed so many tokens, in USD; None where that is not known.
     """
 
     def __init__(
@@ -40,7 +43,9 @@ class Spaces:
         configured: Callable[[], Embedder] | None,
         spec: dict[str, Any],
         from_spec: Callable[[dict[str, Any]], Embedder],
+        price: Callable[[int], Decimal | None] = lambda _tokens: Decimal(0),
     ) -> None:
+        self.price = price
         self._store = store
         self._configured = configured
         self._spec = spec
@@ -117,4 +122,6 @@ def open_spaces(store: Store, settings: Settings, given: Embedder | None = None)
     if settings.embedder == "none":
         return Spaces(store, None, {}, from_spec)
     options = EmbedderOptions.configured(settings.home, settings.embedder, settings.embedding)
-    return Spaces(store, lambda: open_embedder(options), options.to_spec(), from_spec)
+    return Spaces(
+        store, lambda: open_embedder(options), options.to_spec(), from_spec, partial(embedding_price, options)
+    )

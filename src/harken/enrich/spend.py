@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
@@ -140,21 +141,26 @@ class MeteredModel:
         instructions: str = "",
         max_tokens: int | None = None,
         tools: Sequence[ToolSpec] = (),
+        stop: threading.Event | None = None,
     ) -> Iterator[str | ChatAnswer]:
-        """Pieces of the text, and last the whole answer, booked also when it is left early.
+        """Pieces of the text, and last the whole answer, booked also when it is left early or stopped.
 
         Raises:
             SpendLimitError: nothing was sent.
             ProviderError: as of `ChatModel.stream`.
         """
         uid = self._begin(messages, instructions, max_tokens, tools)
-        begun = False
+        begun = answered = False
+        pieces = self.model.stream(messages, instructions=instructions, max_tokens=max_tokens, tools=tools, stop=stop)
         try:
-            for piece in self.model.stream(messages, instructions=instructions, max_tokens=max_tokens, tools=tools):
+            for piece in pieces:
                 begun = True
                 if isinstance(piece, ChatAnswer):
                     self._answered(uid, piece)
+                    answered = True
                 yield piece
+            if not answered:
+                self.book.settle(uid, Settlement(CallState.LOST, self.book.now()))
         except BaseException as error:
             self._failed(uid, error, begun)
             raise

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import structlog
 
 from harken.enrich.summary_texts import exchange_text, exchange_texts
-from harken.enrich.work import Outage, is_dead, new_owner
-from harken.errors import EndpointError, HarkenError, ProviderError, RateLimitError, SpendLimitError
-from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Summarizer, Summary
+from harken.enrich.work import LIMIT_POLL, Outage, asked_for, is_dead, new_owner
+from harken.errors import EndpointError, HarkenError, ProviderError, SpendLimitError
+from harken.providers.summarizer import (
+    EXTRACTIVE,
+    TOOLS_AT_LEAST,
+    ExchangeText,
+    Summarizer,
+    Summary,
+    ToolUse,
+    tool_batches,
+)
 from harken.storage.store import Store, Transaction
 from harken.storage.summaries import (
     EXCHANGE,
     SUMMARIZE,
+    TOOLS,
     Due,
     StoredSummary,
     claim_due,
@@ -32,8 +41,6 @@ _log = structlog.get_logger(__name__)
 
 # Another worker may be quicker, more than once.
 _TRIES = 3
-# How long a worker waits for a setting to change before it looks again.
-_LIMIT_POLL = timedelta(minutes=10)
 
 
 @dataclass(slots=True)
@@ -139,8 +146,29 @@ class SummarizeWork:
         with self.store.reading() as tx:
             texts = self._texts(tx, item, with_summaries=summarizer.name != EXTRACTIVE)
         if self.kind == EXCHANGE:
+            self._summarize_tools(item, texts[0].tools, summarizer)
             return summarizer.exchange(texts[0])
         return summarizer.conversation(texts)
+
+    def _summarize_tools(self, item: Due, uses: Sequence[ToolUse], summarizer: Summarizer) -> None:
+        """Tell of the tool calls of a long exchange, batch by batch; what was told before a failure is kept."""
+        if len(uses) < TOOLS_AT_LEAST:
+            return
+        with self.store.reading() as tx:
+            known = read_summaries(tx, TOOLS, [item.uid]).get(item.uid)
+        parts = known.text.split("\n\n") if known and known.covers == item.ended_at else []
+        waiting = tool_batches(uses)[len(parts) :]
+        for number, batch in enumerate(waiting, start=1):
+            told = summarizer.tools(batch)
+            parts.append("\n".join(" ".join(each.text.split()) for each in told))
+            if summarizer.name != EXTRACTIVE or number == len(waiting):
+                self._store_tools(item, Summary("\n\n".join(parts), model=told[-1].model))
+
+    def _store_tools(self, item: Due, summary: Summary) -> None:
+        with self.store.writing() as tx:
+            conversation_uid = conversation_uid_of(tx, item.conversation_id)
+            if conversation_uid is not None and owned(tx, self.name, [item.item_id], self.owner):
+                put_summary(tx, replace(self._row(item, summary), kind=TOOLS), conversation_uid)
 
     def _texts(self, tx: Transaction, item: Due, with_summaries: bool) -> list[ExchangeText]:
         if self.kind == EXCHANGE:
@@ -171,21 +199,16 @@ class SummarizeWork:
         _log.warning("summary_failed", work=self.name, item=item.uid, error_class=type(error).__name__)
         if isinstance(error, SpendLimitError):
             self.halted, self.is_limited = str(error), True
-            self._outage.begin(self.now(), error.resumes_at or self.now() + _LIMIT_POLL)
+            self._outage.begin(self.now(), error.resumes_at or self.now() + LIMIT_POLL)
             return True
         with self.store.writing(of=()) as tx:
             mine = owned(tx, self.name, [item.item_id], self.owner)
             fail(tx, self.name, sorted(mine), type(error).__name__, self.now())
         if isinstance(error, EndpointError):
             self.halted = str(error)
-            self._outage.begin(self.now(), _asked_for(error, self.now()))
+            self._outage.begin(self.now(), asked_for(error, self.now()))
             return True
         if not isinstance(error, ProviderError):
             self.give_back()
             raise error
         return False
-
-
-def _asked_for(error: EndpointError, now: datetime) -> datetime | None:
-    seconds = error.retry_after_seconds if isinstance(error, RateLimitError) else None
-    return None if seconds is None else now + timedelta(seconds=seconds)

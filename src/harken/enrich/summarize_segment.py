@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import structlog
 
-from harken.enrich.extract import Vectorize, choose, sentences_of, word_vectors
-from harken.enrich.work import is_dead, new_owner
-from harken.errors import HarkenError
+from harken import tokens
+from harken.enrich.extract import Vectorize, choose, sentences_of
+from harken.enrich.work import LIMIT_POLL, Outage, asked_for, is_dead, new_owner
+from harken.errors import EndpointError, HarkenError, SpendLimitError
 from harken.model import MessageType, Role
+from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Spoken, Summarizer
+from harken.providers.summarizers.choose import term_vectors
 from harken.storage.segment_summaries import SUMMARIZE_SEGMENT, Due, Left, claim_due, count_due, put_summary
 from harken.storage.store import Store
 from harken.storage.work import fail, lease_owners, release
@@ -26,12 +29,18 @@ _log = structlog.get_logger(__name__)
 class SummarizeSegmentWork:
     """Takes in, one segment at a time, what has left its window.
 
-    The sentences of the summary so far stand beside the new ones, and the best of both make the next: it rolls on,
-    never grows over its limit, and reads every message once. Its words are chosen, not made, so it costs nothing.
+    The summary so far stands beside what is new, and both make the next: it rolls on, never grows over its limit, and
+    reads every message once. A language model writes it where one is configured; else, and where the model's answer is
+    of no use, the best sentences of both are chosen, which costs nothing.
 
     Args:
         max_tokens: how long a summary may be; read anew each time.
         vectorize: gives sentences their vectors; None compares them by their words.
+        summarizer_for: who summarizes the segment of an id; None chooses sentences.
+
+    Attributes:
+        halted: why nothing is done at present, in words for a person; empty while work goes on.
+        is_limited: whether that is because the day's money is spent.
     """
 
     store: Store
@@ -40,11 +49,18 @@ class SummarizeSegmentWork:
     vectorize: Vectorize | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     owner: str = field(default_factory=new_owner)
+    summarizer_for: Callable[[str], Summarizer] | None = None
+    halted: str = field(default="", init=False)
+    is_limited: bool = field(default=False, init=False)
+    _outage: Outage = field(default_factory=Outage, init=False)
 
     name = SUMMARIZE_SEGMENT
 
     def run_once(self) -> int:
         """Take in what left one window; the number of messages, 0 when there is nothing to do now."""
+        if self._outage.lasts(self.now()):
+            return 0
+        self.halted, self.is_limited = "", False
         with self.store.writing() as tx:
             for owner in lease_owners(tx, SUMMARIZE_SEGMENT):
                 if is_dead(owner):
@@ -53,14 +69,12 @@ class SummarizeSegmentWork:
         if due is None:
             return 0
         try:
-            text = self._summary(due)
+            text, model = self._summary(due)
         except HarkenError as error:
-            _log.warning("summary_failed", messages=len(due.left), error_class=type(error).__name__)
-            with self.store.writing() as tx:
-                fail(tx, SUMMARIZE_SEGMENT, [due.segment_id], type(error).__name__, self.now())
+            self._failed(due, error)
             return len(due.left)
         with self.store.writing() as tx:
-            put_summary(tx, due, text, self.now())
+            put_summary(tx, due, text, self.now(), model)
         return len(due.left)
 
     def waiting(self) -> int:
@@ -73,17 +87,53 @@ class SummarizeSegmentWork:
         with self.store.writing() as tx:
             release(tx, SUMMARIZE_SEGMENT, self.owner)
 
-    def _summary(self, due: Due) -> str:
+    def _summary(self, due: Due) -> tuple[str, str]:
+        """The next summary, and who wrote it."""
+        summarizer = self.summarizer_for(due.segment_uid) if self.summarizer_for else None
+        if summarizer is not None and summarizer.name != EXTRACTIVE:
+            written = summarizer.segment(_told(due))
+            self._outage.end()
+            if written.text and written.model != EXTRACTIVE:
+                return tokens.clip(written.text, self.max_tokens()), written.model
+        return self._chosen(due), EXTRACTIVE
+
+    def _chosen(self, due: Due) -> str:
         lines = list(dict.fromkeys([*due.text.splitlines(), *_said(due.left)]))
         if not lines:
             return due.text
-        vectors = (self.vectorize or word_vectors)(lines)
+        vectors = (self.vectorize or term_vectors)(lines)
         return "\n".join(choose(lines, vectors, self.max_tokens()))
 
+    def _failed(self, due: Due, error: HarkenError) -> None:
+        _log.warning("summary_failed", messages=len(due.left), error_class=type(error).__name__)
+        if isinstance(error, SpendLimitError):
+            self.halted, self.is_limited = str(error), True
+            self._outage.begin(self.now(), error.resumes_at or self.now() + LIMIT_POLL)
+            self.give_back()
+            return
+        if isinstance(error, EndpointError) and self.summarizer_for is not None:
+            self.halted = str(error)
+            self._outage.begin(self.now(), asked_for(error, self.now()))
+        with self.store.writing() as tx:
+            fail(tx, SUMMARIZE_SEGMENT, [due.segment_id], type(error).__name__, self.now())
 
-def _said(left: tuple[Left, ...]) -> Iterator[str]:
+
+def _told(due: Due) -> Sequence[ExchangeText]:
+    """The summary so far as the oldest of what there is, then what was said."""
+    spoken = tuple(
+        Spoken(Role(message.role), message.text, message.author) for message in due.left if _is_spoken(message)
+    )
+    before = [ExchangeText((), summary=due.text)] if due.text else []
+    return [*before, ExchangeText(spoken)] if spoken else []
+
+
+def _said(left: Sequence[Left]) -> Iterator[str]:
     """The sentences of people and agents with their speaker; tools speak for themselves elsewhere."""
     for message in left:
-        if message.type == MessageType.TEXT.value and message.role in (Role.USER.value, Role.ASSISTANT.value):
+        if _is_spoken(message):
             for sentence in sentences_of(message.text):
                 yield f"{message.author or message.role}: {sentence}"
+
+
+def _is_spoken(message: Left) -> bool:
+    return message.type == MessageType.TEXT.value and message.role in (Role.USER.value, Role.ASSISTANT.value)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harken.enrich.summarize import SummarizeWork
+from harken.enrich.summarize_segment import SummarizeSegmentWork
 from harken.enrich.worker import Work
 from harken.storage.store import Store
 from harken.storage.work_counts import halted, is_enabled, put_halted
@@ -37,13 +38,15 @@ class SwitchedWork:
         if isinstance(self.work, SummarizeWork):
             self.work.rest_seconds = self.rest_seconds()
         done = self.work.run_once()
-        if isinstance(self.work, SummarizeWork):
+        if isinstance(self.work, SummarizeWork | SummarizeSegmentWork):
             self._note(self.work.halted)
         return done
 
     def waiting(self) -> int:
         """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
-        if not self._enabled() or (isinstance(self.work, SummarizeWork) and self.work.is_limited):
+        if not self._enabled() or (
+            isinstance(self.work, SummarizeWork | SummarizeSegmentWork) and self.work.is_limited
+        ):
             return 0
         return self.work.waiting()
 

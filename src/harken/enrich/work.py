@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
+from harken.errors import EndpointError, RateLimitError
 from harken.storage.work import BACKOFF_SECONDS
+
+# How long a worker waits for a setting to change before it looks again.
+LIMIT_POLL = timedelta(minutes=10)
 
 
 @dataclass(slots=True)
@@ -31,6 +35,12 @@ class Outage:
     def end(self) -> None:
         """It answered."""
         self._failures, self._until = 0, None
+
+
+def asked_for(error: EndpointError, now: datetime) -> datetime | None:
+    """When an endpoint wants to be asked again; None where it does not say."""
+    seconds = error.retry_after_seconds if isinstance(error, RateLimitError) else None
+    return None if seconds is None else now + timedelta(seconds=seconds)
 
 
 def new_owner() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -142,9 +143,16 @@ class ChatModel(Protocol):
         instructions: str = "",
         max_tokens: int | None = None,
         tools: Sequence[ToolSpec] = (),
+        stop: threading.Event | None = None,
     ) -> Iterator[str | ChatAnswer]:
         """Pieces of the text as they come, and last the whole answer. Closing the iterator ends the call.
 
+        Args:
+            messages: as of `complete`.
+            instructions: likewise.
+            max_tokens: likewise.
+            tools: likewise.
+            stop: set by another thread, it ends the call at once, and the iteration without an answer.
         Raises:
             ProviderError: as of `complete`, from the iteration.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from importlib.util import find_spec
 
 from harken.errors import ConfigError, MissingExtraError
@@ -27,6 +28,17 @@ def open_embedder(options: EmbedderOptions) -> Embedder:
     if opener is None:
         raise ConfigError(f"no embedder '{options.name}'; there are: {_listed()}. Set embedder = 'onnx'")
     return opener(options)
+
+
+def embedding_price(options: EmbedderOptions, count: int) -> Decimal | None:
+    """USD for embedding so many tokens: nothing on this machine; None where no price of the model is known."""
+    if options.name != "openai-compatible":
+        return Decimal(0)
+    if not _installed(_LLM_MODULES):
+        return None
+    from harken.providers.llm.prices import embedding_price_of
+
+    return embedding_price_of(options, count)
 
 
 def open_reranker(options: RerankerOptions) -> Reranker:

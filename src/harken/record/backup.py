@@ -15,6 +15,8 @@ from harken.storage.store import Store
 
 DATABASE_NAME = "harken.db"
 JOURNAL_NAME = "conversations"
+# What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
+TYPED_NAME = "chat-history"
 # The journal first: a restore that dies half-way leaves what the rest can be made of again.
 _PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
 # What a file that is cut short or no archive at all is answered with.

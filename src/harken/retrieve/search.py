@@ -19,7 +19,7 @@ from harken.retrieve.weigh import AuthorCue, weigh
 from harken.storage.entries import EntryFacts, entry_facts, load_entries
 from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store, StoredSpace, Transaction
-from harken.storage.summaries import CONVERSATION, EXCHANGE
+from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 MODES = ("hybrid", "keyword", "semantic")
 
@@ -194,13 +194,16 @@ class Searcher:
 
 def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
     """Candidates less the summaries of what is among them itself: they say it again, in fewer words."""
-    said = [each for each in facts.values() if each.source not in (CONVERSATION, EXCHANGE)]
-    told = {CONVERSATION: {each.conversation_id for each in said}, EXCHANGE: {each.exchange_id for each in said}}
-    return {
-        entry_id: each
-        for entry_id, each in facts.items()
-        if (each.exchange_id if each.source == EXCHANGE else each.conversation_id) not in told.get(each.source, ())
-    }
+    summaries = (CONVERSATION, EXCHANGE, TOOLS)
+    said = [each for each in facts.values() if each.source not in summaries]
+    conversations, exchanges = {each.conversation_id for each in said}, {each.exchange_id for each in said}
+
+    def is_echo(each: EntryFacts) -> bool:
+        if each.source == CONVERSATION:
+            return each.conversation_id in conversations
+        return each.source in summaries and each.exchange_id in exchanges
+
+    return {entry_id: each for entry_id, each in facts.items() if not is_echo(each)}
 
 
 def ranks_of(scores: Mapping[int, Any]) -> dict[int, int]:

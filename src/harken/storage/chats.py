@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, true
 
 from harken.storage.batches import rows_in
 from harken.storage.entries import scope_conditions
@@ -29,11 +29,12 @@ def newest_segment(tx: Transaction, conversation_uid: str) -> str | None:
     return found
 
 
-def newest_conversation(tx: Transaction) -> str | None:
-    """The id of the conversation in which something was said last; None in an empty store."""
+def newest_conversation(tx: Transaction, channel: str | None = None) -> str | None:
+    """The id of the conversation in which something was said last, of a channel or of all; None where none is."""
+    of_channel = true() if channel is None else conversations.c.channel == channel
     found: str | None = tx.connection.execute(
         select(conversations.c.uid)
-        .where(conversations.c.tenant == tx.tenant)
+        .where(conversations.c.tenant == tx.tenant, of_channel)
         .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
         .limit(1)
     ).scalar()

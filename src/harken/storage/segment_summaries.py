@@ -38,6 +38,7 @@ class Due:
     """
 
     segment_id: int
+    segment_uid: str
     text: str
     left: tuple[Left, ...]
 
@@ -99,6 +100,8 @@ def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seco
         return None
     if not claim(tx, SUMMARIZE_SEGMENT, [row.segment_id], owner, now, lease_seconds):
         return None
+    of_it = (segments.c.tenant == tx.tenant, segments.c.id == row.segment_id)
+    uid = tx.connection.execute(select(segments.c.uid).where(*of_it)).scalar_one()
     columns = (messages.c.id, messages.c.role, messages.c.type, messages.c.author, messages.c.text)
     left = tx.connection.execute(
         _uncovered(tx, select(*columns))
@@ -106,11 +109,11 @@ def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seco
         .order_by(messages.c.created_at, messages.c.id)
         .limit(limit)
     )
-    return Due(row.segment_id, row.text, tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in left))
+    return Due(row.segment_id, uid, row.text, tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in left))
 
 
-def put_summary(tx: Transaction, due: Due, text: str, now: datetime) -> bool:
-    """Keep a summary with what it covers now.
+def put_summary(tx: Transaction, due: Due, text: str, now: datetime, model: str | None = None) -> bool:
+    """Keep a summary with what it covers now, and who wrote it.
 
     Returns:
         False where its messages were forgotten meanwhile, or another has taken them in after the lease had ended.
@@ -125,7 +128,7 @@ def put_summary(tx: Transaction, due: Due, text: str, now: datetime) -> bool:
     same = (*mine, segment_summaries.c.text == due.text)
     changed = 0
     if len(present) == len(ids) and taken is None:
-        statement = update(segment_summaries).where(*same).values(text=text, updated_at=now)
+        statement = update(segment_summaries).where(*same).values(text=text, updated_at=now, model=model)
         changed = tx.connection.execute(statement).rowcount
     if changed:
         rows = [{"tenant": tx.tenant, "segment_id": due.segment_id, "message_id": message_id} for message_id in ids]

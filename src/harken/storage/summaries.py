@@ -23,6 +23,8 @@ from harken.storage.work import claim, drop_work, is_free
 
 EXCHANGE = "exchange"
 CONVERSATION = "conversation"
+# The tool calls of a long exchange, told beside the exchange itself: a part for each batch, apart by a blank line.
+TOOLS = "tools"
 # Kinds of work by what they summarize.
 SUMMARIZE = {EXCHANGE: "summarize_exchange", CONVERSATION: "summarize_conversation"}
 
@@ -107,6 +109,26 @@ def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) ->
     return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
 
 
+def count_outlived(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+    """How many of those that wait have a summary already, which is outlived."""
+    waiting = _due(tx, kind, now, rest_seconds).where(summaries.c.id.is_not(None)).subquery()
+    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+
+
+def in_hand(tx: Transaction, kind: str, now: datetime) -> str | None:
+    """The id of what somebody summarizes at this moment; of several, the one that was taken last."""
+    item = _ITEMS[kind]
+    mine = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
+    found: str | None = tx.connection.execute(
+        select(item.c.uid)
+        .select_from(item.join(work, mine))
+        .where(item.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until >= now)
+        .order_by(work.c.lease_until.desc(), work.c.id)
+        .limit(1)
+    ).scalar()
+    return found
+
+
 def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
     """Keep a summary in place of the one before it, and have search see it."""
     row = {
@@ -167,7 +189,7 @@ def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
         .where(messages.c.tenant == tx.tenant, messages.c.uid == message_uid)
     ).first()
     if row is not None:
-        others = and_(summaries.c.kind == EXCHANGE, summaries.c.item_uid != row.uid)
+        others = and_(summaries.c.kind.in_((EXCHANGE, TOOLS)), summaries.c.item_uid != row.uid)
         _drop(tx, and_(summaries.c.conversation_uid == row.conversation_uid, ~others))
         # Who is summarizing it at this moment has read the message, and finds that the lease is gone.
         drop_work(tx, SUMMARIZE[EXCHANGE], [row.id])
@@ -238,7 +260,7 @@ def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
 
 def _add_entry(tx: Transaction, found: StoredSummary) -> None:
     """What search sees of a summary; nothing where it is empty or what it summarizes is gone."""
-    place = _place(tx, found) if found.text and found.kind in _ITEMS else None
+    place = _place(tx, found) if found.text and found.kind in (*_ITEMS, TOOLS) else None
     if place is None:
         return
     row = {
@@ -258,12 +280,14 @@ def _add_entry(tx: Transaction, found: StoredSummary) -> None:
         "is_turn": False,
         "space_id": 0,
     }
-    add_entries(tx, [row], frozenset())
+    parts = found.text.split("\n\n") if found.kind == TOOLS else []
+    rows = [{**row, "part": str(number), "text": text} for number, text in enumerate(parts, start=1)]
+    add_entries(tx, rows or [row], frozenset())
 
 
 def _place(tx: Transaction, found: StoredSummary) -> Any:
     head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
-    if found.kind == EXCHANGE:
+    if found.kind in (EXCHANGE, TOOLS):
         statement = (
             select(*head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
             .select_from(exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)))

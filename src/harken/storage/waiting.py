@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import delete, select, true, update
 
@@ -10,7 +10,7 @@ from harken import tokens
 from harken.model import Role
 from harken.storage.batches import batches
 from harken.storage.store import Transaction
-from harken.storage.tables import entries, failed_work, work
+from harken.storage.tables import entries, failed_work, vectors, work
 from harken.storage.vectors import delete_vectors_where
 from harken.storage.work import EMBED
 
@@ -29,21 +29,31 @@ def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int) -> bool:
     return is_text and role in _EMBEDDED_ROLES and is_long_enough(text, min_tokens)
 
 
-def wait_again(tx: Transaction, min_tokens: int, progress: Callable[[int], None] = lambda _done: None) -> int:
-    """Remove every vector, and let every entry that may have one wait for it; what was given up is tried again.
+def wait_again(
+    tx: Transaction,
+    min_tokens: int,
+    progress: Callable[[int], None] = lambda _done: None,
+    sources: Sequence[str] = (),
+) -> int:
+    """Remove vectors, and let every entry that may have one wait for it; what was given up is tried again.
 
     Args:
         tx: a writing transaction that keeps every other writer out.
         min_tokens: of a message that is to be found by meaning.
         progress: called with the number of entries looked at.
+        sources: only entries of these; all where none is named.
     Returns:
         How many wait.
     """
-    delete_vectors_where(tx, true())
+    of_sources = entries.c.source.in_(sources) if sources else true()
+    chosen_ids = select(entries.c.id).where(entries.c.tenant == tx.tenant, of_sources)
+    delete_vectors_where(tx, vectors.c.entry_id.in_(chosen_ids) if sources else true())
     for table in (work, failed_work):
-        tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant, table.c.kind == EMBED))
+        of_chosen = table.c.item_id.in_(chosen_ids) if sources else true()
+        tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant, table.c.kind == EMBED, of_chosen))
     columns = (entries.c.id, entries.c.source, entries.c.is_turn, entries.c.role, entries.c.text, entries.c.space_id)
-    rows = tx.connection.execute(select(*columns).where(entries.c.tenant == tx.tenant).order_by(entries.c.id))
+    every = select(*columns).where(entries.c.tenant == tx.tenant, of_sources).order_by(entries.c.id)
+    rows = tx.connection.execute(every)
     waiting: list[int] = []
     never: list[int] = []
     for done, row in enumerate(rows, start=1):

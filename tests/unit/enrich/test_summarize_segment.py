@@ -9,8 +9,9 @@ import pytest
 
 from chatting import TALK, call_tool, filler, prompt, say
 from harken.engine import Harken
-from harken.enrich.extract import choose, sentences_of, word_vectors
+from harken.enrich.extract import choose, sentences_of
 from harken.errors import ProviderError
+from harken.providers.summarizers.choose import term_vectors
 from harken.storage.segment_summaries import covered_by
 from harken.testing import HashingEmbedder
 
@@ -180,9 +181,9 @@ def test_of_sentences_that_say_the_same_one_is_chosen() -> None:
         "the deploy is on thursday at noon now",
         "whales sing to each other",
     ]
-    chosen = choose(sentences, word_vectors(sentences), 18)
+    chosen = choose(sentences, term_vectors(sentences), 18)
     assert chosen in ([sentences[0], sentences[2]], [sentences[1], sentences[2]])
-    assert choose([], word_vectors([]), 100) == []
+    assert choose([], term_vectors([]), 100) == []
 
 
 def test_sentences_are_whole_and_code_is_none() -> None:

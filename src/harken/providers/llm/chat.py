@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from decimal import Decimal
@@ -82,13 +83,14 @@ class VendorChatModel:
         instructions: str = "",
         max_tokens: int | None = None,
         tools: Sequence[ToolSpec] = (),
+        stop: threading.Event | None = None,
     ) -> Iterator[str | ChatAnswer]:
         """Pieces of the text as they come, and last the whole answer; see `ChatModel.stream`."""
         prompt, parameters = wire.to_wire(messages, instructions), wire.to_parameters(tools)
         settings = self._settings(max_tokens, self._options.timeout_seconds * _STREAM_TIMEOUTS)
         settings["first_event_timeout"] = self._options.timeout_seconds
         try:
-            for piece in self._loop.iterate(lambda: self._pieces(prompt, settings, parameters)):
+            for piece in self._loop.iterate(lambda: self._pieces(prompt, settings, parameters), stop):
                 yield piece if isinstance(piece, str) else self._answer(piece)
         except CLIENT_ERRORS as error:
             raise translated(error, self._options) from None

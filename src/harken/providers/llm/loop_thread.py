@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _PATIENCE_SECONDS = 5.0
+# A queue and an event cannot be waited for together; nobody notices so little.
+_STOP_POLL_SECONDS = 0.05
 
 
 class LoopThread:
@@ -33,8 +35,8 @@ class LoopThread:
         finally:
             future.cancel()
 
-    def iterate(self, source: Callable[[], AsyncIterator[_T]]) -> Iterator[_T]:
-        """The items as they come; closing the iterator cancels the source."""
+    def iterate(self, source: Callable[[], AsyncIterator[_T]], stop: threading.Event | None = None) -> Iterator[_T]:
+        """The items as they come; closing the iterator, or setting `stop`, cancels the source and ends it."""
         arrived: SimpleQueue[tuple[_T] | None] = SimpleQueue()
 
         async def pump() -> None:
@@ -45,9 +47,10 @@ class LoopThread:
         # Not at the end of the pump: one that is cancelled before it begins never gets there.
         future.add_done_callback(lambda _done: arrived.put(None))
         try:
-            while (item := arrived.get()) is not None:
+            while (item := _next(arrived, stop)) is not None:
                 yield item[0]
-            future.result()
+            if stop is None or not stop.is_set():
+                future.result()
         finally:
             future.cancel()
 
@@ -76,6 +79,18 @@ class LoopThread:
                 self._thread = threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _next(arrived: SimpleQueue[tuple[_T] | None], stop: threading.Event | None) -> tuple[_T] | None:
+    """What arrives next; None at the end, and once it is stopped."""
+    if stop is None:
+        return arrived.get()
+    while not stop.is_set():
+        try:
+            return arrived.get(timeout=_STOP_POLL_SECONDS)
+        except Empty:
+            continue
+    return None
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

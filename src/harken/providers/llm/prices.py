@@ -9,7 +9,7 @@ from genai_prices import Usage, calc_price
 from genai_prices.types import PriceCalculation
 
 from harken.providers.chat_model import TokenUsage
-from harken.providers.options import ChatOptions
+from harken.providers.options import ChatOptions, EmbedderOptions
 
 _MILLION = Decimal(1_000_000)
 
@@ -31,6 +31,14 @@ def price_of(options: ChatOptions, usage: TokenUsage) -> Decimal | None:
         return by_vendor
     by_url = _listed(lambda: calc_price(counted, options.model, provider_api_url=options.url))
     return by_vendor if by_url is None else by_url
+
+
+def embedding_price_of(options: EmbedderOptions, count: int) -> Decimal | None:
+    """USD for so many tokens at an endpoint, by its URL: a model's name alone does not say who serves it."""
+    model, url = options.model, options.url
+    if model is None or url is None:
+        return None
+    return _listed(lambda: calc_price(Usage(input_tokens=count), model, provider_api_url=url))
 
 
 def _listed(look_up: Callable[[], PriceCalculation]) -> Decimal | None:

@@ -39,13 +39,13 @@ def choose(sentences: Sequence[str], count: int, embed: Embed | None = None) -> 
     if len(candidates) <= count:
         return candidates
     texts = [sentences[index] for index in candidates]
-    rows = _term_vectors(texts) if embed is None else np.asarray(embed(texts), dtype=np.float32)
+    rows = term_vectors(texts) if embed is None else np.asarray(embed(texts), dtype=np.float32)
     centroid = rows.sum(axis=0)
     length = float(np.linalg.norm(centroid))
     relevance = (rows @ centroid) / length if length else np.zeros(len(texts), dtype=np.float32)
     relevance = relevance * _fullness(texts)
     relevance[0] += _LEAD
-    return sorted(candidates[row] for row in _most_relevant(rows, relevance, count))
+    return sorted(candidates[row] for row in most_relevant(rows, relevance, _RELEVANCE, count))
 
 
 def _worth_weighing(sentences: Sequence[str], count: int) -> list[int]:
@@ -55,13 +55,33 @@ def _worth_weighing(sentences: Sequence[str], count: int) -> list[int]:
     return full if len(full) >= count else first
 
 
-def _most_relevant(rows: NDArray[np.float32], relevance: NDArray[np.float32], count: int) -> list[int]:
-    chosen = [int(np.argmax(relevance))]
-    while len(chosen) < count:
-        redundancy = (rows @ rows[chosen].T).max(axis=1)
-        scores = _RELEVANCE * relevance - (1 - _RELEVANCE) * redundancy
-        scores[chosen] = -np.inf
-        chosen.append(int(np.argmax(scores)))
+def most_relevant(
+    rows: NDArray[np.float32],
+    relevance: NDArray[np.float32],
+    weight: float,
+    count: int,
+    takes: Callable[[int], bool] = lambda _row: True,
+) -> list[int]:
+    """Rows that matter and are unlike each other, the best first.
+
+    Args:
+        rows: `(n, dims)`, unit length or zero.
+        relevance: of each row, higher is better.
+        weight: of relevance, 0 to 1; the rest is that of being unlike what was chosen before.
+        count: how many at most.
+        takes: asked once for each, the best first, whether it can be had; what cannot hinders no other.
+    Source: maximal marginal relevance, Carbonell and Goldstein 1998.
+    """
+    chosen: list[int] = []
+    redundancy = np.zeros(len(rows), dtype=np.float32)
+    open_rows = np.ones(len(rows), dtype=bool)
+    while len(chosen) < count and open_rows.any():
+        scores = np.where(open_rows, weight * relevance - (1 - weight) * redundancy, -np.inf)
+        best = int(np.argmax(scores))
+        open_rows[best] = False
+        if takes(best):
+            chosen.append(best)
+            redundancy = np.maximum(redundancy, rows @ rows[best])
     return chosen
 
 
@@ -71,7 +91,7 @@ def _fullness(sentences: Sequence[str]) -> NDArray[np.float32]:
     return np.asarray(counts / (counts + _FEW_TERMS), dtype=np.float32)
 
 
-def _term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:
+def term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:
     """A row for each sentence, unit length or zero: its terms, the rarer among the sentences the heavier."""
     counted = [Counter(content_terms(sentence)) for sentence in sentences]
     frequency = Counter(term for terms in counted for term in terms)

@@ -8,6 +8,7 @@ import click
 from rich.text import Text
 
 from harken.assemble.layers import ChatContext, Layer, LayerItem, LayerName
+from harken.chat.prompt import PAST_TOOL_NOTE, SYSTEM_PROMPT
 from harken.model import CoreFact
 from harken.record.core import SECTIONS
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
@@ -17,7 +18,7 @@ _SECTION = click.Choice(SECTIONS)
 
 
 @click.command("context")
-@click.argument("text", nargs=-1, required=True)
+@click.argument("text", nargs=-1)
 @click.option("--conversation", help="Its id, the beginning of it, or its own name; else the one that was active last.")
 @click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="In place of the setting.")
 @json_option
@@ -25,10 +26,20 @@ _SECTION = click.Choice(SECTIONS)
 def context_command(
     session: Session, text: tuple[str, ...], conversation: str | None, budget: int | None, as_json: bool
 ) -> None:
-    """Show what a model would get to see if TEXT were said now: each layer, its tokens, and why it is there."""
+    """Show what a model would get to see if TEXT were said now: each layer, its tokens, and why it is there.
+
+    Without TEXT, what stands in its context before anything is said.
+    """
+    pending = [" ".join(text)] if text else []
     with session.engine() as harken:
-        found = harken.chats.find(conversation)
-        context = harken.chats.build(found, [" ".join(text)], budget_tokens=budget, is_preview=True)
+        if conversation is None and session.talk is not None:
+            found = harken.chats.newest(session.talk.conversation_uid)
+            prompt, note = harken.settings.context.system_prompt or SYSTEM_PROMPT, PAST_TOOL_NOTE
+        else:
+            found, prompt, note = harken.chats.find(conversation), None, ""
+        context = harken.chats.build(
+            found, pending, budget_tokens=budget, system_prompt=prompt, is_preview=True, past_note=note
+        )
     if as_json:
         print_json(context_facts(context, found.conversation_uid))
         return

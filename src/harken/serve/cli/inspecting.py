@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from harken.background import EMBEDDINGS, WorkerReport
+from harken.serve.cli.reporting import report_facts, report_line, state_of
 from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
-from harken.serve.cli.switching import report_facts, report_line
 from harken.storage.spend import Spent
 from harken.storage.summaries import CONVERSATION, EXCHANGE
 from harken.upkeep import Status
@@ -81,6 +81,8 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     ]
     if found.spent.calls or found.spent.unsettled:
         lines.append(("spend", _spend_line(found.spent, found.spent_today)))
+    else:
+        lines.append(("spend", "nothing; no language model was called"))
     if found.filling:
         lines.append(("re-embedding", f"to {found.filling}; {found.space} answers meanwhile"))
     if found.stale_leases:
@@ -91,13 +93,14 @@ def _lines(found: Status) -> list[tuple[str, str]]:
 
 
 def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
-    """Summaries in one line; what is off, stands still or was given up in one of its own."""
+    """Summaries in one line, states in one; what is off, stands still or is tried again in one of its own."""
     made = {report.name: report.done for report in reports}
     waiting = sum(report.waiting for report in reports if report.name != EMBEDDINGS)
     kinds = f"{made[EXCHANGE]} of exchanges, {made[CONVERSATION]} of conversations, {waiting} waiting"
     lines = [("summaries", kinds)] if waiting or made[EXCHANGE] or made[CONVERSATION] else []
     unusual = [report for report in reports if not report.enabled or report.halted or report.counts.retrying]
-    return [*lines, *(("worker", report_line(report)) for report in unusual)]
+    states = ", ".join(f"{report.name} {state_of(report)}" for report in reports)
+    return [*lines, ("workers", states), *(("worker", report_line(report)) for report in unusual)]
 
 
 def _spend_line(spent: Spent, today: Spent) -> str:

@@ -23,11 +23,14 @@ from harken.serve.cli import (
     searching,
     serving,
     switching,
+    talking,
     tasking,
     upkeep,
     working,
 )
+from harken.serve.cli.failing import is_help, line_of
 from harken.serve.cli.session import Session
+from harken.serve.repl.command import chat
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
 
@@ -41,7 +44,8 @@ EXIT_ERROR, EXIT_USAGE = 1, 2
 def cli(context: click.Context, home: Path | None, store: str | None, verbose: bool) -> None:
     """Memory for AI agents that comes back by itself.
 
-    Start with `harken import`, which finds the histories of the agents on this machine, then `harken search`.
+    Start with `harken import`, which finds the histories of the agents on this machine, then `harken search`; or talk,
+    with all of it in mind: `harken chat`.
     """
     _log_to_stderr(logging.DEBUG if verbose else logging.ERROR)
     context.obj = Session(home, {} if store is None else {"store": store})
@@ -57,6 +61,9 @@ for command in (
     switching.embeddings,
     past.rag,
     configuring.config,
+    chat,
+    talking.new,
+    talking.model,
     chatting.context_command,
     chatting.core,
     upkeep.doctor,
@@ -81,39 +88,28 @@ def run() -> None:
         # What a command ends with by `click.exceptions.Exit`; commands return nothing else.
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        _say_usage(error)
+        if is_help(error):
+            click.echo(error.format_message(), err=True)
+        else:
+            _say(line_of(error))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _say("stopped; what was done is kept, and the next run goes on from there.")
         sys.exit(EXIT_INTERRUPTED)
-    except UsageError as error:
-        _say(str(error))
-        sys.exit(EXIT_USAGE)
     except HarkenError as error:
-        _say(str(error))
-        sys.exit(EXIT_ERROR)
+        _say(line_of(error))
+        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR)
     except BrokenPipeError:
         # The reader of our output has gone (`harken … | head`): nothing more to say to anyone, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_ERROR)
     except Exception as error:  # noqa: BLE001 - the serve boundary: one line for people, the trace for --verbose
-        structlog.get_logger(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=True)
-        _say(f"unexpected {type(error).__name__}; run again with --verbose, and please report it.")
+        _say(line_of(error))
         sys.exit(EXIT_ERROR)
 
 
-def _say_usage(error: click.ClickException) -> None:
-    message = error.format_message()
-    if "\n" in message:
-        # A command group without a command: its whole help is the answer.
-        click.echo(message, err=True)
-        return
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    _say(f"{message} See: {context.command_path if context else 'harken'} --help")
-
-
-def _say(text: str) -> None:
-    click.echo(f"harken: {' '.join(text.split())}", err=True)
+def _say(line: str) -> None:
+    click.echo(f"harken: {line}", err=True)
 
 
 def _log_to_stderr(level: int) -> None:

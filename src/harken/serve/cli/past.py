@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any
 
@@ -10,12 +11,27 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from harken.config import RagConfig, SettingValue
 from harken.engine import Harken
+from harken.errors import UsageError
 from harken.retrieve.conversations import PastConversation, PastExchange, PastRecall
+from harken.serve.cli.reporting import by_kind
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
 from harken.storage.past import Retrieval
 
 _SECTION, _SEED_PREFIX = "rag.", "rag_"
+_TITLES = {
+    "conversation_limit": "Conversation retrieval limit",
+    "exchange_limit_per_conversation": "Exchange limit per conversation",
+    "min_similarity": "Minimum similarity threshold",
+}
+_MEANINGS = {
+    "enabled": "Whether past conversations come back: {}.",
+    "conversation_limit": "RAG will now retrieve up to {} related conversations per query.",
+    "exchange_limit_per_conversation": "RAG will now show up to {} exchanges of each conversation.",
+    "share_places": "Whether a better conversation may take places of a worse one: {}.",
+    "min_similarity": "RAG will now bring back only what has a similarity of at least {}.",
+}
 _EXCERPT = 200
 _LISTED = 20
 
@@ -26,7 +42,7 @@ _LISTED = 20
 def rag(context: click.Context, as_json: bool) -> None:
     """Past conversations that come back by themselves: show and change how."""
     if context.invoked_subcommand is None:
-        _show(context.obj, as_json)
+        _show_state(context.obj, as_json)
 
 
 @rag.command()
@@ -48,18 +64,36 @@ def off(session: Session) -> None:
 @with_session
 def config(session: Session, as_json: bool) -> None:
     """Show the limits, and where each comes from."""
-    _show(session, as_json)
+    with session.engine() as harken:
+        values = _values(harken)
+    if as_json:
+        print_json(_settings_facts(values))
+        return
+    session.out.print("RAG Configuration:")
+    for value in values:
+        origin = "" if value.origin == "default" else f"  ({value.origin})"
+        session.out.print(f"  {_seeds_key(value.key)}: {_shown(value)}{origin}", markup=False)
+    session.out.print()
+    session.out.print(f"To update: {session.prefix}rag set <key> <value>", markup=False)
+    session.out.print(f"Example: {session.prefix}rag set rag_conversation_limit 5", markup=False)
 
 
-@rag.command("set")
+@rag.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
 @with_session
 def set_value(session: Session, key: str, value: str) -> None:
     """Change a limit for every process: conversation_limit, exchange_limit_per_conversation, min_similarity."""
+    name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)
+    if name not in RagConfig.model_fields:
+        known = ", ".join(_SEED_PREFIX + each for each in RagConfig.model_fields)
+        raise UsageError(
+            f"There is no setting '{key}' here. Say: {session.prefix}rag set KEY VALUE, KEY one of {known}"
+        )
     with session.engine() as harken:
-        kept = harken.run_time.set(_SECTION + key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX), value)
-    session.out.print(f"{kept.key} = {kept.value}", markup=False)
+        kept = harken.run_time.set(_SECTION + name, value)
+    session.out.print(f"Updated: {_seeds_key(kept.key)} = {_shown(kept)}", markup=False)
+    session.out.print(_MEANINGS[name].format(_shown(kept)), markup=False)
 
 
 @rag.command()
@@ -67,9 +101,9 @@ def set_value(session: Session, key: str, value: str) -> None:
 @json_option
 @with_session
 def test(session: Session, query: tuple[str, ...], as_json: bool) -> None:
-    """Show which past conversations and exchanges would come back for QUERY."""
+    """Show which past conversations and exchanges would come back for QUERY; in a chat, not from the chat itself."""
     with session.engine() as harken:
-        found = harken.chats.past(" ".join(query))
+        found = harken.chats.past(" ".join(query), session.talk)
     if as_json:
         print_json(recall_facts(found))
         return
@@ -171,20 +205,62 @@ def _switch(session: Session, enabled: bool) -> None:
     session.out.print(f"Past conversations are {'on' if enabled else 'off'}.")
 
 
-def _show(session: Session, as_json: bool) -> None:
+def _show_state(session: Session, as_json: bool) -> None:
     with session.engine() as harken:
-        values = _values(harken)
+        values, vectors, rag = _values(harken), harken.background.vectors(), harken.settings.rag
+        last = next(iter(harken.chats.past_log(1)), None)
     if as_json:
-        print_json([{"key": key, "value": value, "origin": origin} for key, value, origin in values])
+        embedded = {source: found.embedded for source, found in vectors.items()}
+        retrieval = None if last is None else _log_facts(last)
+        facts = {"enabled": rag.enabled, "embedded": embedded, "last_retrieval": retrieval}
+        print_json({**facts, "settings": _settings_facts(values)})
         return
-    table = Table("setting", "value", "from", box=None, pad_edge=False)
-    for key, value, origin in values:
-        table.add_row(key, "the model's own" if value is None else str(value), origin)
-    session.out.print(table)
+    shown = {value.key: _shown(value) for value in values}
+    lines = [f"RAG Status: {'ENABLED' if rag.enabled else 'DISABLED'}", "", "Embeddings:"]
+    lines += [f"  - {name}: {found.embedded:,} embedded" for name, found in by_kind(vectors)]
+    lines.append(f"  - Total vectors: {sum(found.embedded for found in vectors.values()):,}")
+    lines += ["", "Configuration:"]
+    lines += [f"  - {title}: {shown[_SECTION + name]}" for name, title in _TITLES.items()]
+    lines += ["", f"Last retrieval: {_last(last)}"]
+    for line in lines:
+        session.out.print(line, markup=False)
 
 
-def _values(harken: Harken) -> list[tuple[str, Any, str]]:
-    return [(each.key, each.value, each.origin) for each in harken.loaded.values() if each.key.startswith(_SECTION)]
+def _last(last: Retrieval | None) -> str:
+    if last is None:
+        return "none yet"
+    found = f"{counted(last.conversations, 'conversation')}, {counted(last.exchanges, 'exchange')}"
+    return f"{_ago(datetime.now(UTC) - last.at)} ({found})"
+
+
+def _ago(age: timedelta) -> str:
+    """`2 seconds ago`."""
+    seconds = max(0, int(age.total_seconds()))
+    for length, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= length:
+            return f"{counted(seconds // length, unit)} ago"
+    return f"{counted(seconds, 'second')} ago"
+
+
+def _values(harken: Harken) -> list[SettingValue]:
+    return [each for each in harken.loaded.values() if each.key.startswith(_SECTION)]
+
+
+def _settings_facts(values: Sequence[SettingValue]) -> list[dict[str, Any]]:
+    return [{"key": value.key, "value": value.value, "origin": value.origin} for value in values]
+
+
+def _seeds_key(key: str) -> str:
+    """`rag_conversation_limit` for `rag.conversation_limit`, as the seed writes it and `rag set` takes it."""
+    return _SEED_PREFIX + key.removeprefix(_SECTION)
+
+
+def _shown(value: SettingValue) -> str:
+    if value.value is None:
+        return "the model's own"
+    if isinstance(value.value, bool):
+        return str(value.value).lower()
+    return f"{value.value:.2f}" if isinstance(value.value, float) else str(value.value)
 
 
 def _log_facts(each: Retrieval) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from harken.assemble.builder import Session as Talk
 from harken.config import Settings, load_settings
 from harken.engine import Harken
 
@@ -37,16 +38,25 @@ class Session:
     Attributes:
         out: the answer; never anything else.
         err: everything else.
+        opened: a store that stays open between commands, as a chat has it.
+        talk: the conversation that goes on in that chat; None on the command line.
+        prefix: what stands before a command that a person is told to type.
     """
 
     home: Path | None
     overrides: Mapping[str, Any]
     out: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
     err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, soft_wrap=True))
+    opened: Harken | None = None
+    talk: Talk | None = None
+    prefix: str = "harken "
 
     @contextmanager
     def engine(self) -> Iterator[Harken]:
         """The open store; what its journal has and its database lacks is brought in first, with a word about it."""
+        if self.opened is not None:
+            yield self.opened
+            return
         with self.progress("Rebuilding from the journal", "conversations") as report:
             harken = Harken(self.home, settings=self.overrides, on_replay=report)
         with harken:

@@ -1,99 +1,98 @@
-"""`harken summarizer` and `harken embeddings`: background work switched on and off, and how it stands."""
+"""`harken summarizer` and `harken embeddings`: background work switched on and off, how it stands, and made again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC
-from typing import Any
 
 import click
 
-from harken.background import EMBEDDINGS, SEGMENT, WorkerReport
+from harken.background import EMBEDDINGS
+from harken.engine import Harken
 from harken.errors import UsageError
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
-from harken.storage.spend import Spent
-from harken.storage.summaries import CONVERSATION, EXCHANGE
+from harken.serve.cli.rebuilding import rebuild
+from harken.serve.cli.reporting import print_pipeline, print_summarizer, report_facts, title_line
+from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 _SWITCHES = {"on": True, "off": False}
-_SUMMARIZERS = (EXCHANGE, CONVERSATION)
+_SUMMARIZERS = (CONVERSATION, EXCHANGE)
+_SUMMARIZER_FORMS = "[conversation|exchange] [on|off]"
+_EMBEDDINGS_FORMS = "[on|off|rebuild [conversations|exchanges]]"
+_REBUILT = {(): (), ("conversations",): (CONVERSATION,), ("exchanges",): (EXCHANGE, TOOLS)}
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[conversation|exchange] [on|off]")
+@click.argument("words", nargs=-1, metavar=_SUMMARIZER_FORMS)
 @json_option
 @with_session
 def summarizer(session: Session, words: tuple[str, ...], as_json: bool) -> None:
-    """Show how summaries stand, or switch them on or off; both kinds unless one is named."""
-    names = tuple(word for word in words if word in _SUMMARIZERS)
-    _switch_and_show(session, names or _SUMMARIZERS, tuple(word for word in words if word not in names), as_json)
+    """Show how summaries stand, or switch them on or off; both kinds unless one is named.
+
+    `on` without a kind switches the embedding of summaries on as well: without it they come back by their words alone.
+    """
+    named = words[:1] if words[:1] and words[0] in _SUMMARIZERS else ()
+    switch = _switch_of(session, "summarizer", _SUMMARIZER_FORMS, words, words[len(named) :])
+    with session.engine() as harken:
+        if switch is not None:
+            with_pipeline = (EMBEDDINGS,) if switch and not named else ()
+            _switch(harken, (*(named or _SUMMARIZERS), *with_pipeline), switch)
+        reports = {report.name: report for report in harken.background.status()}
+        has_model = _has_model(harken)
+    shown = [reports[name] for name in named or _SUMMARIZERS]
+    if as_json:
+        print_json([report_facts(report) for report in shown])
+        return
+    for report in shown:
+        print_summarizer(session, report)
+        if not named:
+            session.out.print()
+    if not named:
+        details = f"(see {session.prefix}embeddings for details)"
+        session.out.print(f"{title_line(reports[EMBEDDINGS], has_model)} {details}", markup=False)
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[on|off]")
+@click.argument("words", nargs=-1, metavar=_EMBEDDINGS_FORMS)
+@click.option("--yes", is_flag=True, help="Do not ask before a rebuild.")
 @json_option
 @with_session
-def embeddings(session: Session, words: tuple[str, ...], as_json: bool) -> None:
-    """Show how embedding stands, or switch it on or off."""
-    _switch_and_show(session, (EMBEDDINGS,), words, as_json)
-
-
-def report_facts(report: WorkerReport) -> dict[str, Any]:
-    """A worker's report as scripts get it."""
-    counts = report.counts
-    return {
-        "name": report.name,
-        "enabled": report.enabled,
-        "done": report.done,
-        "waiting": report.waiting,
-        "in_hand": counts.leased,
-        "retrying": counts.retrying,
-        "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
-        "given_up": counts.given_up,
-        "last_error": counts.last_error,
-        "halted": report.halted,
-        "calls": report.spent.calls,
-        "spend_usd": float(report.spent.usd),
-        "spend_today_usd": float(report.spent_today.usd),
-    }
-
-
-def print_reports(session: Session, reports: Sequence[WorkerReport]) -> None:
-    """A line for each worker, and what is unusual about it below."""
-    for report in reports:
-        session.out.print(report_line(report), markup=False)
-        if report.counts.retrying:
-            moment = report.counts.retry_at
-            again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
-            session.out.print(f"  {report.counts.retrying} tried again after a failure{again}", markup=False)
-        if report.halted:
-            session.out.print(f"  stands still: {report.halted}", markup=False)
-
-
-def report_line(report: WorkerReport) -> str:
-    """`exchange: on, 3 waiting, 12 done, 0 given up`."""
-    line = f"{_title(report.name)}: {'on' if report.enabled else 'off'}, {report.waiting} waiting, {report.done} done"
-    line += f", {report.counts.given_up} given up"
-    if report.counts.leased:
-        line += f", {report.counts.leased} in hand"
-    return line + (f", {_cost(report.spent)}" if report.spent.calls else "")
-
-
-def _switch_and_show(session: Session, names: Sequence[str], words: Sequence[str], as_json: bool) -> None:
-    if len(words) > 1 or any(word not in _SWITCHES for word in words):
-        raise UsageError(f"'{' '.join(words)}' is not understood here. Say on or off, or nothing to see how it stands.")
+def embeddings(session: Session, words: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Show how embedding stands, switch it on or off, or have everything, or all of one kind, embedded again."""
+    if words[:1] == ("rebuild",):
+        if words[1:] not in _REBUILT:
+            raise _not_understood(session, "embeddings", _EMBEDDINGS_FORMS, words)
+        rebuild(session, _REBUILT[words[1:]], yes, as_json)
+        return
+    switch = _switch_of(session, "embeddings", _EMBEDDINGS_FORMS, words, words)
     with session.engine() as harken:
-        for name in names if words else ():
-            harken.background.switch(name, _SWITCHES[words[0]])
-        reports = [report for report in harken.background.status() if report.name in names]
+        if switch is not None:
+            _switch(harken, (EMBEDDINGS,), switch)
+        (report,) = harken.background.status(EMBEDDINGS)
+        vectors = harken.background.vectors()
+        space = harken.upkeep.status().space
+        model = (space or harken.settings.embedder) if _has_model(harken) else ""
     if as_json:
-        print_json([report_facts(report) for report in reports])
+        counts = {source: {"embedded": v.embedded, "waiting": v.waiting} for source, v in vectors.items()}
+        print_json([{**report_facts(report), "vectors": counts}])
     else:
-        print_reports(session, reports)
+        print_pipeline(session, report, vectors, model)
 
 
-def _title(name: str) -> str:
-    return name if name == EMBEDDINGS else f"{name} summaries" if name != SEGMENT else "rolling summaries"
+def _has_model(harken: Harken) -> bool:
+    return harken.settings.embedder != "none"
 
 
-def _cost(spent: Spent) -> str:
-    return f"${spent.usd:.4f} for {counted(spent.calls, 'call')}"
+def _switch(harken: Harken, names: Sequence[str], enabled: bool) -> None:
+    for name in names:
+        harken.background.switch(name, enabled)
+
+
+def _switch_of(session: Session, command: str, forms: str, words: Sequence[str], rest: Sequence[str]) -> bool | None:
+    """What is to be switched; None to show how it stands."""
+    if len(rest) > 1 or any(word not in _SWITCHES for word in rest):
+        raise _not_understood(session, command, forms, words)
+    return _SWITCHES[rest[0]] if rest else None
+
+
+def _not_understood(session: Session, command: str, forms: str, words: Sequence[str]) -> UsageError:
+    return UsageError(f"'{' '.join(words)}' is not understood here. Say: {session.prefix}{command} {forms}")

@@ -1,0 +1,169 @@
+"""A conversation or an exchange in detail, as a quotation that is read page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+
+from harken import tokens
+from harken.assemble.render import Quote, block, fenced
+from harken.model import Conversation, Exchange, ExchangeStatus, Message, MessageType, Role, Trust
+from harken.storage.past import conversation_heads, conversation_row
+from harken.storage.reading import each_message_of, find_conversation, find_message, messages_of_exchange, resolve_uid
+from harken.storage.runs import newest_exchanges
+from harken.storage.store import Transaction
+
+_SHOWN_CHARS = 200
+# What stands around a page: its heading, its fence, where to go on.
+_AROUND_TOKENS = 110
+_WHERE = "Ids stand in the marks of quotations and in the results of search_history."
+_TRUSTED = tuple(Trust)
+
+
+@dataclass(frozen=True, slots=True)
+class NoDetails:
+    """Why there are none, and what to do."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """All that is told of one thing.
+
+    Attributes:
+        kind: `conversation` or `exchange`.
+        trust: of the least trusted words in it.
+    """
+
+    kind: str
+    uid: str
+    at: datetime
+    trust: Trust
+    text: str
+
+    def page(self, offset: int, room_tokens: int) -> str:
+        """So much of it from an offset on, in characters, fenced, and where it goes on."""
+        if offset and offset >= len(self.text):
+            return f"There is nothing at offset {offset}: it has {len(self.text)} characters."
+        rest = self.text[offset:]
+        part = rest
+        room = max(1, room_tokens - _AROUND_TOKENS)
+        if not tokens.fits(rest, room):
+            part = tokens.clip(rest, room, "")
+            # A page ends with a line where that does not waste half of it.
+            ends = part.rfind("\n") + 1
+            part = part[:ends] if ends > len(part) // 2 else part
+        quotation = fenced(Quote(part, self.kind, self.uid, "", self.at, self.trust.value))
+        end = offset + len(part)
+        more = (
+            f"It goes on: next_offset={end} of {len(self.text)} characters." if end < len(self.text) else "That is all."
+        )
+        return "\n".join([block(f"The {self.kind} as it was recorded:", [quotation]), more])
+
+
+def details_of(tx: Transaction, beginning: str, is_conversation: bool, is_full: bool) -> Details | NoDetails:
+    """A conversation or an exchange by its id or the beginning of it."""
+    wanted = "conversation" if is_conversation else "exchange"
+    found = resolve_uid(tx, beginning)
+    mine = [uid for kind, uid in found if kind == wanted]
+    if len(mine) > 1:
+        return NoDetails(f"'{beginning}' is the beginning of several ids: {', '.join(mine)}. Give a whole one.")
+    if not mine:
+        return NoDetails(_not_found(tx, beginning, wanted, found))
+    details = _conversation(tx, mine[0], is_full) if is_conversation else _exchange(tx, mine[0], is_full)
+    return details or NoDetails(f"Nothing is left of {wanted} {mine[0]}: it was forgotten.")
+
+
+def _not_found(tx: Transaction, beginning: str, wanted: str, found: list[tuple[str, str]]) -> str:
+    for kind, uid in found:
+        if kind != "message":
+            return f"{uid} is the id of a {kind}, not of a {wanted}: give it as {kind}_id."
+        message = find_message(tx, uid)
+        if message is not None:
+            return f"{uid} is the id of a message; it is in exchange_id={message.exchange_uid}."
+    return f"There is no {wanted} '{beginning}'. {_WHERE}"
+
+
+def _conversation(tx: Transaction, uid: str, is_full: bool) -> Details | None:
+    conversation, row = find_conversation(tx, uid), conversation_row(tx, uid)
+    if conversation is None or row is None:
+        return None
+    exchanges = {each.uid: each for each in newest_exchanges(tx, uid)}
+    head = conversation_heads(tx, [row])[row]
+    trust = [Trust.AGENT]
+    lines = list(_head(conversation, head.title, head.summary, len(exchanges)))
+    for exchange_uid, messages in groupby(each_message_of(tx, uid), key=lambda message: message.exchange_uid):
+        said = list(messages)
+        trust.extend(message.trust for message in said)
+        lines.extend(["", *_told(exchanges.get(exchange_uid), said, is_full)])
+    return Details("conversation", uid, conversation.created_at, _least(trust), "\n".join(lines))
+
+
+def _exchange(tx: Transaction, uid: str, is_full: bool) -> Details | None:
+    said = messages_of_exchange(tx, uid)
+    if not said:
+        return None
+    of_it = newest_exchanges(tx, said[0].conversation_uid)
+    exchange = next((each for each in of_it if each.uid == uid), None)
+    lines = [f"Conversation: {said[0].conversation_uid}", *_told(exchange, said, is_full)]
+    trust = _least([message.trust for message in said])
+    return Details("exchange", uid, said[0].created_at, trust, "\n".join(lines))
+
+
+def _head(conversation: Conversation, title: str, summary: str, count: int) -> Iterator[str]:
+    yield f"Title: {_flat(title) or 'untitled'}"
+    yield f"Date: {_moment(conversation.created_at)}, last {_moment(conversation.updated_at)}"
+    yield f"Channel: {conversation.channel}"
+    yield f"Exchanges: {count}"
+    if summary:
+        yield f"Summary: {_flat(summary)}"
+
+
+def _told(exchange: Exchange | None, said: list[Message], is_full: bool) -> Iterator[str]:
+    if exchange is not None:
+        failed = f", failed: {exchange.error or 'no answer'}" if exchange.status is ExchangeStatus.FAILED else ""
+        yield f"Exchange {exchange.number}, id {exchange.uid}, {_moment(exchange.started_at)}{failed}"
+    yield from _transcript(said) if is_full else _short(said)
+
+
+def _transcript(said: list[Message]) -> Iterator[str]:
+    for message in said:
+        if message.role is Role.SYSTEM or not message.text.strip():
+            continue
+        speaker = message.author or message.role.value
+        if message.type is not MessageType.TEXT:
+            speaker = f"{message.type.value} {message.tool_name or 'tool'}"
+        yield f"[{_moment(message.created_at)}] {speaker}: {message.text.strip()}"
+
+
+def _short(said: list[Message]) -> Iterator[str]:
+    """What was asked first and what was answered last, and how many tools were used between."""
+    for name, role, place in (("User", Role.USER, 0), ("Assistant", Role.ASSISTANT, -1)):
+        words = [
+            each.text for each in said if each.role is role and each.type is MessageType.TEXT and each.text.strip()
+        ]
+        if words:
+            yield f"{name}: {_cut(words[place])}"
+    calls = sum(message.type is MessageType.TOOL_CALL for message in said)
+    if calls:
+        yield f"Tool calls: {calls}"
+
+
+def _least(found: Iterable[Trust]) -> Trust:
+    return max(found, key=_TRUSTED.index)
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _cut(text: str) -> str:
+    flat = _flat(text)
+    return flat if len(flat) <= _SHOWN_CHARS else flat[: _SHOWN_CHARS - 1] + "…"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,131 @@
+"""The tools of a chat: what they are called with is checked, what goes wrong is told to the model, never raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harken.errors import HarkenError
+from harken.providers.chat_model import ToolCall, ToolSpec
+
+
+class Arguments(BaseModel):
+    """What a tool is called with; unknown names are refused, so that a misspelt one is noticed."""
+
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where a tool is called from.
+
+    Attributes:
+        exchange_uid: of the turn that goes on.
+        room_tokens: how much the answer may take.
+    """
+
+    conversation_uid: str
+    exchange_uid: str
+    room_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool answers.
+
+    Attributes:
+        text: what the model gets to see.
+        kept: what is recorded in its place; empty where that is the text itself. Recalled words are never recorded
+            again: they would come back as their own echo.
+    """
+
+    text: str
+    kept: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that a chat's model may call.
+
+    Attributes:
+        form: its arguments, from which the schema is made that the model gets.
+        run: called with the checked arguments; a `HarkenError` that it raises is told to the model.
+    """
+
+    name: str
+    description: str
+    form: type[Arguments]
+    run: Callable[[Any, Here], Outcome]
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as a model is told of it."""
+        return ToolSpec(self.name, self.description, _plain(self.form.model_json_schema()))
+
+
+class Toolbox:
+    """Tools by name.
+
+    Args:
+        tools: in the order in which the model is told of them.
+    """
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told."""
+        return tuple(tool.spec for tool in self._tools.values())
+
+    def call(self, call: ToolCall, here: Here) -> Outcome:
+        """What the tool answers, or what was wrong with the call and how to call it instead."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return Outcome(f"There is no tool '{call.name}'. Tools: {', '.join(self._tools)}.", failed=True)
+        if call.problem:
+            return Outcome(f"{call.name} was not called: {call.problem}. {_usage(tool)}", failed=True)
+        try:
+            arguments = tool.form.model_validate(dict(call.arguments))
+        except ValidationError as error:
+            return Outcome(f"{call.name} was not called: {_problems(error)}. {_usage(tool)}", failed=True)
+        try:
+            return tool.run(arguments, here)
+        except HarkenError as error:
+            return Outcome(f"{call.name} failed: {error}", failed=True)
+
+
+def _usage(tool: Tool) -> str:
+    properties = tool.spec.parameters.get("properties", {})
+    named = [f"{name} ({facts.get('type', 'any')})" for name, facts in properties.items()]
+    return f"Arguments: {', '.join(named) or 'none'}. Call it again."
+
+
+def _problems(error: ValidationError) -> str:
+    found = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        place = ".".join(str(part) for part in problem["loc"])
+        words = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            words = "there is no such argument"
+        found.append(f"{place}: {words}" if place else words)
+    return "; ".join(found)
+
+
+def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without titles, and without null where an argument may be left out: small models trip over both."""
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            found[key] = {name: _plain(facts) for name, facts in value.items()}
+        elif key == "anyOf":
+            (kind,) = [each for each in value if each != {"type": "null"}]
+            found.update(_plain(kind))
+        elif key not in ("title", "default") or (key == "default" and value is not None):
+            found[key] = value
+    found.pop("description", None) if "properties" in found else None
+    return found

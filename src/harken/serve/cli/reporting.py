@@ -1,0 +1,192 @@
+"""How background work stands, in words: summarizers and the embedding pipeline.
+
+Source: seed 003, command interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import ceil
+from typing import Any
+
+from harken.background import EMBEDDINGS, SEGMENT, WorkerReport
+from harken.enrich.worker import WorkerState
+from harken.serve.cli.session import Session, counted
+from harken.storage.spend import Spent
+from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
+from harken.storage.vector_counts import VectorCounts
+
+_TITLES = {
+    CONVERSATION: "Conversation Summarizer",
+    EXCHANGE: "Exchange Summarizer",
+    SEGMENT: "Segment Summarizer",
+    EMBEDDINGS: "Embedding Pipeline",
+}
+_SOURCES = {
+    CONVERSATION: "Conversation summaries",
+    EXCHANGE: "Exchange summaries",
+    TOOLS: "Tool call summaries",
+    "message": "Messages",
+}
+
+
+def report_facts(report: WorkerReport) -> dict[str, Any]:
+    """A worker's report as scripts get it."""
+    counts = report.counts
+    return {
+        "name": report.name,
+        "enabled": report.enabled,
+        "state": state_of(report),
+        "done": report.done,
+        "outlived": report.outlived,
+        "waiting": report.waiting,
+        "current": report.current or None,
+        "in_hand": counts.leased,
+        "retrying": counts.retrying,
+        "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
+        "given_up": counts.given_up,
+        "last_error": counts.last_error,
+        "halted": report.halted,
+        "calls": report.spent.calls,
+        "spend_usd": float(report.spent.usd),
+        "spend_today_usd": float(report.spent_today.usd),
+    }
+
+
+def state_of(report: WorkerReport) -> str:
+    """`OFF`, `HALTED`, `RUNNING`, `WAITING` (there is work, and nobody here does any) or `IDLE`."""
+    if not report.enabled:
+        return "OFF"
+    if report.halted:
+        return "HALTED"
+    if report.counts.leased or (report.waiting and report.state is WorkerState.PROCESSING):
+        return "RUNNING"
+    return "WAITING" if report.waiting and report.state is WorkerState.STOPPED else "IDLE"
+
+
+def title_line(report: WorkerReport, has_model: bool = True) -> str:
+    """`Exchange Summarizer: IDLE`; without a model that it needs, `NO MODEL`."""
+    return f"{_TITLES[report.name]}: {state_of(report) if has_model else 'NO MODEL'}"
+
+
+def print_summarizer(session: Session, report: WorkerReport) -> None:
+    """A summarizer's state, progress, what it has in hand, spend, and what is unusual."""
+    current = report.done - report.outlived
+    total = current + report.waiting + report.counts.given_up
+    lines = [title_line(report)]
+    if report.waiting:
+        lines.append(f"  Progress: {current:,}/{total:,} {report.name}s")
+    elif report.state is not WorkerState.STOPPED:
+        lines.append(f"  Total processed this session: {report.done_here:,}")
+    lines.append(f"  Completed: {current:,}, Failed: {report.counts.given_up:,}")
+    if report.current:
+        lines.append(f"  Current: {report.name}_id={report.current}")
+    lines.append(f"  Spend: {spend_words(report.spent, report.spent_today)}")
+    lines += _unusual(session, report)
+    if report.enabled and not report.waiting and not report.counts.given_up:
+        lines.append(f"All {report.name}s are summarized. Worker is idle.")
+    _print(session, lines)
+
+
+def print_pipeline(session: Session, report: WorkerReport, vectors: Mapping[str, VectorCounts], model: str) -> None:
+    """The embedding pipeline's state and progress, what it has embedded by kind, and what is unusual.
+
+    Args:
+        session: where it is shown.
+        report: of the embedding worker.
+        vectors: by what they are of.
+        model: the model's name; empty where the settings name none.
+    """
+    lines = [title_line(report, bool(model))]
+    if report.counts.leased:
+        lines.append("  State: Processing batch")
+    if report.waiting:
+        lines.append(f"  Progress: {report.done:,}/{report.done + report.waiting:,} embeddings")
+    lines.append(f"  Completed: {report.done:,}, Failed: {report.counts.given_up:,}")
+    if report.counts.leased:
+        lines.append(f"  Current batch: {counted(report.counts.leased, 'item')}")
+    lines.append(f"  Total embeddings: {report.done:,}" + (f" ({model})" if model else ""))
+    lines += [f"    - {name}: {found.embedded:,}" for name, found in by_kind(vectors)]
+    if model:
+        lines += _unusual(session, report)
+    else:
+        lines.append(f"No embedding model is set: search goes by words alone. Set one: {_CONFIGURE}")
+    _print(session, lines)
+
+
+_CONFIGURE = "harken config set embedder onnx"
+
+
+def by_kind(vectors: Mapping[str, VectorCounts]) -> list[tuple[str, VectorCounts]]:
+    """What vectors are of, in words: summaries always, the rest where there is any."""
+    named = [(_SOURCES[source], vectors.get(source, VectorCounts())) for source in (CONVERSATION, EXCHANGE)]
+    return named + [(source_name(each), vectors[each]) for each in sorted(vectors) if each not in _TITLES]
+
+
+def source_name(source: str) -> str:
+    """`Messages` for `message`."""
+    return _SOURCES.get(source, source.replace("_", " ").capitalize())
+
+
+def spend_words(spent: Spent, today: Spent) -> str:
+    """`$0.1500 (3 calls, $0.0500 today)`."""
+    if not spent.calls:
+        return "$0.00"
+    return f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)"
+
+
+def print_reports(session: Session, reports: Sequence[WorkerReport]) -> None:
+    """A line for each worker, and what is unusual about it below."""
+    for report in reports:
+        session.out.print(report_line(report), markup=False)
+        if report.counts.retrying:
+            moment = report.counts.retry_at
+            again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
+            session.out.print(f"  {report.counts.retrying} tried again after a failure{again}", markup=False)
+        if report.halted:
+            session.out.print(f"  stands still: {report.halted}", markup=False)
+
+
+def report_line(report: WorkerReport) -> str:
+    """`exchange: on, 3 waiting, 12 done, 0 given up`."""
+    name = report.name if report.name == EMBEDDINGS else f"{report.name} summaries"
+    if report.name == SEGMENT:
+        name = "rolling summaries"
+    line = f"{name}: {'on' if report.enabled else 'off'}, {report.waiting} waiting, {report.done} done"
+    line += f", {report.counts.given_up} given up"
+    if report.counts.leased:
+        line += f", {report.counts.leased} in hand"
+    spent = f", ${report.spent.usd:.4f} for {counted(report.spent.calls, 'call')}" if report.spent.calls else ""
+    return line + spent
+
+
+def _unusual(session: Session, report: WorkerReport) -> list[str]:
+    """What a person should know or do: work that nobody does, that is tried again, given up, or stands still."""
+    what = "text" if report.name == EMBEDDINGS else report.name
+    awaited = "embedding" if report.name == EMBEDDINGS else "a summary"
+    awaiting = f"⚠ Warning: {counted(report.waiting, what)} await{'s' if report.waiting == 1 else ''} {awaited}"
+    lines = []
+    if report.waiting and not report.enabled:
+        of = "embeddings" if report.name == EMBEDDINGS else f"summarizer {report.name}"
+        lines.append(f"{awaiting} (it is OFF). Switch it on: {session.prefix}{of} on")
+    elif state_of(report) == "WAITING":
+        lines.append(f"{awaiting}, and no worker runs here. Do it now: harken worker run --until-idle")
+    if report.counts.retrying:
+        lines.append(f"⚠ Retry queue: {counted(report.counts.retrying, 'item')} ({_in_words(report.counts.retry_at)})")
+    if report.counts.given_up:
+        why = f", lastly {report.counts.last_error}" if report.counts.last_error else ""
+        lines.append(f"⚠ {counted(report.counts.given_up, 'item')} given up{why}. Again: harken worker retry")
+    if report.halted:
+        lines.append(f"⚠ Stands still: {report.halted}")
+    return lines
+
+
+def _in_words(moment: datetime | None) -> str:
+    left = 0 if moment is None else max(0, ceil((moment - datetime.now(UTC)).total_seconds()))
+    return f"next retry in {counted(left, 'second')}" if left else "next retry now"
+
+
+def _print(session: Session, lines: Sequence[str]) -> None:
+    for line in lines:
+        session.out.print(line, markup=False)

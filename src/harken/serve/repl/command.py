@@ -1,0 +1,158 @@
+"""`harken chat`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.text import Text
+
+from harken.assemble.builder import Session as Talk
+from harken.chat.orchestrator import CHAT_CHANNEL
+from harken.engine import Harken
+from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
+from harken.model import Message, MessageType, Role
+from harken.record.backup import TYPED_NAME
+from harken.serve.cli import EXIT_INTERRUPTED
+from harken.serve.cli.session import Session, counted
+from harken.serve.cli.talking import HOW_TO_CONFIGURE
+from harken.serve.repl.loop import Repl
+from harken.serve.repl.reading import PlainReader, Reader
+from harken.serve.repl.showing import PlainAnswer, TerminalAnswer, printable
+from harken.serve.repl.slash import Slash
+from harken.serve.repl.typed import TypedLines
+
+_SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
+
+
+@click.command()
+@click.argument("message", nargs=-1, metavar="[MESSAGE]...")
+@click.option("--continue", "continues", is_flag=True, help="Go on with the chat that was active last.")
+@click.option("--conversation", help="Go on with this conversation: its id, the beginning of it, or its own name.")
+@click.pass_context
+def chat(context: click.Context, message: tuple[str, ...], continues: bool, conversation: str | None) -> None:
+    """Talk with the configured model, with all that is remembered; with a MESSAGE, have it answered and leave.
+
+    /help lists the commands. Where stdin is no terminal, its lines are what is said, and stdout gets the answers alone.
+    """
+    session: Session = context.obj
+    if continues and conversation is not None:
+        raise UsageError("Say --continue or --conversation, not both.")
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    with session.engine() as harken, _ended_by_signals():
+        # Before anything is shown: what is missing is said at once.
+        typed = TypedLines(harken.home / TYPED_NAME, lambda text: harken.recorder.redactor.redact(text).text)
+        session.opened, session.prefix = harken, "/"
+        session.talk = _talk(harken, continues, conversation)
+        commands = context.find_root().command
+        slash = Slash(session, commands.commands if isinstance(commands, click.Group) else {})
+        reader = None if message else _reader(is_terminal, typed, slash)
+        shows = session.out.is_terminal
+        repl = Repl(
+            session,
+            harken,
+            session.talk,
+            slash,
+            view=lambda: TerminalAnswer(session.out) if shows else PlainAnswer(session.err),
+            is_terminal=shows,
+        )
+        if reader is None:
+            _say_once(repl, " ".join(message))
+        else:
+            _talk_on(repl, reader, is_terminal, continues or conversation is not None)
+
+
+def _talk(harken: Harken, continues: bool, conversation: str | None) -> Talk:
+    if not continues and conversation is None:
+        return harken.chat.begin(Path.cwd())
+    try:
+        return harken.chats.find(conversation, CHAT_CHANNEL)
+    except NotFoundError:
+        if conversation is not None:
+            raise
+        raise NotFoundError("There is no chat to go on with yet. Begin one: harken chat") from None
+
+
+def _reader(is_terminal: bool, typed: TypedLines, slash: Slash) -> Reader:
+    if not is_terminal:
+        return PlainReader()
+    try:
+        from harken.serve.repl.terminal import TerminalReader
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Chatting at a terminal", "chat") from error
+    return TerminalReader(typed, slash.names)
+
+
+def _say_once(repl: Repl, text: str) -> None:
+    turn = repl.say(text)
+    if turn.stopped:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    if turn.error:
+        raise HarkenError(turn.error)
+
+
+def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) -> None:
+    session, harken = repl.session, repl.harken
+    try:
+        harken.start_worker()
+    except HarkenError as error:
+        _dim(session, f"No background work meanwhile: {' '.join(str(error).split())}")
+    if is_terminal:
+        _greet(session, harken)
+        if is_resumed:
+            _recall(session, harken, repl.talk.conversation_uid)
+    repl.run(reader)
+    if is_terminal and harken.chats.newest(repl.talk.conversation_uid).segment_uid is not None:
+        _dim(session, f"Go on with: harken chat --conversation {repl.talk.conversation_uid}")
+
+
+def _greet(session: Session, harken: Harken) -> None:
+    _dim(session, f"Harken · {harken.chat.model_name or 'no model'} · /help lists the commands, Ctrl-D leaves")
+    if harken.chat.model_name is None:
+        session.note("No language model is configured: nothing answers, and the commands work.")
+        session.note(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
+
+
+def _recall(session: Session, harken: Harken, conversation_uid: str) -> None:
+    """Where the conversation was left."""
+    title = harken.chats.titles([conversation_uid]).get(conversation_uid, "untitled")
+    said = [message for message in harken.show(conversation_uid).messages if _is_said(message)]
+    _dim(session, f"Going on with “{printable(title)}” · {counted(len(said), 'message')} · {conversation_uid}")
+    for message in said[-_SHOWN_MESSAGES:]:
+        words = printable(" ".join(message.text.split()))
+        shown = words if len(words) <= _SHOWN_CHARS else words[: _SHOWN_CHARS - 1] + "…"
+        _dim(session, f"{message.role.value}: {shown}")
+
+
+def _is_said(message: Message) -> bool:
+    return message.type is MessageType.TEXT and message.role in (Role.USER, Role.ASSISTANT)
+
+
+def _dim(session: Session, words: str) -> None:
+    session.err.print(Text(words, "dim"))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A closed terminal, or a request to end, ends the chat in good order: workers stop, what was said is kept."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            # The terminal is gone, and whatever is written to it fails.
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (1, 2):
+                os.dup2(nowhere, descriptor)
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

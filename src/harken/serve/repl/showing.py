@@ -1,0 +1,159 @@
+"""An answer as it comes: rendered at a terminal, plain everywhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.text import Text
+
+from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, TurnEvent
+
+# What moves a cursor or changes a title is nothing that a model or a tool has to say.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
+_TOOL_CHARS = 100
+_REFRESH_PER_SECOND = 10
+
+
+class AnswerView(Protocol):
+    """Shows one answer while its `with` block lasts."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Show what is left."""
+        ...
+
+    def listen(self, event: TurnEvent) -> None:
+        """Something happened."""
+        ...
+
+
+class PlainAnswer:
+    """Text to stdout as it comes, and nothing else there; a line for each tool on stderr."""
+
+    def __init__(self, err: Console) -> None:
+        self._err = err
+        self._is_open = False
+        self._arguments: Mapping[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_line()
+
+    def listen(self, event: TurnEvent) -> None:
+        """See `AnswerView.listen`."""
+        if isinstance(event, TextPiece):
+            sys.stdout.write(event.text)
+            sys.stdout.flush()
+            self._is_open = not event.text.endswith("\n") if event.text else self._is_open
+        elif isinstance(event, ToolStarted):
+            self._end_line()
+            self._arguments = event.arguments
+        else:
+            self._err.print(Text(tool_line(event, self._arguments)))
+
+    def _end_line(self) -> None:
+        if self._is_open:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        self._is_open = False
+
+
+class TerminalAnswer:
+    """Markdown, block by block as each is complete; the one that grows is shown as it is written."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._block = ""
+        self._arguments: Mapping[str, Any] = {}
+        self._live = Live(
+            Text("…", "dim"),
+            console=out,
+            transient=True,
+            refresh_per_second=_REFRESH_PER_SECOND,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.update(Text(""))
+        self._live.stop()
+        self._print(self._block)
+
+    def listen(self, event: TurnEvent) -> None:
+        """See `AnswerView.listen`."""
+        if isinstance(event, TextPiece):
+            self._block += printable(event.text)
+            complete, self._block = _complete(self._block)
+            self._print(complete)
+            self._live.update(Text(self._tail()))
+            return
+        self._print(self._block)
+        self._block = ""
+        if isinstance(event, ToolStarted):
+            self._arguments = event.arguments
+            self._live.update(Text(f"{_called(event.name, event.arguments)} …", "dim"))
+        else:
+            self._live.update(Text("…", "dim"))
+            self._out.print(Text(tool_line(event, self._arguments), "dim"))
+
+    def _tail(self) -> str:
+        """What fits above the prompt of what is not complete yet: a live part that is higher than the screen stays."""
+        height = max(1, self._out.height - 4)
+        return "\n".join(self._block.splitlines()[-height:])[-height * self._out.width // 2 :]
+
+    def _print(self, block: str) -> None:
+        if block.strip():
+            self._out.print(Markdown(block, hyperlinks=False), soft_wrap=False)
+
+
+def printable(text: str) -> str:
+    """The text without characters that a terminal would obey."""
+    return _CONTROL.sub("", text)
+
+
+def tool_line(event: ToolEnded, arguments: Mapping[str, Any]) -> str:
+    """A call and how it ended, in one line."""
+    how = f"failed: {_short(event.text)}" if event.failed else f"{len(event.text):,} characters"
+    return f"· {_called(event.name, arguments)} → {how}"
+
+
+def _called(name: str, arguments: Mapping[str, Any]) -> str:
+    given = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return f"{printable(name)}({_short(given)})"
+
+
+def _short(text: str) -> str:
+    flat = printable(" ".join(text.split()))
+    return flat if len(flat) <= _TOOL_CHARS else flat[: _TOOL_CHARS - 1] + "…"
+
+
+def _complete(text: str) -> tuple[str, str]:
+    """What will not change any more, up to the last blank line outside of a fenced block, and the rest."""
+    place = text.rfind("\n\n")
+    while place >= 0 and len(_FENCE.findall(text[:place])) % 2:
+        place = text.rfind("\n\n", 0, place)
+    return (text[:place], text[place + 2 :]) if place >= 0 else ("", text)

@@ -1,0 +1,134 @@
+"""Slash commands: the command line's own, run on the store that the chat has open."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+import click
+from rich.table import Table
+
+from harken.errors import UsageError
+from harken.serve.cli.failing import is_help, line_of
+from harken.serve.cli.session import Session
+
+# Those of the command line that make sense within a conversation, in the order in which they are listed.
+_OFFERED = (
+    *("new", "context", "search", "show", "rag", "embeddings", "summarizer", "memory", "core", "task", "status"),
+    "model",
+)
+_LEAVING = ("exit", "quit")
+_HELP = "help"
+_COMMAND = re.compile(r"/(?P<name>[a-z]*)(?P<rest>\s.*)?", re.IGNORECASE | re.DOTALL)
+# Quotes hold words together only around whole words, so that an apostrophe needs none.
+_WORD = re.compile(r"""(?:"([^"]*)"|'([^']*)')(?=\s|$)|(\S+)""")
+_KEYS = (
+    ("Enter", "says it; Alt-Enter, or a backslash at the end of the line, begins another line"),
+    ("Ctrl-C", "stops the answer, or gives up the line; the chat goes on"),
+    ("Ctrl-D", "leaves, like /exit"),
+    ("//…", "says something that begins with a slash"),
+)
+
+
+class Slash:
+    """Runs what begins with a slash; nothing that a command throws gets out.
+
+    Args:
+        session: with the open store and the conversation that goes on.
+        commands: of the command line, by name.
+    """
+
+    def __init__(self, session: Session, commands: Mapping[str, click.Command]) -> None:
+        self._session = session
+        self._commands = {name: commands[name] for name in _OFFERED if name in commands}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every command, with its slash."""
+        return tuple(f"/{name}" for name in (*self._commands, _HELP, _LEAVING[0]))
+
+    def run(self, line: str) -> bool:
+        """Run a command; False when it is the one that leaves.
+
+        Raises:
+            BrokenPipeError: nobody reads what is printed any more.
+        """
+        name, words = _parsed(line)
+        if name in _LEAVING and not words:
+            return False
+        try:
+            self._run(name, words)
+        except (click.Abort, KeyboardInterrupt):
+            self._session.note("Stopped; what was done is kept.")
+        except BrokenPipeError:
+            raise
+        except click.ClickException as error:
+            self._session.note(error.format_message() if is_help(error) else line_of(error))
+        except Exception as error:  # noqa: BLE001 - the serve boundary: the chat outlives whatever a command raises
+            self._session.note(line_of(error))
+        return True
+
+    def _run(self, name: str, words: Sequence[str]) -> None:
+        if name == _HELP:
+            self._help(words)
+        elif name in _LEAVING:
+            raise UsageError(f"/{name} takes no words. Say: /{name}")
+        else:
+            self._command(name).main(
+                args=list(words), prog_name=f"/{name}", obj=self._session, standalone_mode=False, max_content_width=110
+            )
+
+    def _command(self, name: str) -> click.Command:
+        if name in self._commands:
+            return self._commands[name]
+        near = difflib.get_close_matches(f"/{name}", self.names, n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise UsageError(f"There is no command /{name}.{meant} Commands: {', '.join(self.names)}")
+
+    def _help(self, words: Sequence[str]) -> None:
+        if len(words) > 1:
+            raise UsageError("Say: /help, or /help COMMAND")
+        for word in words:
+            name = word.removeprefix("/")
+            if name not in (_HELP, *_LEAVING):
+                self._run(name, ["--help"])
+                return
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for name, command in self._commands.items():
+            table.add_row(f"/{name} {_forms(command)}".rstrip(), command.get_short_help_str(limit=160))
+        table.add_row("/help [COMMAND]", "This list, or all about a command.")
+        table.add_row("/exit", "Leave.")
+        table.add_section()
+        for key, does in _KEYS:
+            table.add_row(key, does)
+        self._session.out.print(table, markup=False, soft_wrap=False)
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is meant as a command: a slash and a plain word, unlike `/usr/bin` or `//`."""
+    return _COMMAND.fullmatch(line.strip()) is not None
+
+
+def _parsed(line: str) -> tuple[str, list[str]]:
+    found = _COMMAND.fullmatch(line.strip())
+    if found is None:
+        return "", []
+    rest = found["rest"] or ""
+    words = [next(part for part in match.groups() if part is not None) for match in _WORD.finditer(rest)]
+    return found["name"].lower(), words
+
+
+def _forms(command: click.Command) -> str:
+    """What may follow the command: its words, or those of its own commands."""
+    if isinstance(command, click.Group):
+        return f"[{'|'.join(command.commands)}]"
+    names = [parameter for parameter in command.params if isinstance(parameter, click.Argument)]
+    return " ".join(_form(argument) for argument in names)
+
+
+def _form(argument: click.Argument) -> str:
+    if argument.metavar:
+        return argument.metavar
+    name = (argument.name or "").upper()
+    return name if argument.required else f"[{name}]"

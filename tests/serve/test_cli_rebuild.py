@@ -1,0 +1,116 @@
+"""`harken embeddings rebuild`: what it says, what it asks, what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import CommandLine
+from harken.testing import EmbeddingServer
+
+Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
+TALK = [
+    {
+        "conversation": f"c{number}",
+        "role": "user",
+        "content": f"A sentence of a dozen words about {animal} in the zoo",
+        "ts": "2024-05-01T10:00:00Z",
+    }
+    for number, animal in enumerate(("ocelots", "pangolins", "quokkas"))
+]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer() as running:
+        yield running
+
+
+@pytest.fixture(params=["a file", "a server"])
+def harken(request: pytest.FixtureRequest, cli: CommandLine, server: EmbeddingServer, write: Write) -> CommandLine:
+    """Three conversations, summarized and embedded."""
+    settings = {
+        "HARKEN_EMBEDDER": "openai-compatible",
+        "HARKEN_EMBEDDING__URL": server.url,
+        "HARKEN_EMBEDDING__MODEL": "words",
+        "HARKEN_EMBEDDING__MIN_MESSAGE_TOKENS": "3",
+        "HARKEN_EMBEDDING__DIMS": "64",
+    }
+    if request.param == "a server":
+        url = request.getfixturevalue("server_url").render_as_string(hide_password=False)
+        settings["HARKEN_STORE"] = url
+    told = CommandLine(cli.home, cli.person, settings)
+    told("import", "jsonl", write("talk.jsonl", TALK))
+    told("worker", "run", "--until-idle")
+    server.requests.clear()
+    return told
+
+
+def inputs(server: EmbeddingServer) -> list[str]:
+    return [text for request in server.requests for text in request.body["input"]]
+
+
+def test_all_of_it_is_embedded_again_after_it_was_said_what_that_means(
+    harken: CommandLine, server: EmbeddingServer
+) -> None:
+    done = harken("embeddings", "rebuild", "--yes")
+    assert done.out == "Embeddings recreated: 9 of 9.\n"
+    told = done.err.splitlines()
+    assert told[0].startswith("⚠ WARNING: This will delete and recreate ALL embeddings.")
+    assert told[1:6] == [
+        "This operation will:",
+        "  - Delete 9 existing embeddings",
+        "  - Re-embed 3 conversation summaries",
+        "  - Re-embed 3 exchange summaries",
+        "  - Re-embed 3 messages",
+    ]
+    assert told[6].startswith("  - Send about ")
+    assert told[6].endswith("whose price is not known here")
+    assert len(inputs(server)) == 9
+    assert harken.search("wombats in the zoo", "--mode", "semantic")
+    assert harken("doctor").out.startswith("All agrees")
+
+
+@pytest.mark.parametrize("kind", ["conversations", "exchanges"])
+def test_one_kind_leaves_the_vectors_of_the_others(harken: CommandLine, server: EmbeddingServer, kind: str) -> None:
+    facts = harken("embeddings", "rebuild", kind, "--yes", "--json").json()
+    source = kind.removesuffix("s")
+    assert (facts["deleted"], facts["texts"], facts["waiting"], facts["embedded"]) == (3, {source: 3}, 3, 3)
+    assert facts["price_usd"] is None
+    assert len(inputs(server)) == 3
+    assert harken.status()["embedded"] == 9
+
+
+def test_where_nobody_can_answer_nothing_is_changed(harken: CommandLine, server: EmbeddingServer) -> None:
+    refused = harken("embeddings", "rebuild", code=2, stdin="yes\n")
+    assert refused.err.endswith(
+        "harken: Nothing was changed, for nobody can answer here. To do it all the same, add --yes.\n"
+    )
+    assert refused.out == ""
+    assert (harken.status()["embedded"], inputs(server)) == (9, [])
+
+
+def test_while_the_pipeline_is_off_texts_wait(harken: CommandLine, server: EmbeddingServer) -> None:
+    harken("embeddings", "off")
+    said = harken("embeddings", "rebuild", "exchanges", "--yes").out
+    assert said == ("Embeddings cleared. 3 texts wait, for the pipeline is OFF.\nSwitch it on: harken embeddings on\n")
+    assert (harken.status()["embedded"], harken.status()["queue"], inputs(server)) == (6, 3, [])
+    harken("embeddings", "on")
+    assert harken("worker", "run", "--until-idle").out.endswith("Embedded 3 texts.\n")
+
+
+def test_a_price_that_is_known_is_told(harken: CommandLine) -> None:
+    settings = {
+        "HARKEN_EMBEDDING__URL": "https://api.openai.com/v1",
+        "HARKEN_EMBEDDING__MODEL": "text-embedding-3-small",
+        "HARKEN_EMBEDDING__API_KEY": "unused",
+    }
+    refused = harken("embeddings", "rebuild", code=2, settings=settings)
+    assert "  - Cost approximately $0.00" in refused.err
+
+
+def test_without_a_model_there_is_nothing_to_rebuild(cli: CommandLine) -> None:
+    assert "name no embedding model" in cli.fails("embeddings", "rebuild", "--yes", code=2)
