@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+# Not from `typing`, whose import takes longer than all the rest of a hook; type checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from harken.async_engine import AsyncHarken
     from harken.config import Settings
     from harken.engine import Harken
@@ -54,6 +55,8 @@ def __getattr__(name: str) -> Any:
     # Imported when first asked for: a process that only needs a part, a hook for instance, pays for that part alone.
     if name not in __all__:
         raise AttributeError(f"module 'harken' has no attribute '{name}'")
+    import importlib
+
     value = getattr(importlib.import_module(_ELSEWHERE.get(name, "harken.model")), name)
     globals()[name] = value
     return value

@@ -22,12 +22,14 @@ from harken.config_parts import (
     ChatConfig,
     ContextConfig,
     EmbeddingConfig,
+    HooksConfig,
     LlmConfig,
     Part,
     RagConfig,
     RecordConfig,
     RedactionConfig,
     SearchConfig,
+    ServeConfig,
     WorkerConfig,
 )
 from harken.errors import ConfigError
@@ -37,12 +39,14 @@ __all__ = [
     "ChatConfig",
     "ContextConfig",
     "EmbeddingConfig",
+    "HooksConfig",
     "LlmConfig",
     "LoadedSettings",
     "RagConfig",
     "RecordConfig",
     "RedactionConfig",
     "SearchConfig",
+    "ServeConfig",
     "SettingValue",
     "Settings",
     "WorkerConfig",
@@ -80,6 +84,8 @@ class Settings(Part):
     auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
     context: ContextConfig = Field(default_factory=ContextConfig)
     rag: RagConfig = Field(default_factory=RagConfig)
+    hooks: HooksConfig = Field(default_factory=HooksConfig)
+    serve: ServeConfig = Field(default_factory=ServeConfig)
     chat: ChatConfig = Field(default_factory=ChatConfig)
 
 

@@ -224,6 +224,33 @@ class RagConfig(Part):
     min_similarity: Ratio | None = None
 
 
+class HooksConfig(Part):
+    """What hooks of coding agents do.
+
+    Attributes:
+        recall: whether a prompt brings back what other conversations say about it.
+        brief: whether a session begins with what its project's memory has.
+        max_tokens: what one event may bring back at most; agents' own limits stand below it.
+        deadline_seconds: a hook that takes longer ends without a word. Read from the environment alone
+            (`HARKEN_HOOKS__DEADLINE_SECONDS`): the hook's process reads no file.
+    """
+
+    recall: bool = True
+    brief: bool = True
+    max_tokens: Annotated[int, Field(ge=50, le=100_000)] = 1500
+    deadline_seconds: Annotated[float, Field(ge=0.05, le=30)] = 1.5
+
+
+class ServeConfig(Part):
+    """The daemon.
+
+    Attributes:
+        idle_seconds: it leaves when nobody has asked for so long and no work is left; 0 keeps it.
+    """
+
+    idle_seconds: Annotated[float, Field(ge=0)] = 1800.0
+
+
 class ChatConfig(Part):
     """How a chat answers; its system prompt is `context.system_prompt`, and one of its own where that is empty.
 

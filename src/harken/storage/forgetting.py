@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Table, and_, func, select, update
 
 from harken.model import Grave, Kept
+from harken.storage.injections import drop_given
 from harken.storage.kept.rows import forget_kept
 from harken.storage.removing import remove_entries
 from harken.storage.segment_summaries import drop_orphans, drop_segment_summaries
@@ -29,6 +30,7 @@ def forget_rows(tx: Transaction, event: Grave) -> None:
         _date(tx, event.conversation_uid)
     else:
         drop_summaries_of(tx, event.uid)
+        drop_given(tx, event.uid)
         delete_conversation_rows(tx, event.uid)
     row = {"uid": event.uid, "conversation_uid": event.conversation_uid, "kind": event.kind, "at": event.at}
     tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **row}, ("uid",)))

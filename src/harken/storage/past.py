@@ -11,7 +11,15 @@ from sqlalchemy import and_, delete, func, insert, select
 from harken.model import MessageType, Role
 from harken.storage.batches import rows_in
 from harken.storage.store import Transaction
-from harken.storage.tables import conversations, entries, exchanges, messages, retrievals, summaries
+from harken.storage.tables import (
+    conversations,
+    entries,
+    exchanges,
+    messages,
+    project_aliases,
+    retrievals,
+    summaries,
+)
 
 RETRIEVALS = ("retrievals",)
 # So many rows of the log are kept.
@@ -109,6 +117,27 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
         )
         for row in rows_in(tx, statement, conversations.c.id, conversation_ids)
     }
+
+
+def latest_of_project(tx: Transaction, keys: Sequence[str], without_uid: str) -> ConversationHead | None:
+    """The project's conversation in which something was said last, other than this one; None where there is none.
+
+    Args:
+        tx: the transaction.
+        keys: every name of the project.
+        without_uid: the conversation that goes on.
+    """
+    of_project = select(project_aliases.c.project_id).where(
+        project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys)
+    )
+    latest = (
+        select(conversations.c.id)
+        .where(conversations.c.tenant == tx.tenant, conversations.c.uid != without_uid)
+        .where(conversations.c.project_id.in_(of_project), conversations.c.parent_uid.is_(None))
+        .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
+    )
+    found: int | None = tx.connection.execute(latest.limit(1)).scalar()
+    return None if found is None else conversation_heads(tx, [found]).get(found)
 
 
 def exchange_heads(

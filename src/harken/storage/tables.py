@@ -359,3 +359,14 @@ retrievals = Table(
     Column("error_class", Text),
     _moment("at"),
 )
+
+# What hooks gave to conversations: ids, never words.
+injections = Table(
+    "injections",
+    metadata,
+    _key(),
+    _tenant(),
+    Column("conversation_uid", Text, nullable=False),
+    Column("ref_uid", Text, nullable=False),
+    _moment("at"),
+)

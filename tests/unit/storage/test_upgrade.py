@@ -28,6 +28,7 @@ NEW_SINCE_FIRST = (
     "clusters",
     "cluster_members",
     "checks",
+    "injections",
 )
 
 

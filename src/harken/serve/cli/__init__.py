@@ -11,6 +11,11 @@ __all__ = ["EXIT_INTERRUPTED", "main"]
 
 def main() -> None:
     """Run the command line, and end the process with its exit code."""
+    if sys.argv[1:2] == ["hook"] and sys.argv[2:3] not in ([], ["--help"], ["-h"]):
+        # An agent waits for this one: it must not pay for what the other commands import.
+        from harken.serve.hooks.client import main as answer_hook
+
+        answer_hook(sys.argv[2:])
     try:
         # Imported here, so that Ctrl-C during the half second that it takes ends as quietly as at any other time.
         from harken.serve.cli.main import run

@@ -25,6 +25,7 @@ from harken.serve.cli import (
     past,
     remembering,
     searching,
+    serving,
     switching,
     talking,
     tasking,
@@ -83,6 +84,8 @@ for command in (
     upkeep.backup,
     upkeep.restore,
     working.worker,
+    serving.serve,
+    serving.hook,
     tasking.task,
 ):
     cli.add_command(command)

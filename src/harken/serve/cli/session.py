@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from harken.assemble.builder import Session as Talk
+from harken.config import Settings, load_settings
 from harken.engine import Harken
 
 Parameters = ParamSpec("Parameters")
@@ -65,6 +66,10 @@ class Session:
             for torn in replayed.torn:
                 self.note(f"Set aside a broken journal line ({torn.length} bytes of {torn.path}) in {torn.kept_in}")
             yield harken
+
+    def settings(self) -> Settings:
+        """What is set for this run, without opening a store; values set at run time are not among it."""
+        return load_settings(self.home, None, self.overrides).settings
 
     def note(self, text: str) -> None:
         """A line beside the answer."""

@@ -1,0 +1,124 @@
+"""`harken serve` and `harken hook`: the daemon, and what coding agents start at their events."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from typing import Any
+
+import click
+import structlog
+
+from harken.config import environment
+from harken.errors import HarkenError, MissingExtraError
+from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.daemon.client import DaemonError, ask
+from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
+from harken.serve.daemon.place import Place
+
+_SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
+# One of another version is making way.
+_TURN_SECONDS = 30.0
+
+
+@click.command()
+@click.option("--status", "what", flag_value="status", help="Say whether one runs for this home.")
+@click.option("--stop", "what", flag_value="stop", help="Stop the one that runs for this home.")
+@click.option("--quiet", is_flag=True, help="Say nothing; wait for one of another version to make way.")
+@json_option
+@with_session
+def serve(session: Session, what: str | None, quiet: bool, as_json: bool) -> None:
+    """Keep the model loaded and the workers running, for hooks and other clients of this home.
+
+    There is one daemon for each home, started by whoever needs it first. It listens on a socket that this user alone
+    can reach, and leaves when nobody has asked for a while (`serve.idle_seconds`).
+    """
+    place = Place(str(session.settings().home))
+    if what == "status":
+        _show(session, place, as_json)
+    elif what == "stop":
+        _stop(session, place)
+    else:
+        _run(session, place, quiet)
+
+
+def _run(session: Session, place: Place, quiet: bool) -> None:
+    try:
+        from harken.serve.daemon.run import Daemon
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("The daemon", "server") from error
+    if quiet:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
+    while True:
+        try:
+            with held(place), session.engine() as harken:
+
+                def ready() -> None:
+                    if not quiet:
+                        session.note(f"Serving {place.home} on {place.socket}; stop with Ctrl-C.")
+
+                Daemon(harken, place, ready).run()
+            return
+        except DaemonRunsError:
+            if time.monotonic() >= deadline or _answers(place):
+                raise
+            time.sleep(0.1)
+
+
+def _answers(place: Place) -> bool:
+    """Whether the one that runs is ours to use: then there is no need for another."""
+    try:
+        return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
+    except DaemonError:
+        return False
+
+
+def _show(session: Session, place: Place, as_json: bool) -> None:
+    found = holder(place)
+    facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
+    if found is not None:
+        facts |= {"pid": found.pid, "version": found.version, "answers": _answers(place)}
+    if as_json:
+        print_json(facts)
+    elif found is None:
+        session.out.print("No daemon runs for this home; the first client starts one.", markup=False)
+    else:
+        how = "answers" if facts["answers"] else "does not answer"
+        session.out.print(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.", markup=False)
+
+
+def _stop(session: Session, place: Place) -> None:
+    found = holder(place)
+    if found is None:
+        session.out.print("No daemon runs for this home.")
+        return
+    _signal(found, signal.SIGTERM)
+    # One that was stopped (SIGSTOP) hears the other only when it goes on.
+    _signal(found, signal.SIGCONT)
+    deadline = time.monotonic() + _END_SECONDS
+    while holder(place) is not None:
+        if time.monotonic() > deadline:
+            raise HarkenError(f"Process {found.pid} does not end. End it with: kill -9 {found.pid}; nothing is lost.")
+        time.sleep(0.05)
+    session.out.print(f"Stopped process {found.pid}.")
+
+
+def _signal(found: Holder, number: signal.Signals) -> None:
+    try:
+        os.kill(found.pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise HarkenError(f"Process {found.pid} belongs to another user.") from error
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, required=True, metavar="EVENT [--agent NAME]")
+def hook(words: tuple[str, ...]) -> None:
+    """Answer an event of a coding agent: its JSON on stdin, ours on stdout. Agents start this, not people."""
+    from harken.serve.hooks.client import main
+
+    main(words)

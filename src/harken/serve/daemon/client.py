@@ -1,0 +1,79 @@
+"""Asking the daemon, and starting it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from harken.serve.daemon.place import Place
+from harken.serve.daemon.wire import OK, DaemonError, exchange
+
+__all__ = ["Answer", "DaemonError", "ask", "start", "wait_for"]
+
+
+class Answer(NamedTuple):
+    """What the daemon answered.
+
+    Attributes:
+        status: of HTTP.
+        body: the parsed JSON.
+    """
+
+    status: int
+    body: Any
+
+
+def ask(place: Place, route: str, body: Mapping[str, Any] | None, env: Mapping[str, str], seconds: float) -> Answer:
+    """Ask the daemon once; see `wire.exchange`.
+
+    Raises:
+        DaemonError: it is not there, or does not answer in time, or not in JSON.
+    """
+    content = None if body is None else json.dumps(body).encode()
+    status, answer = exchange(place.socket, route, content, env, seconds)
+    try:
+        return Answer(status, json.loads(answer) if answer else None)
+    except ValueError as error:
+        raise DaemonError(type(error).__name__) from error
+
+
+def start(place: Place, env: Mapping[str, str]) -> None:
+    """Start a daemon and leave it to itself; returns at once, whether or not it can live.
+
+    The first one that gets the lock stays, any other leaves again.
+
+    Raises:
+        DaemonError: no process can be started.
+    """
+    words = [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet"]
+    try:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=dict(env),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise DaemonError(type(error).__name__) from error
+    # For those who outlive it: the kernel keeps a dead child until its end was asked for.
+    threading.Thread(target=process.wait, name="harken-daemon-end", daemon=True).start()
+
+
+def wait_for(place: Place, env: Mapping[str, str], seconds: float) -> bool:
+    """Whether the daemon answers within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if ask(place, "/v1/ping", None, env, 1.0).status == OK:
+                return True
+        except DaemonError:
+            time.sleep(0.05)
+    return False

@@ -1,0 +1,101 @@
+"""One daemon for each home: whoever holds the lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from harken import __version__
+from harken.errors import HarkenError
+from harken.serve.daemon.place import Place
+
+
+class DaemonRunsError(HarkenError):
+    """Another process serves this home."""
+
+
+class Holder(NamedTuple):
+    """Who holds the lock.
+
+    Attributes:
+        version: of Harken, as it started.
+    """
+
+    pid: int
+    version: str
+
+
+@contextmanager
+def held(place: Place) -> Iterator[None]:
+    """Hold the lock of a home; the kernel gives it back however this process ends.
+
+    Raises:
+        DaemonRunsError: another process holds it.
+        HarkenError: the folder of the socket is not this user's alone.
+    """
+    own_folder(place)
+    descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = holder(place)
+            who = f"process {found.pid}" if found else "another process"
+            raise DaemonRunsError(f"{place.home} is served by {who}. Stop it: harken serve --stop") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": __version__}).encode(), 0)
+        try:
+            yield
+        finally:
+            # Before the lock goes: whoever gets it next makes its own.
+            with suppress(FileNotFoundError):
+                Path(place.socket).unlink()
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def holder(place: Place) -> Holder | None:
+    """Who holds the lock now; None where nobody does."""
+    try:
+        descriptor = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read(os.pread(descriptor, 4096, 0))
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def own_folder(place: Place) -> None:
+    """Make the folders that the lock and the socket are in, for this user alone.
+
+    Raises:
+        HarkenError: somebody else made one of them first.
+    """
+    for folder in {Path(place.folder), Path(place.socket).parent}:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise HarkenError(f"{folder} is not a folder of this user's own; no socket is put there.")
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            folder.chmod(0o700)
+
+
+def _read(content: bytes) -> Holder | None:
+    try:
+        fields = json.loads(content)
+        return Holder(int(fields["pid"]), str(fields["version"]))
+    except (ValueError, KeyError, TypeError):
+        # Between taking the lock and writing into it.
+        return None

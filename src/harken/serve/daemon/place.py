@@ -1,0 +1,67 @@
+"""Where a home's daemon is found. On the way of every hook, which pays for each import: paths are plain strings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What `sun_path` holds on macOS, less its closing zero; Linux has four bytes more.
+_LONGEST_SOCKET = 103
+# How long a hook waits is its own matter.
+DEADLINE = "HARKEN_HOOKS__DEADLINE_SECONDS"
+
+
+class Place:
+    """The files of a home's daemon; nothing is made yet.
+
+    Attributes:
+        home: what it serves; absolute.
+        folder: of the lock, the token and the reports, for the home's user alone.
+        socket: where it listens.
+        lock: held for as long as it lives; has its process id and version in it.
+        token: what clients over TCP show.
+        reports: transcripts that grew, until they are read.
+    """
+
+    __slots__ = ("folder", "home", "lock", "reports", "socket", "token")
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.folder = os.path.join(home, "run")
+        self.lock = os.path.join(self.folder, "daemon.lock")
+        self.token = os.path.join(self.folder, "token")
+        self.reports = os.path.join(self.folder, "reports")
+        self.socket = os.path.join(self.folder, "daemon.sock")
+        if len(os.fsencode(self.socket)) > _LONGEST_SOCKET:
+            self.socket = _short(home)
+
+
+def home_of(env: Mapping[str, str]) -> str:
+    """`HARKEN_HOME`, else the platform's data directory; the same as `harken.config.default_home`."""
+    configured = env.get("HARKEN_HOME")
+    if configured:
+        return os.path.abspath(os.path.expanduser(configured))
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/harken")
+    data = env.get("XDG_DATA_HOME", "").strip()
+    return os.path.join(data, "harken") if data else os.path.expanduser("~/.local/share/harken")
+
+
+def settings_mark(env: Mapping[str, str]) -> str:
+    """What tells whether a daemon was started with the same settings; says nothing about them."""
+    named = sorted(f"{name}={value}" for name, value in env.items() if name.startswith("HARKEN_") and name != DEADLINE)
+    return f"{zlib.crc32(os.fsencode(chr(0).join(named))):08x}"
+
+
+def _short(home: str) -> str:
+    """A path that a socket can have, which the home alone decides, in a folder of this user's."""
+    import hashlib
+    import tempfile
+
+    name = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    return os.path.join(tempfile.gettempdir(), f"harken-{os.getuid()}", f"{name}.sock")

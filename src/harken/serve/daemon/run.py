@@ -1,0 +1,156 @@
+"""The daemon's life: the lock, the socket, the workers, and an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+from harken.config import environment
+from harken.engine import Harken
+from harken.errors import HarkenError, MissingExtraError, ProviderError
+from harken.serve.daemon.app import make_app
+from harken.serve.daemon.intake import Intake
+from harken.serve.daemon.place import Place, settings_mark
+from harken.serve.daemon.spool import Transcript
+
+_log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS = 1.0
+_DRAIN_SECONDS = 20.0
+_BACKLOG = 128
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the daemon: uvicorn raises them again at its end, as if that had gone wrong."""
+        yield
+
+
+class Daemon:
+    """Serves one home until it is told to stop, or nobody asks any more; the lock is held by who makes it.
+
+    Args:
+        harken: the open store.
+        place: of its home.
+        ready: called when the socket answers.
+    """
+
+    def __init__(self, harken: Harken, place: Place, ready: Callable[[], None] = lambda: None) -> None:
+        self.settings_mark = settings_mark(environment())
+        self._harken = harken
+        self._place = place
+        self._ready = ready
+        self._asked_at = time.monotonic()
+        self._intake = Intake(Path(place.reports), self._bring_in)
+        self._server = _Server(
+            uvicorn.Config(
+                make_app(harken, self),
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=int(_DRAIN_SECONDS),
+                ws="none",
+            )
+        )
+
+    def run(self) -> None:
+        """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
+        listening = _listen(self._place)
+        try:
+            self._intake.start()
+            self._start_workers()
+            asyncio.run(self._serve(listening))
+        finally:
+            with suppress(FileNotFoundError):
+                Path(self._place.socket).unlink()
+            listening.close()
+            self._intake.stop(_DRAIN_SECONDS)
+
+    def touch(self) -> None:
+        """Somebody asks: it is not idle."""
+        self._asked_at = time.monotonic()
+
+    def leave(self) -> None:
+        """End, once everything that was asked has been answered."""
+        self._server.should_exit = True
+
+    def wake_intake(self) -> None:
+        """A transcript was reported."""
+        self._intake.wake()
+
+    @property
+    def reports(self) -> str:
+        """Where hooks report."""
+        return self._place.reports
+
+    async def _serve(self, listening: socket.socket) -> None:
+        watching = asyncio.create_task(self._watch())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave)
+        try:
+            await self._server.serve([listening])
+        finally:
+            watching.cancel()
+
+    async def _watch(self) -> None:
+        while not self._server.started:
+            await asyncio.sleep(0.01)
+        self._ready()
+        idle_seconds = self._harken.settings.serve.idle_seconds
+        while not self._server.should_exit:
+            await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
+            waited = time.monotonic() - self._asked_at
+            # A home that was deleted under it, or a lock file: nobody can find this daemon any more.
+            lost = not Path(self._place.lock).exists()
+            if lost or (idle_seconds and waited > idle_seconds and self._intake.idle and not self._has_work()):
+                self.leave()
+
+    def _has_work(self) -> bool:
+        return any(report.enabled and report.counts.leased for report in self._harken.background.status())
+
+    def _start_workers(self) -> None:
+        try:
+            self._harken.start_worker()
+        except (ProviderError, MissingExtraError) as error:
+            # Words still find things; `harken status` says what is missing.
+            _log.warning("workers_not_started", error_class=type(error).__name__)
+        threading.Thread(target=self._warm_up, name="harken-warm-up", daemon=True).start()
+
+    def _warm_up(self) -> None:
+        """Load what the first question would have to wait for, longer than a hook may take."""
+        try:
+            self._harken.search("what was said before", limit=1)
+        except HarkenError as error:
+            _log.warning("not_warmed_up", error_class=type(error).__name__)
+
+    def _bring_in(self, transcript: Transcript) -> None:
+        self._harken.import_transcripts(transcript.format, [transcript.path])
+
+
+def _listen(place: Place) -> socket.socket:
+    """A socket for this user alone; one that a dead daemon left is in nobody's way."""
+    with suppress(FileNotFoundError):
+        Path(place.socket).unlink()
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        listening.bind(place.socket)
+    except OSError as error:
+        listening.close()
+        raise HarkenError(f"No socket can be made at {place.socket}: {error.strerror}") from error
+    finally:
+        os.umask(mask)
+    listening.listen(_BACKLOG)
+    return listening

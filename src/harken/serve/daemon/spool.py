@@ -1,0 +1,91 @@
+"""Transcripts that hooks report, as small files that outlive every process. Standard library only.
+
+A file holds a format and a path, never a word of a transcript.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_WAITING, _TAKEN = ".json", ".taken"
+
+
+class Transcript(NamedTuple):
+    """A transcript that has grown.
+
+    Attributes:
+        format: as `harken import` calls it.
+        path: absolute.
+    """
+
+    format: str
+    path: str
+
+
+def put(folder: str, transcript: Transcript) -> None:
+    """Report a transcript; reported twice before it is taken, it waits once.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    place = Path(folder)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = hashlib.sha256("\0".join(transcript).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    draft = place / f"{name}.{os.getpid()}.draft"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, json.dumps(transcript).encode("ascii"))
+    finally:
+        os.close(descriptor)
+    draft.replace(place / f"{name}{_WAITING}")
+
+
+def waiting(folder: Path) -> list[Path]:
+    """The reports that nobody took yet, oldest first."""
+    found: list[tuple[int, Path]] = []
+    for file in folder.glob(f"*{_WAITING}"):
+        try:
+            found.append((file.stat().st_mtime_ns, file))
+        except FileNotFoundError:
+            continue
+    return [file for _, file in sorted(found)]
+
+
+def take(file: Path) -> tuple[Path, Transcript | None]:
+    """Take a report. What is reported while it is worked on waits anew.
+
+    Returns:
+        What `done` wants, and the transcript; None where the file is damaged.
+    """
+    taken = file.with_suffix(_TAKEN)
+    file.replace(taken)
+    try:
+        format_name, path = json.loads(taken.read_bytes())
+        return taken, Transcript(str(format_name), str(path))
+    except (ValueError, TypeError):
+        return taken, None
+
+
+def done(taken: Path) -> None:
+    """The transcript was read: the report goes."""
+    taken.unlink(missing_ok=True)
+
+
+def give_back(taken: Path) -> None:
+    """The transcript could not be read now: the report waits again."""
+    taken.replace(taken.with_suffix(_WAITING))
+
+
+def is_waiting(folder: Path) -> bool:
+    """Whether there is any report, taken or not."""
+    return any(file.suffix in (_WAITING, _TAKEN) for file in folder.glob("*"))
+
+
+def restore(folder: Path) -> None:
+    """Have what a dead daemon took wait again; only for who holds the lock."""
+    for taken in folder.glob(f"*{_TAKEN}"):
+        give_back(taken)

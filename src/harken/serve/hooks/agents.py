@@ -1,0 +1,42 @@
+"""The coding agents whose hooks we answer: what they call things, and how much they take. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Agent(NamedTuple):
+    """A coding agent.
+
+    Attributes:
+        format: of its transcripts, and the channel of its conversations.
+        max_chars: more than this and the agent shows its model a stump.
+        max_tokens: likewise.
+    """
+
+    format: str
+    max_chars: int
+    max_tokens: int
+
+
+CLAUDE_CODE, CODEX = "claude-code", "codex"
+# Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: seen with both, November 2026.
+AGENTS = {CLAUDE_CODE: Agent(CLAUDE_CODE, 9_500, 100_000), CODEX: Agent(CODEX, 9_500, 2_400)}
+
+SESSION_START, PROMPT = "sessionstart", "userpromptsubmit"
+# Events behind which a transcript has grown.
+GROWN = frozenset({"stop", "subagentstop", "precompact", "sessionend", "stopfailure"})
+ANSWERED = frozenset({SESSION_START, PROMPT})
+KNOWN = GROWN | ANSWERED
+
+
+def event_name(text: str) -> str:
+    """An event's name without its spelling: `UserPromptSubmit`, `user-prompt-submit` and `userPromptSubmit` are one."""
+    return text.replace("-", "").replace("_", "").lower()
+
+
+def transcripts(payload: Mapping[str, Any]) -> list[str]:
+    """Paths of the transcripts that an event names, its own and a subagent's."""
+    named = (payload.get("transcript_path"), payload.get("agent_transcript_path"))
+    return [path for path in named if isinstance(path, str) and path]

@@ -1,0 +1,110 @@
+"""What a coding agent is told at the events that its hooks report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harken import tokens
+from harken.assemble.past import past_quotes
+from harken.assemble.render import PAST, Quote, block, core_block, fenced
+from harken.engine import Harken
+from harken.model import Trust
+from harken.record.identity import conversation_uid
+from harken.record.project import identify_project
+from harken.serve.hooks.agents import AGENTS, PROMPT, SESSION_START, Agent, event_name
+from harken.serve.hooks.reports import read_payload, report
+from harken.storage.injections import INJECTIONS, given_to, note_given
+from harken.storage.past import latest_of_project
+
+BRIEF = "What this project's memory has:"
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Answers hooks from an open store.
+
+    Args:
+        harken: the store.
+        reports: folder where transcripts that have grown are put down.
+    """
+
+    harken: Harken
+    reports: str
+
+    def answer(self, event: str, agent: str, content: bytes) -> bytes:
+        """What the hook is to print; nothing where nothing matters.
+
+        Args:
+            event: in any spelling.
+            agent: one of `agents.AGENTS`.
+            content: what the agent told its hook, unread.
+        """
+        name, payload = event_name(event), read_payload(content)
+        if payload is None or not report(self.reports, event, agent, content):
+            return b""
+        text = self.context(name, agent, payload)
+        if not text:
+            return b""
+        called = payload.get("hook_event_name")
+        told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": text}
+        return json.dumps({"hookSpecificOutput": told}).encode()
+
+    def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> str:
+        """What the agent's model is to read with this event; empty where nothing matters."""
+        agent = AGENTS[agent_name]
+        session_id = payload.get("session_id")
+        if not isinstance(session_id, str) or not session_id:
+            return ""
+        if event == SESSION_START and self.harken.settings.hooks.brief:
+            return self._brief(agent, session_id, payload)
+        prompt = payload.get("prompt")
+        if event == PROMPT and self.harken.settings.hooks.recall and isinstance(prompt, str):
+            return self._recall(agent, session_id, prompt)
+        return ""
+
+    def _recall(self, agent: Agent, session_id: str, prompt: str) -> str:
+        """What other conversations say about the prompt, and this one was not told yet."""
+        session = self.harken.chats.session(session_id, agent.format)
+        found = past_quotes(self.harken.chats.past(prompt, session).conversations)
+        return self._told(agent, session.conversation_uid, PAST, found)
+
+    def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> str:
+        """What is always known, and what the project's last conversation came to."""
+        cwd = payload.get("cwd")
+        uid = conversation_uid(agent.format, session_id)
+        found: list[Quote] = []
+        if isinstance(cwd, str) and Path(cwd).is_absolute():
+            project = identify_project(cwd)
+            keys = (project.key, *project.aliases) if project else ()
+            with self.harken.store.reading() as tx:
+                latest = latest_of_project(tx, keys, uid)
+            if latest is not None:
+                text = f'Last conversation "{latest.title or "untitled"}"\n{latest.summary}'
+                found = [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value)]
+        told = self._told(agent, uid, BRIEF, found)
+        facts = self.harken.core.list()
+        known = tokens.clip(core_block(facts), self.harken.settings.hooks.max_tokens // 2) if facts else ""
+        return "\n\n".join(part for part in (known, told) if part)
+
+    def _told(self, agent: Agent, uid: str, heading: str, found: Sequence[Quote]) -> str:
+        """As much as fits of what the conversation was not given yet; that it has now been given is written down."""
+        with self.harken.store.reading() as tx:
+            known = given_to(tx, uid)
+        room = min(self.harken.settings.hooks.max_tokens, agent.max_tokens)
+        fresh = [quote for quote in found if quote.uid not in known]
+        told: list[Quote] = []
+        text = ""
+        for quote in fresh:
+            longer = block(heading, [fenced(each) for each in (*told, quote)])
+            if len(longer) > agent.max_chars or tokens.estimate(longer) > room:
+                break
+            told.append(quote)
+            text = longer
+        if told:
+            with self.harken.store.writing(of=INJECTIONS) as tx:
+                note_given(tx, uid, [quote.uid for quote in told], self.harken.recorder.now())
+        return text

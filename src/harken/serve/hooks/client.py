@@ -1,0 +1,90 @@
+"""`harken hook EVENT`: the process that a coding agent starts at an event.
+
+It fails open: whatever goes wrong, it says nothing and ends with 0 within its deadline, and the agent goes on. It pays
+for each import, so it hands what it got to the daemon unread, and prints what comes back unread.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from harken.serve.daemon.place import DEADLINE, Place, home_of
+from harken.serve.daemon.wire import OK, OTHER_VERSION, DaemonError, exchange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_DEADLINE_SECONDS = 1.5
+_LONGEST_PAYLOAD = 32 * 1024 * 1024
+# The rest is for writing down what a daemon that does not answer would have read.
+_SHARE_OF_DAEMON = 0.7
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answer one event and end the process; never raises, never fails."""
+    env = os.environ  # noqa: TID251 - harken.config would cost more than the whole answer
+    seconds = _deadline(env)
+    # Whatever hangs (a pipe that nobody closes, a disk that does not answer), this ends it.
+    signal.signal(signal.SIGALRM, _leave)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        if said := _answer(arguments, env, seconds * _SHARE_OF_DAEMON):
+            sys.stdout.buffer.write(said)
+            sys.stdout.buffer.flush()
+    except BaseException:  # noqa: BLE001, S110 - the agent must never feel that its memory failed
+        pass
+    # Not through the interpreter's own end: nothing is left to be written, and it takes a tenth of the time.
+    os._exit(0)
+
+
+def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) -> bytes:
+    event, agent = _asked(arguments)
+    payload = sys.stdin.buffer.read(_LONGEST_PAYLOAD)
+    place = Place(home_of(env))
+    try:
+        status, said = exchange(place.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
+    except DaemonError:
+        _alone(place, event, agent, payload, env)
+        return b""
+    if status == OTHER_VERSION:
+        # It makes way, and has not looked at what was reported.
+        _alone(place, event, agent, payload, env)
+    return said if status == OK else b""
+
+
+def _alone(place: Place, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
+    """Without a daemon: what has grown is written down, and one is started that will read it."""
+    from harken.serve.daemon.client import start
+    from harken.serve.hooks.reports import report
+
+    if report(place.reports, event, agent, payload):
+        start(place, env)
+
+
+def _asked(arguments: Sequence[str]) -> tuple[str, str]:
+    """The event and the agent, both fit for a URL: `EVENT [--agent NAME]`."""
+    words = list(arguments)
+    agent = "claude-code"
+    if "--agent" in words:
+        at = words.index("--agent")
+        agent = words[at + 1]
+        del words[at : at + 2]
+    return _plain(words[0]), _plain(agent)
+
+
+def _plain(text: str) -> str:
+    return "".join(letter for letter in text if letter.isascii() and (letter.isalnum() or letter in "-_"))
+
+
+def _deadline(env: Mapping[str, str]) -> float:
+    try:
+        return min(30.0, max(0.05, float(env[DEADLINE])))
+    except (KeyError, ValueError):
+        return _DEADLINE_SECONDS
+
+
+def _leave(_number: int, _frame: object) -> None:
+    os._exit(0)

@@ -1,0 +1,331 @@
+"""The daemon and the hooks, as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import PYTHON, CommandLine
+from harken.serve.daemon.client import DaemonError, ask
+from harken.serve.daemon.lock import holder
+from harken.serve.daemon.place import Place, home_of
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
+
+PATIENCE_SECONDS = 60
+
+
+class Agent:
+    """A coding agent's session: it writes a transcript and starts hooks."""
+
+    def __init__(self, cli: CommandLine, folder: Path, session_id: str) -> None:
+        self.cli, self.session_id = cli, session_id
+        self.transcript = folder / f"{session_id}.jsonl"
+        self.cwd = folder
+        self.parent: str | None = None
+        self.count = 0
+
+    def hook(self, event: str, seconds: float = 20.0, **fields: Any) -> str:
+        """Start the hook of an event as the agent does; its stdout."""
+        payload = {"session_id": self.session_id, "transcript_path": str(self.transcript), "cwd": str(self.cwd)}
+        done = self.run(event, json.dumps({**payload, "hook_event_name": event, **fields}).encode(), seconds)
+        return done.stdout.decode()
+
+    def run(self, event: str, stdin: bytes, seconds: float = 20.0) -> subprocess.CompletedProcess[bytes]:
+        """The same with any stdin; it must end with 0 and say nothing on stderr."""
+        env = {**self.cli.environment(), "HARKEN_HOOKS__DEADLINE_SECONDS": str(seconds)}
+        done = subprocess.run(
+            [*PYTHON, "hook", event], env=env, input=stdin, capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done
+
+    def context(self, prompt: str) -> str:
+        """What the agent's model gets to read beside a prompt."""
+        out = self.hook("UserPromptSubmit", prompt=prompt)
+        if not out:
+            return ""
+        told = json.loads(out)["hookSpecificOutput"]
+        assert told.keys() == {"hookEventName", "additionalContext"}
+        assert told["hookEventName"] == "UserPromptSubmit"
+        text: str = told["additionalContext"]
+        return text
+
+    def say(self, role: str, text: str) -> None:
+        """Write a line of the transcript."""
+        self.count += 1
+        uuid = f"{self.session_id}-{self.count}"
+        line = {
+            "type": role,
+            "uuid": uuid,
+            "parentUuid": self.parent,
+            "sessionId": self.session_id,
+            "timestamp": f"2026-11-20T10:00:{self.count:02}.000Z",
+            "cwd": str(self.cwd),
+            "message": {"role": role, "content": text if role == "user" else [{"type": "text", "text": text}]},
+        }
+        self.parent = uuid
+        with self.transcript.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+@pytest.fixture
+def place(cli: CommandLine) -> Place:
+    return Place(str(cli.home))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def daemon(cli: CommandLine, place: Place) -> Iterator[Callable[[], int]]:
+    """Starts a daemon and gives its process id; whatever runs at the end is ended."""
+
+    started = []
+
+    def start() -> int:
+        started.append(cli.start("serve", "--quiet"))
+        return answering(cli, place)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(PATIENCE_SECONDS)
+    end(place)
+
+
+def answering(cli: CommandLine, place: Place) -> int:
+    """The process id of the daemon, once it answers."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            pid: int = ask(place, "/v1/ping", None, cli.environment(), 5.0).body["pid"]
+        except DaemonError:
+            time.sleep(0.05)
+        else:
+            return pid
+    raise AssertionError("no daemon answers")
+
+
+def end(place: Place) -> None:
+    """Kill whatever serves a home, also one that is only just starting."""
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        found = holder(place)
+        if found is None:
+            return
+        os.kill(found.pid, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def eventually(look: Callable[[], Any]) -> Any:
+    """What is seen, once it is true."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if seen := look():
+            return seen
+        time.sleep(0.1)
+    raise AssertionError("it never came true")
+
+
+def test_what_one_session_was_told_comes_back_in_another(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path
+) -> None:
+    daemon()
+    first = Agent(cli, folder, "first")
+    first.say("user", "For the record: our staging cluster is called Zanzibar, and Priya owns it.")
+    first.say("assistant", "Noted: staging is Zanzibar, owned by Priya.")
+    assert first.hook("Stop") == ""
+    eventually(lambda: cli.status()["messages"] == 2)
+    second = Agent(cli, folder, "second")
+    told = second.context("Who owns the staging cluster Zanzibar these days?")
+    assert "Priya" in told
+    assert "<harken-recall " in told
+    assert 'date="2026-11-20' in told
+    # The same thing never twice in one conversation, and nothing where nothing matters.
+    assert second.context("Again: who owns the staging cluster Zanzibar?") == ""
+    assert second.context("thanks") == ""
+    assert "Priya" in Agent(cli, folder, "third").context("Who owns the staging cluster Zanzibar?")
+
+
+def test_live_intake_brings_in_what_an_import_brings_in(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, tmp_path: Path
+) -> None:
+    daemon()
+    agent = Agent(cli, folder, "live")
+    for turn in range(3):
+        agent.say("user", f"Question {turn} about the harbour plan, please answer in detail.")
+        agent.hook("UserPromptSubmit", prompt="Question")
+        agent.say("assistant", f"Answer {turn} about the harbour plan, with all the details.")
+        agent.hook("Stop")
+        agent.hook("Stop")
+    agent.hook("SessionEnd")
+    eventually(lambda: cli.status()["messages"] == 6)
+    other = CommandLine(tmp_path / "imported", cli.person, cli.settings)
+    other("import", "claude-code", agent.transcript)
+    assert exported(cli, tmp_path / "live.jsonl") == exported(other, tmp_path / "imported.jsonl")
+
+
+def exported(cli: CommandLine, file: Path) -> list[str]:
+    """What there is, less what says when it was exported."""
+    cli("export", file)
+    return file.read_text(encoding="utf-8").splitlines()[1:]
+
+
+def test_a_session_begins_with_what_is_always_known(cli: CommandLine, daemon: Callable[[], int], folder: Path) -> None:
+    cli("core", "set", "user", "name", "Maya")
+    daemon()
+    out = json.loads(Agent(cli, folder, "begun").hook("SessionStart", source="startup"))
+    assert out["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    assert "name: Maya" in out["hookSpecificOutput"]["additionalContext"]
+
+
+@pytest.mark.parametrize("stdin", [b"", b"{", b"[]", b"\xff\xfe", b'{"session_id": 5}', b"null"])
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "NoSuchEvent"])
+def test_garbage_is_answered_with_silence(
+    cli: CommandLine, folder: Path, event: str, stdin: bytes, place: Place
+) -> None:
+    cli.home.mkdir(parents=True)
+    (cli.home / "run").touch()  # no daemon can be started here
+    assert Agent(cli, folder, "any").run(event, stdin).stdout == b""
+
+
+def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+) -> None:
+    pid = daemon()
+    agent = Agent(cli, folder, "patient")
+    agent.say("user", "This was said while the daemon hung, and is not to be lost.")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        assert agent.hook("UserPromptSubmit", prompt="What was said about the harbour?", seconds=0.5) == ""
+        assert agent.hook("Stop", seconds=0.5) == ""
+        # Two starts of an interpreter are in it, on a machine that others use.
+        assert time.monotonic() - begun < 20
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    eventually(lambda: cli.status()["messages"] == 1)
+
+
+def test_the_first_hook_starts_one_daemon_and_loses_nothing(cli: CommandLine, folder: Path, place: Place) -> None:
+    agents = [Agent(cli, folder, f"session-{number}") for number in range(6)]
+    for agent in agents:
+        agent.say("user", f"Something worth keeping was said in {agent.session_id}.")
+    try:
+        running = [
+            subprocess.Popen(
+                [*PYTHON, "hook", "Stop"], env=cli.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            )
+            for _ in agents
+        ]
+        for process, agent in zip(running, agents, strict=True):
+            payload = {"session_id": agent.session_id, "transcript_path": str(agent.transcript)}
+            process.communicate(json.dumps(payload).encode(), timeout=60)
+            assert process.returncode == 0
+        pid = answering(cli, place)
+        eventually(lambda: cli.status()["messages"] == 6)
+        assert daemons_of(cli.home) == [pid]
+    finally:
+        end(place)
+
+
+def test_what_was_reported_outlives_a_killed_daemon(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+) -> None:
+    os.kill(daemon(), signal.SIGKILL)
+    eventually(lambda: holder(place) is None)
+    agent = Agent(cli, folder, "reported")
+    agent.say("user", "Said while nobody served this home, yet not lost.")
+    agent.hook("Stop")
+    eventually(lambda: cli.status()["messages"] == 1)
+    assert answering(cli, place)
+
+
+def test_only_its_own_user_reaches_it(daemon: Callable[[], int], place: Place) -> None:
+    daemon()
+    assert mode(place.socket) == 0o600
+    assert mode(place.folder) == 0o700
+    assert mode(place.lock) == 0o600
+
+
+def mode(path: str) -> int:
+    """Who may do what with a file."""
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Place) -> None:
+    assert cli("serve", "--status").out.startswith("No daemon runs")
+    assert cli("serve", "--stop").out.startswith("No daemon runs")
+    pid = daemon()
+    facts = cli("serve", "--status", "--json").json()
+    assert (facts["running"], facts["pid"], facts["answers"]) == (True, pid, True)
+    assert "harken serve --stop" in cli.fails("serve")
+    assert f"Stopped process {pid}" in cli("serve", "--stop").out
+    assert not Path(place.socket).exists()
+    assert cli("serve", "--status", "--json").json()["running"] is False
+
+
+def test_it_leaves_when_nobody_asks(cli: CommandLine, place: Place) -> None:
+    with cli.running("serve", "--quiet") as process:
+        answering(cli, place)
+        assert process.poll() is None
+    hurried = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_SERVE__IDLE_SECONDS": "0.5"})
+    with hurried.running("serve", "--quiet") as process:
+        assert process.wait(PATIENCE_SECONDS) == 0
+    assert holder(place) is None
+
+
+def test_one_of_another_version_makes_way(
+    cli: CommandLine, daemon: Callable[[], int], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = daemon()
+    monkeypatch.setattr("harken.serve.daemon.wire.__version__", "99.0")
+    assert ask(place, "/v1/ping", None, cli.environment(), 10.0).status == 426
+    eventually(lambda: (found := holder(place)) is None or found.pid != old)
+
+
+def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callable[[], int], place: Place) -> None:
+    daemon()
+    other = cli.environment({"HARKEN_SEARCH__LIMIT": "3"})
+    assert ask(place, "/v1/ping", None, other, 10.0).status == 409
+
+
+@pytest.mark.parametrize("env", [{}, {"XDG_DATA_HOME": "/somewhere"}, {"HARKEN_HOME": "~/memory"}])
+def test_hooks_find_the_home_that_commands_use(
+    env: dict[str, str], cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harken.config import load_settings
+
+    monkeypatch.setenv("HOME", str(cli.person))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert home_of(env) == str(load_settings(None, env).settings.home)
+
+
+def daemons_of(home: Path) -> list[int]:
+    """Processes that serve a home, however they came to be."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words and os.fsencode(str(home)) in words:
+            found.append(int(folder.name))
+    return found
