@@ -17,6 +17,7 @@ from harken.record.identity import conversation_uid
 from harken.record.project import identify_project
 from harken.serve.hooks.agents import AGENTS, PROMPT, SESSION_START, Agent, event_name
 from harken.serve.hooks.reports import read_payload, report
+from harken.serve.hooks.saved import open_experience, saved_quotes
 from harken.storage.injections import INJECTIONS, given_to, note_given
 from harken.storage.past import latest_of_project
 
@@ -67,10 +68,10 @@ class Hooks:
         return ""
 
     def _recall(self, agent: Agent, session_id: str, prompt: str) -> str:
-        """What other conversations say about the prompt, and this one was not told yet."""
+        """What was saved or said elsewhere about the prompt, and this conversation was not told yet."""
         session = self.harken.chats.session(session_id, agent.format)
-        found = past_quotes(self.harken.chats.past(prompt, session).conversations)
-        return self._told(agent, session.conversation_uid, PAST, found)
+        past = past_quotes(self.harken.chats.past(prompt, session).conversations)
+        return self._told(agent, session.conversation_uid, PAST, [*saved_quotes(self.harken, prompt), *past])
 
     def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> str:
         """What is always known, and what the project's last conversation came to."""
@@ -82,9 +83,10 @@ class Hooks:
             keys = (project.key, *project.aliases) if project else ()
             with self.harken.store.reading() as tx:
                 latest = latest_of_project(tx, keys, uid)
+            found = open_experience(self.harken, cwd)
             if latest is not None:
                 text = f'Last conversation "{latest.title or "untitled"}"\n{latest.summary}'
-                found = [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value)]
+                found += [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value)]
         told = self._told(agent, uid, BRIEF, found)
         facts = self.harken.core.list()
         known = tokens.clip(core_block(facts), self.harken.settings.hooks.max_tokens // 2) if facts else ""

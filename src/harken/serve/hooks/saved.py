@@ -1,0 +1,46 @@
+"""What was saved on purpose, as hooks quote it: memories, experiences and values."""
+
+from __future__ import annotations
+
+from harken.assemble.render import Quote
+from harken.engine import Harken
+from harken.model import Hit, SearchScope
+from harken.retrieve.query import parse_query
+from harken.retrieve.small_talk import is_small_talk
+
+SAVED = SearchScope(sources=("memory", "experience", "value"))
+_MOST = 12
+_SHOWN = 4
+
+
+def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
+    """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
+    query = parse_query(prompt)
+    if not query.text or is_small_talk(query):
+        return []
+    found = harken.search(query.text, scope=SAVED, limit=_MOST)
+    near = [hit for hit in found.hits if _is_near(hit, found.threshold)]
+    once = {hit.entry.ref_uid: _quote(hit) for hit in reversed(near)}
+    return list(reversed(once.values()))[:_SHOWN]
+
+
+def open_experience(harken: Harken, directory: str) -> list[Quote]:
+    """The experience that is under way in a folder's project."""
+    found = harken.experiences.active(directory=directory)
+    if found is None:
+        return []
+    one = found.experience
+    text = (
+        f"Open experience: {one.goal}\nHypothesis: {one.hypothesis}\nAction: {one.action}\nPrediction: {one.prediction}"
+    )
+    return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
+
+
+def _is_near(hit: Hit, threshold: float | None) -> bool:
+    """By meaning alone: one shared word is no reason to tell of something that nobody asked for."""
+    return hit.similarity is not None and threshold is not None and hit.similarity >= threshold
+
+
+def _quote(hit: Hit) -> Quote:
+    entry = hit.entry
+    return Quote(entry.text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value)
