@@ -26,8 +26,11 @@ from harken.retrieve.search import SpaceReader
 from harken.storage.chats import begins_with, newest_conversation, newest_segment
 from harken.storage.past import Retrieval, list_retrievals
 from harken.storage.reading import read_titles
-from harken.storage.segment_summaries import has_left, note_left
+from harken.storage.segment_summaries import count_left, has_left, note_left
 from harken.storage.store import Store
+
+# Messages; until then auto-RAG alone brings them back.
+_WORTH_A_CALL = 10
 
 
 class Chats:
@@ -176,9 +179,12 @@ class Chats:
         return self._recorder.redactor.redact(sound(text)).text
 
     def _note_left(self, message_uid: str) -> None:
+        """Have what left the window summarized; a model, which costs money, is asked only when it is worth a call."""
         with self._store.reading() as tx:
-            known = has_left(tx, message_uid)
-        if not known:
+            waits = has_left(tx, message_uid)
+            if not waits and self._settings().llm.model is not None:
+                waits = count_left(tx, message_uid) < _WORTH_A_CALL
+        if not waits:
             with self._store.writing() as tx:
                 note_left(tx, message_uid, self._now())
             self._recorder.wake()

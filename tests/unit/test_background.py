@@ -195,7 +195,7 @@ def test_auto_rag_recalls_messages_and_no_summaries(tmp_path: Path, clock: Clock
         assert {item.hit.entry.source for item in found} == {"message"}
 
 
-def long_talk(harken: Harken, count: int = 4) -> None:
+def long_talk(harken: Harken, count: int = 6) -> None:
     for number in range(count):
         harken.record_message("long", "user", f"Question {number}: which valve of the kitchen tap drips?")
         harken.record_message("long", "assistant", f"Answer {number}: valve number {number * 7} of the kitchen tap.")
@@ -215,13 +215,16 @@ def test_a_model_rolls_the_summary_of_what_left_the_window_and_it_stands_in_the_
         layer = harken.build_context("long", ["And now?"]).layer("summary")
         assert layer is not None
         assert "part 1" in layer.items[0].text
-        long_talk(harken, 2)
+        long_talk(harken, 4)
+        harken.build_context("long", ["And now?"])
+        assert harken.background.summarize()[SEGMENT] == 0, "eight messages are not worth a call"
+        long_talk(harken, 1)
         harken.build_context("long", ["And now?"])
         server.script(Says(second))
-        harken.background.summarize()
+        assert harken.background.summarize()[SEGMENT] == 10
         assert "part 1" in server.prompts()[1], "it rolls on from the summary before"
-        assert "Question 3" in server.prompts()[1]
-        assert "Question 2" not in server.prompts()[1], "each message is read once"
+        assert "Question 5" in server.prompts()[1]
+        assert "Question 4" not in server.prompts()[1], "each message is read once"
         found = report(harken, SEGMENT)
         assert (found.spent.calls, found.done, found.waiting) == (2, 1, 0)
 

@@ -84,6 +84,19 @@ def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
         tx.connection.execute(insert(segment_summaries).values(**fresh))
 
 
+def count_left(tx: Transaction, message_uid: str) -> int:
+    """How many messages of a message's segment stand before it and are in no summary."""
+    mark = messages.alias("mark")
+    before = tuple_(messages.c.created_at, messages.c.id) < tuple_(mark.c.created_at, mark.c.id)
+    same = and_(mark.c.tenant == messages.c.tenant, mark.c.segment_id == messages.c.segment_id)
+    statement = (
+        select(func.count())
+        .select_from(messages.join(mark, same))
+        .where(messages.c.tenant == tx.tenant, mark.c.uid == message_uid, before, ~_covered().exists())
+    )
+    return int(tx.connection.execute(statement).scalar_one())
+
+
 def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seconds: float) -> Due | None:
     """Take a segment with messages that left its window and are in no summary, unless another works on it."""
     of_work = and_(
@@ -207,11 +220,14 @@ def _of_segment() -> ColumnElement[bool]:
     )
 
 
-def _uncovered(tx: Transaction, columns: Select[Any], outer: ColumnElement[bool] | None = None) -> Select[Any]:
-    """Messages before their segment's mark that no summary covers."""
-    covered = select(summarized_messages.c.id).where(
+def _covered() -> Select[Any]:
+    return select(summarized_messages.c.id).where(
         summarized_messages.c.tenant == messages.c.tenant, summarized_messages.c.message_id == messages.c.id
     )
+
+
+def _uncovered(tx: Transaction, columns: Select[Any], outer: ColumnElement[bool] | None = None) -> Select[Any]:
+    """Messages before their segment's mark that no summary covers."""
     given_up = select(failed_work.c.id).where(
         failed_work.c.tenant == segment_summaries.c.tenant,
         failed_work.c.kind == SUMMARIZE_SEGMENT,
@@ -221,5 +237,5 @@ def _uncovered(tx: Transaction, columns: Select[Any], outer: ColumnElement[bool]
     return (
         columns.select_from(joined if outer is None else joined.outerjoin(work, outer))
         .where(segment_summaries.c.tenant == tx.tenant, _PLACE < _MARK)
-        .where(~covered.exists(), ~given_up.exists())
+        .where(~_covered().exists(), ~given_up.exists())
     )
