@@ -110,6 +110,7 @@ class Harken:
             self.spaces,
         )
         self.memories = remembered.memories
+        self.code, self.commits, self.documents = remembered.indexes
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)

@@ -181,12 +181,14 @@ class NewEntry:
         text: what is indexed and embedded.
         facets: words `name:value` that a search can be limited by, such as `category:decision`.
         weight: importance, 1.0 is neutral.
+        is_embedded: whether it is to be found by meaning as well as by its words.
     """
 
     part: str
     text: str
     facets: tuple[str, ...] = ()
     weight: float = 1.0
+    is_embedded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

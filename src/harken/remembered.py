@@ -9,6 +9,7 @@ import structlog
 
 from harken.enrich.spaces import Spaces
 from harken.errors import MissingExtraError, ProviderError
+from harken.index.indexes import open_indexes
 from harken.model import DERIVED_SOURCES, SearchScope
 from harken.record.keep import Keeper
 from harken.record.project import identify_project
@@ -30,6 +31,7 @@ class Remembered:
     def __init__(self, recorder: Recorder, search: Search, spaces: Spaces) -> None:
         keeper = Keeper(recorder)
         self.memories = Memories(recorder.store, keeper, search, identify_project, _comparing(recorder.store, spaces))
+        self.indexes = open_indexes(recorder.store, recorder.redactor, search, recorder.wake, recorder.now)
 
 
 def said_or_saved(scope: SearchScope | None) -> SearchScope:

@@ -63,5 +63,5 @@ def _row(head: RecordHead, new: NewEntry) -> dict[str, Any]:
         "text": new.text,
         "weight": new.weight,
         "is_turn": False,
-        "space_id": 0,
+        "space_id": 0 if new.is_embedded else None,
     }
