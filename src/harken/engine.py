@@ -111,6 +111,7 @@ class Harken:
         )
         self.memories = remembered.memories
         self.code, self.commits, self.documents = remembered.indexes
+        self.experiences, self.values = remembered.experiences, remembered.values
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)

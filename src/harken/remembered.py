@@ -14,7 +14,9 @@ from harken.model import DERIVED_SOURCES, SearchScope
 from harken.record.keep import Keeper
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
+from harken.sources.experiences import Experiences
 from harken.sources.memories import Meanings, Memories, Search
+from harken.sources.values import Values
 from harken.storage.store import Store, Transaction
 
 _log = structlog.get_logger(__name__)
@@ -32,6 +34,8 @@ class Remembered:
         keeper = Keeper(recorder)
         self.memories = Memories(recorder.store, keeper, search, identify_project, _comparing(recorder.store, spaces))
         self.indexes = open_indexes(recorder.store, recorder.redactor, search, recorder.wake, recorder.now)
+        self.experiences = Experiences(recorder.store, keeper, identify_project)
+        self.values = Values(recorder.store, keeper, spaces.answering)
 
 
 def said_or_saved(scope: SearchScope | None) -> SearchScope:
