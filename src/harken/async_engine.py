@@ -24,6 +24,9 @@ from harken.errors import UsageError
 from harken.record.core import CoreMemory
 from harken.record.replay import Replayed
 from harken.run_time import RunTimeSettings
+from harken.sources.experiences import Experiences
+from harken.sources.memories import Memories
+from harken.sources.values import Values
 from harken.tasks import Tasks
 from harken.upkeep import Upkeep
 
@@ -168,6 +171,45 @@ class AsyncCoreMemory(Twin[CoreMemory]):
     delete = in_thread(CoreMemory.delete)
 
 
+class AsyncMemories(Twin[Memories]):
+    """Saved memories; reached as `AsyncHarken.memories`. See `harken.sources.memories.Memories`."""
+
+    add = in_thread(Memories.add)
+    list = in_thread(Memories.list)
+    get = in_thread(Memories.get)
+    search = in_thread(Memories.search)
+    edit = in_thread(Memories.edit)
+    forget = in_thread(Memories.forget)
+    merge = in_thread(Memories.merge)
+
+
+class AsyncExperiences(Twin[Experiences]):
+    """The life cycle of experiences; reached as `AsyncHarken.experiences`. See `harken.sources.experiences`."""
+
+    start = in_thread(Experiences.start)
+    update = in_thread(Experiences.update)
+    resolve = in_thread(Experiences.resolve)
+    active = in_thread(Experiences.active)
+    adopt = in_thread(Experiences.adopt)
+    list = in_thread(Experiences.list)
+    show = in_thread(Experiences.show)
+    forget = in_thread(Experiences.forget)
+    review = in_thread(Experiences.review)
+    accept = in_thread(Experiences.accept)
+    dismiss = in_thread(Experiences.dismiss)
+
+
+class AsyncValues(Twin[Values]):
+    """Clusters and values; reached as `AsyncHarken.values`. See `harken.sources.values`."""
+
+    clusters = in_thread(Values.clusters)
+    members = in_thread(Values.members)
+    validate = in_thread(Values.validate)
+    add = in_thread(Values.add)
+    list = in_thread(Values.list)
+    forget = in_thread(Values.forget)
+
+
 class AsyncChats(Twin[Chats]):
     """Contexts of chats; reached as `AsyncHarken.chats`. See `harken.chats.Chats`."""
 
@@ -241,6 +283,9 @@ class AsyncHarken(Twin[Harken]):
         self.background = AsyncBackground(lambda: self.engine.background, self._calls)
         self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
         self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
+        self.memories = AsyncMemories(lambda: self.engine.memories, self._calls)
+        self.experiences = AsyncExperiences(lambda: self.engine.experiences, self._calls)
+        self.values = AsyncValues(lambda: self.engine.values, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
 
     record_message = in_thread(Harken.record_message)

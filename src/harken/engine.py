@@ -16,6 +16,7 @@ from harken.assemble.pending import Pending
 from harken.background import Background
 from harken.chat.core_tools import core_tools
 from harken.chat.history_tools import history_tools
+from harken.chat.memory_tools import memory_tools
 from harken.chat.orchestrator import Chat
 from harken.chats import Chats
 from harken.config import LoadedSettings, Settings, environment, load_settings
@@ -38,6 +39,7 @@ from harken.record.redact import Redactor
 from harken.record.replay import Replayed, replay
 from harken.record.transcripts import formats
 from harken.record.transcripts.parsed import TranscriptFormat
+from harken.remembered import Remembered, said_or_saved
 from harken.retrieve.autorag import Recall
 from harken.retrieve.search import Searcher
 from harken.run_time import RunTimeSettings
@@ -102,6 +104,14 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
+        remembered = Remembered(
+            self.recorder,
+            lambda query, scope, limit, mode: self.search(query, scope=scope, limit=limit, mode=mode),
+            self.spaces,
+        )
+        self.memories = remembered.memories
+        self.code, self.commits, self.documents = remembered.indexes
+        self.experiences, self.values = remembered.experiences, remembered.values
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
@@ -111,7 +121,7 @@ class Harken:
         self.tasks = Tasks(
             self.recorder, history, lambda: self.settings.context.subagent_history, self.chats.task_context
         )
-        tools = [*history_tools(self.store, self.search), *core_tools(self.core)]
+        tools = [*history_tools(self.store, self.search), *core_tools(self.core), *memory_tools(self.memories)]
         self.chat = Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
         try:
             self._replay_tail(on_replay)
@@ -316,13 +326,15 @@ class Harken:
     ) -> SearchResult:
         """Find what answers a query, best first; see `harken.retrieve.search.Searcher`.
 
+        What was said or saved is searched; code, commits and documents where the scope names them as sources.
+
         Raises:
             UsageError: the limit or the mode is not possible.
         """
         if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
             # Without a model this is what was asked for, so no note says that meaning was left out.
             mode = "keyword"
-        return self._searcher.search(query, scope, limit, mode, rerank)
+        return self._searcher.search(query, said_or_saved(scope), limit, mode, rerank)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.

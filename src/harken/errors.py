@@ -14,6 +14,7 @@ HarkenError
 ├── JournalError           the journal cannot be read or written
 ├── TranscriptError        a file is not a transcript of the format
 ├── ExportError            a file is no whole export, or a newer Harken's
+├── GitError               git is missing, or refuses
 └── ProviderError          an embedding, reranking or language model fails
     ├── ModelFileError     model files are missing, damaged or not the pinned ones
     ├── PromptError        a language model does not take this prompt; another may do
@@ -94,6 +95,10 @@ class TranscriptError(HarkenError):
 
 class ExportError(HarkenError):
     """A file is not a whole export, or a newer Harken made it."""
+
+
+class GitError(HarkenError):
+    """Git is missing, or refuses."""
 
 
 class ProviderError(HarkenError):

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-
-class _Nothing(Mapping[str, Any]):
-    """A mapping with nothing in it; hashable, which Python 3.11 asks of a record's default and no proxy is there."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-    def __hash__(self) -> int:
-        return 0
-
-
-EMPTY: Mapping[str, Any] = _Nothing()
+from harken.nothing import EMPTY as EMPTY
 
 
 class Role(StrEnum):
@@ -161,6 +144,7 @@ class Entry:
         ref_uid: the record it was made from; what people paste into the next command.
         text: what search sees, clipped, without the author's name.
         weight: importance, 1.0 is neutral.
+        part: which of a record's several entries it is, such as the axis of an experience; else empty.
     """
 
     id: int
@@ -175,6 +159,7 @@ class Entry:
     trust: Trust
     text: str
     weight: float = 1.0
+    part: str = ""
 
     @property
     def spoken(self) -> str:
@@ -185,6 +170,25 @@ class Entry:
 def spoken(author: str | None, text: str) -> str:
     """The words with their speaker before them: `Author: text`, or the text alone."""
     return f"{author}: {text}" if author else text
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """What search is to see of a record, or of one part of it.
+
+    Attributes:
+        part: tells a record's entries apart; empty where it has one.
+        text: what is indexed and embedded.
+        facets: words `name:value` that a search can be limited by, such as `category:decision`.
+        weight: importance, 1.0 is neutral.
+        is_embedded: whether it is to be found by meaning as well as by its words.
+    """
+
+    part: str
+    text: str
+    facets: tuple[str, ...] = ()
+    weight: float = 1.0
+    is_embedded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,8 @@ class SearchScope:
     Attributes:
         since: inclusive, timezone-aware.
         until: exclusive, timezone-aware.
+        facets: words `name:value`, all of which an entry must have.
+        without_sources: kinds of entries that are left out.
     """
 
     sources: tuple[str, ...] = ()
@@ -234,6 +240,8 @@ class SearchScope:
     roles: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    facets: tuple[str, ...] = ()
+    without_sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +260,40 @@ class SearchResult:
     threshold: float | None = None
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem:
+    """One thing that a context shows.
+
+    Attributes:
+        source: `memory`, `code`, `experience`, `value`, `commit`, `document` or `conversation`.
+        content: Markdown.
+        relevance: likeness to what was asked, 0 to 1.
+        metadata: facts of its source.
+    Source: SPEC-002-18.
+    """
+
+    source: str
+    content: str
+    relevance: float
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedContext:
+    """A whole context, ready to be shown to a model.
+
+    Attributes:
+        token_count: an estimate.
+        sources_used: how many items each source gave; sources without any are left out.
+    Source: SPEC-002-18.
+    """
+
+    markdown: str
+    items: tuple[ContextItem, ...]
+    token_count: int
+    sources_used: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,4 +358,34 @@ class CoreFact:
         return CORE_MEMORY
 
 
-Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Tombstone | CoreFact
+DERIVED_SOURCES = ("code", "commit", "document")
+"""The sources that are read from the disk; a search sees them where it names them."""
+KEPT_FOLDERS = {"memory": "memories", "experience": "experiences", "value": "values"}
+"""The sources whose truth is the journal, each with its folder; no conversation is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record of a source as it stands after a change, or, without fields, that it was forgotten.
+
+    Attributes:
+        source: one of `KEPT_FOLDERS`.
+        at: when it changed; of two states the later one holds, and one that was forgotten never comes back.
+        fields: the whole record, JSON-able; moments as ISO 8601.
+    """
+
+    source: str
+    uid: str
+    at: datetime
+    fields: Mapping[str, Any] | None
+    project: ProjectIdentity | None = None
+
+    @property
+    def conversation_uid(self) -> str:
+        """The journal's folder for all of its source."""
+        return KEPT_FOLDERS[self.source]
+
+
+Grave = Tombstone | Kept
+"""What is left of something forgotten; of a kept record, the one without fields."""
+Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Tombstone | CoreFact | Kept

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import harken
-from harken.async_engine import AsyncBackground, AsyncChat, AsyncHarken, AsyncTasks, AsyncUpkeep, Calls
+from harken.async_engine import AsyncBackground, AsyncChat, AsyncHarken, AsyncMemories, AsyncTasks, AsyncUpkeep, Calls
 from harken.background import Background
 from harken.chat.orchestrator import Chat
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError
+from harken.sources.memories import Memories
 from harken.tasks import Tasks
 from harken.testing import HashingEmbedder
 from harken.upkeep import Upkeep
@@ -26,6 +27,7 @@ TWINS = [
     (Tasks, AsyncTasks),
     (Background, AsyncBackground),
     (Chat, AsyncChat),
+    (Memories, AsyncMemories),
 ]
 # What an engine is made of; whoever needs it has `AsyncHarken.engine`.
 _INNER = {"store", "spaces", "recorder"}

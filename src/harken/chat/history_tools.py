@@ -10,12 +10,14 @@ from harken import tokens
 from harken.assemble.render import block, quoted
 from harken.chat.details import NoDetails, details_of
 from harken.chat.tools import Arguments, Here, Outcome, Tool
-from harken.model import Hit, SearchResult
+from harken.model import DERIVED_SOURCES, KEPT_FOLDERS, Hit, SearchResult, SearchScope
 from harken.storage.store import Store
 
 _MOST_HITS = 20
 _HIT_TOKENS = 200
 _LEAST_CHARS = 6
+# What was saved or read from the disk is no part of what was said.
+_SAID = SearchScope(without_sources=(*KEPT_FOLDERS, *DERIVED_SOURCES))
 _OFFSET = "Where to go on: the next_offset of the answer before."
 
 
@@ -72,7 +74,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
     def look(wanted: SearchHistory, here: Here) -> Outcome:
         # One more tells whether there are others.
         asked = wanted.offset + wanted.limit + 1
-        result = search(wanted.query, limit=asked + _MOST_HITS)
+        result = search(wanted.query, scope=_SAID, limit=asked + _MOST_HITS)
         hits = [hit for hit in result.hits if hit.entry.exchange_uid != here.exchange_uid][wanted.offset : asked]
         shown = _fitting(hits[: wanted.limit], here.room_tokens)
         more = f"More: next_offset={wanted.offset + len(shown)}." if len(shown) < len(hits) else "There is no more."

@@ -14,6 +14,7 @@ from harken.model import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
+    Kept,
     Message,
     Segment,
     Titled,
@@ -24,6 +25,7 @@ from harken.record.journal import Journal
 from harken.record.recorder import Recorder
 from harken.record.replay import FORGETTING, replay_conversation, replay_tail
 from harken.storage.events import events_of, known_conversations
+from harken.storage.kept.registry import KEPT, SOURCE_OF_FOLDER
 from harken.storage.reading import tombstones_of
 from harken.storage.state import journal_offsets, put_journal_offset
 from harken.storage.store import Store, Transaction
@@ -140,6 +142,7 @@ class Doctor:
 
 
 _Name = tuple[str, str]
+_SPOKEN_OR_KEPT = (Message.__name__, Kept.__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +151,9 @@ class _Compared:
 
     Attributes:
         missing: names of what the rows hold and the journal does not.
-        lacking: messages that the journal has and the rows lack.
+        lacking: messages or kept records that the journal has and the rows lack.
         unburied: records that the journal says were forgotten, and the rows still have or do not know of.
-        unforgotten: messages that the rows say were forgotten, and the journal still has.
+        unforgotten: those that the rows say were forgotten, and the journal still has.
     """
 
     missing: set[_Name]
@@ -160,16 +163,17 @@ class _Compared:
 
     def problems(self, uid: str) -> Iterator[str]:
         """One sentence for each kind of difference."""
+        place, what = (uid, "records") if uid in SOURCE_OF_FOLDER else (f"conversation {uid}", "messages")
         if self.missing:
-            count = sum(1 for kind, _ in self.missing if kind == Message.__name__)
+            count = sum(1 for kind, _ in self.missing if kind in _SPOKEN_OR_KEPT)
             others = len(self.missing) - count
-            yield f"The journal of conversation {uid} lacks {count} messages and {others} other events of the rows."
+            yield f"The journal of {place} lacks {count} {what} and {others} other events of the rows."
         if self.lacking:
-            yield f"The rows lack {self.lacking} messages of the journal of conversation {uid}."
+            yield f"The rows lack {self.lacking} {what} of the journal of {place}."
         if self.unburied:
-            yield f"The rows do not know that {self.unburied} records of conversation {uid} were forgotten."
+            yield f"The rows do not know that {self.unburied} records of {place} were forgotten."
         if self.unforgotten:
-            yield f"The journal still has {self.unforgotten} forgotten messages of conversation {uid}."
+            yield f"The journal still has {self.unforgotten} forgotten {what} of {place}."
 
 
 def _compare(tx: Transaction, journal: Journal, uid: str) -> _Compared:
@@ -178,10 +182,10 @@ def _compare(tx: Transaction, journal: Journal, uid: str) -> _Compared:
         _name_of(event) for path, _ in journal.files(uid) for event, _ in journal.read(path) if event is not None
     }
     held = _held(tx, uid)
-    journalled, kept = _of_kind(written, Message), _of_kind(held, Message)
-    graves = _of_kind(held, Tombstone)
+    journalled, kept = _of_kind(written, *_SPOKEN_OR_KEPT), _of_kind(held, *_SPOKEN_OR_KEPT)
+    graves = _of_kind(held, Tombstone.__name__)
     forgotten = journalled if uid in graves else journalled & graves
-    buried = _of_kind(written, Tombstone)
+    buried = _of_kind(written, Tombstone.__name__)
     unburied = buried - graves | (kept if uid in buried else kept & buried)
     return _Compared(held - written, len(journalled - kept - forgotten), len(unburied), len(forgotten))
 
@@ -193,6 +197,10 @@ def _held(tx: Transaction, uid: str) -> set[_Name]:
     held: set[_Name] = {(Tombstone.__name__, grave.uid) for grave in tombstones_of(tx, uid)}
     if tx.connection.execute(of_it).first() is not None:
         held.add((Conversation.__name__, uid))
+    if uid in SOURCE_OF_FOLDER:
+        kept = KEPT[SOURCE_OF_FOLDER[uid]].table
+        known = tx.connection.scalars(select(kept.c.uid).where(kept.c.tenant == tx.tenant))
+        held.update((Kept.__name__, found) for found in known)
     for table, kind in ((segments, Segment), (exchanges, Exchange), (messages, Message)):
         rows = select(table.c.uid).where(table.c.tenant == tx.tenant, table.c.conversation_id == conversation_id)
         held.update((kind.__name__, found) for found in tx.connection.scalars(rows))
@@ -205,14 +213,16 @@ def _held(tx: Transaction, uid: str) -> set[_Name]:
     return held
 
 
-def _of_kind(names: set[_Name], kind: type[Event]) -> set[str]:
-    return {uid for name, uid in names if name == kind.__name__}
+def _of_kind(names: set[_Name], *kinds: str) -> set[str]:
+    return {uid for name, uid in names if name in kinds}
 
 
 def _name_of(event: Event) -> _Name:
     kind = type(event).__name__
     if isinstance(event, ExchangeEnd):
         return kind, event.exchange_uid
+    if isinstance(event, Kept) and event.fields is None:
+        return Tombstone.__name__, event.uid
     return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
 
 

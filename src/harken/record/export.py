@@ -25,6 +25,7 @@ from harken.model import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
+    Kept,
     Message,
     Segment,
     Titled,
@@ -47,12 +48,17 @@ _PROGRESS_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How much an export holds; of what was forgotten, only the ids."""
+    """How much an export holds; of what was forgotten, only the ids.
+
+    Attributes:
+        kept: memories and other records beside messages.
+    """
 
     conversations: int
     messages: int
     forgotten: int
     bytes: int
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None])
         progress: called with (messages done, in all) now and then.
     """
     counts: Counter[type[Event]] = Counter()
+    forgotten = 0
     size = stream.write(_line({"format": FORMAT, "version": VERSION}))
     with store.reading() as tx:
         total = tx.connection.scalar(select(func.count()).select_from(messages).where(messages.c.tenant == tx.tenant))
@@ -109,12 +116,14 @@ def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None])
             for event in events_of(tx, uid):
                 size += stream.write(line_from_event(event))
                 counts[type(event)] += 1
+                forgotten += isinstance(event, Tombstone) or (isinstance(event, Kept) and event.fields is None)
                 if isinstance(event, Message) and counts[Message] % _PROGRESS_EVERY == 0:
                     progress(counts[Message], total or 0)
     size += stream.write(_line({"end": FORMAT, "lines": counts.total()}))
     stream.flush()
     progress(counts[Message], total or 0)
-    return Exported(counts[Conversation], counts[Message], counts[Tombstone], size)
+    kept = counts[Kept] + counts[Tombstone] - forgotten
+    return Exported(counts[Conversation], counts[Message], forgotten, size, kept)
 
 
 def is_export(path: Path) -> bool:
@@ -202,7 +211,7 @@ def _fault(event: Event) -> str:
     if isinstance(event, Tombstone):
         whole = event.kind == "conversation"
         return "" if event.kind == "message" or (whole and event.uid == event.conversation_uid) else "of no known kind"
-    if isinstance(event, Conversation) and event.project is not None:
+    if isinstance(event, Conversation | Kept) and event.project is not None:
         names = (event.project.key, event.project.name, *event.project.aliases)
         return "" if all(isinstance(name, str) for name in names) else "a project's name is none"
     return ""

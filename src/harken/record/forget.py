@@ -9,11 +9,12 @@ from datetime import datetime
 from sqlalchemy import func, select
 
 from harken.errors import NotFoundError
-from harken.model import Tombstone
+from harken.model import Grave, Kept, Tombstone
 from harken.record.journal import Journal
 from harken.record.replay import FORGETTING, IngestOf, replay_conversation
 from harken.storage.batches import rows_in
 from harken.storage.forgetting import forget_rows
+from harken.storage.kept.rows import kept_times
 from harken.storage.scopes import project_row
 from harken.storage.state import get_setting, put_journal_offset, set_setting
 from harken.storage.store import Store, Transaction
@@ -29,11 +30,11 @@ class Doomed:
     """What a request to forget names, before it is carried out.
 
     Attributes:
-        tombstones: one per message, or one per conversation that goes whole.
+        tombstones: one per message or kept record, or one per conversation that goes whole.
         messages: how many messages that is.
     """
 
-    tombstones: tuple[Tombstone, ...]
+    tombstones: tuple[Grave, ...]
     messages: int
 
 
@@ -91,13 +92,20 @@ def doom_project(tx: Transaction, name: str, moment: datetime) -> Doomed:
     return doom_conversations(tx, uids, moment)
 
 
-def doom_forgotten(tx: Transaction, tombstones: Sequence[Tombstone]) -> Doomed:
+def doom_kept(tx: Transaction, source: str, uids: Sequence[str], moment: datetime) -> Doomed:
+    """Name records of a kept source by id; those that are not there are left out."""
+    return Doomed(tuple(Kept(source, uid, moment, None) for uid in sorted(kept_times(tx, source, uids))), 0)
+
+
+def doom_forgotten(tx: Transaction, graves: Sequence[Grave]) -> Doomed:
     """Name what was forgotten in another store, and is still in this one."""
+    tombstones = [grave for grave in graves if isinstance(grave, Tombstone)]
     places = _places(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "message"])
     sizes = _sizes(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "conversation"])
     spoken = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
     whole = [one for one in tombstones if one.uid in sizes]
-    return Doomed((*spoken, *whole), len(spoken) + sum(sizes.values()))
+    kept = [grave for grave in graves if isinstance(grave, Kept) and kept_times(tx, grave.source, [grave.uid])]
+    return Doomed((*spoken, *whole, *kept), len(spoken) + sum(sizes.values()))
 
 
 def _places(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
@@ -149,7 +157,7 @@ def forget(
             with store.writing() as tx:
                 replay_conversation(tx, journal, folder, ingest(tx))
     store.nearest.discard()
-    whole = sum(1 for tombstone in doomed.tombstones if tombstone.kind == "conversation")
+    whole = sum(1 for one in doomed.tombstones if isinstance(one, Tombstone) and one.kind == "conversation")
     return Forgotten(doomed.messages, whole, finish_forgetting(store))
 
 

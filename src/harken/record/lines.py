@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +15,7 @@ from harken.model import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
+    Kept,
     Message,
     MessageType,
     ProjectIdentity,
@@ -24,14 +25,16 @@ from harken.model import (
     Tombstone,
     Trust,
 )
+from harken.storage.columns import format_moment, parse_moment
+from harken.storage.kept.registry import KEPT
 
 # What the values of a line must be; a key that a later Harken adds may be anything.
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("id", "conversation", "segment", "exchange", "parent", "channel", "external_id"), str),
     **dict.fromkeys(
-        ("title", "text", "author", "call_id", "tool_name", "kind", "error", "section", "key", "value"), str
+        ("title", "text", "author", "call_id", "tool_name", "kind", "error", "section", "key", "value", "source"), str
     ),
-    **dict.fromkeys(("project", "metadata"), dict),
+    **dict.fromkeys(("project", "metadata", "fields"), dict),
     "number": int,
 }
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -67,16 +70,25 @@ def event_time(event: Event) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return format_moment(moment)
 
 
 def parse_time(text: str) -> datetime:
     """The moment of `format_time`, timezone-aware."""
-    return datetime.fromisoformat(text).astimezone(UTC)
+    return parse_moment(text)
+
+
+def _write_project(project: ProjectIdentity | None) -> dict[str, Any] | None:
+    if project is None:
+        return None
+    return {"key": project.key, "name": project.name, "aliases": list(project.aliases)}
+
+
+def _read_project(project: Mapping[str, Any] | None) -> ProjectIdentity | None:
+    return ProjectIdentity(project["key"], project["name"], tuple(project["aliases"])) if project else None
 
 
 def _write_conversation(event: Any) -> dict[str, Any]:
-    project = event.project
     return {
         "event": "conversation",
         "id": event.uid,
@@ -84,14 +96,13 @@ def _write_conversation(event: Any) -> dict[str, Any]:
         "external_id": event.external_id,
         "title": event.title,
         "at": format_time(event.created_at),
-        "project": project and {"key": project.key, "name": project.name, "aliases": list(project.aliases)},
+        "project": _write_project(event.project),
         "parent": event.parent_uid,
         "metadata": dict(event.metadata),
     }
 
 
 def _read_conversation(fields: Mapping[str, Any]) -> Conversation:
-    project = fields.get("project")
     return Conversation(
         uid=fields["id"],
         channel=fields["channel"],
@@ -99,7 +110,7 @@ def _read_conversation(fields: Mapping[str, Any]) -> Conversation:
         title=fields.get("title", ""),
         created_at=parse_time(fields["at"]),
         updated_at=parse_time(fields["at"]),
-        project=project and ProjectIdentity(project["key"], project["name"], tuple(project["aliases"])),
+        project=_read_project(fields.get("project")),
         parent_uid=fields.get("parent"),
         metadata=fields.get("metadata", {}),
     )
@@ -237,6 +248,27 @@ def _read_core_fact(fields: Mapping[str, Any]) -> CoreFact:
     return CoreFact(fields["section"], fields["key"], fields.get("value"), parse_time(fields["at"]))
 
 
+def _write_kept(event: Any) -> dict[str, Any]:
+    return {
+        "event": "kept",
+        "source": event.source,
+        "id": event.uid,
+        "at": format_time(event.at),
+        "project": _write_project(event.project),
+        "fields": None if event.fields is None else dict(event.fields),
+    }
+
+
+def _read_kept(fields: Mapping[str, Any]) -> Kept:
+    project = _read_project(fields.get("project"))
+    kept = Kept(fields["source"], fields["id"], parse_time(fields["at"]), fields.get("fields"), project)
+    known = KEPT[kept.source]
+    if kept.fields is not None:
+        # Says whether it is whole.
+        known.row(kept)
+    return kept
+
+
 _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Conversation: _write_conversation,
     Segment: _write_segment,
@@ -246,6 +278,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Titled: _write_title,
     Tombstone: _write_tombstone,
     CoreFact: _write_core_fact,
+    Kept: _write_kept,
 }
 _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Conversation: attrgetter("created_at"),
@@ -256,6 +289,7 @@ _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Titled: attrgetter("at"),
     Tombstone: attrgetter("at"),
     CoreFact: attrgetter("at"),
+    Kept: attrgetter("at"),
 }
 _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "conversation": _read_conversation,
@@ -266,4 +300,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "title": _read_title,
     "tombstone": _read_tombstone,
     "core": _read_core_fact,
+    "kept": _read_kept,
 }

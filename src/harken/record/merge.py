@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -18,6 +18,8 @@ from harken.model import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
+    Grave,
+    Kept,
     Message,
     Segment,
     Titled,
@@ -29,6 +31,7 @@ from harken.record.recorder import Recorder
 from harken.storage.batches import rows_in
 from harken.storage.core import core_facts
 from harken.storage.ingest import Ingest
+from harken.storage.kept.rows import kept_times
 from harken.storage.known import find_known, find_tombstones
 from harken.storage.store import Transaction
 from harken.storage.tables import conversations, exchanges, segments, tombstones
@@ -99,8 +102,8 @@ def _next_batch(lines: Iterator[ExportLine]) -> tuple[list[ExportLine], ExportEr
 def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget) -> Merged:
     """Records first, then what was forgotten: then it does not matter in which order a file has them."""
     done = Merged(offset=lines[-1].end)
-    events = [line.event for line in lines if not isinstance(line.event, Tombstone)]
-    graves = [line.event for line in lines if isinstance(line.event, Tombstone)]
+    events = [line.event for line in lines if not _is_grave(line.event)]
+    graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
         fresh = ingest.unknown(events)
@@ -115,7 +118,11 @@ def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: 
     return done
 
 
-def _bury(recorder: Recorder, graves: Sequence[Tombstone], forget: Forget) -> int:
+def _is_grave(event: Event) -> bool:
+    return isinstance(event, Tombstone) or (isinstance(event, Kept) and event.fields is None)
+
+
+def _bury(recorder: Recorder, graves: Sequence[Grave], forget: Forget) -> int:
     """Erase what is here of what was forgotten elsewhere, and remember the rest as forgotten; how many messages."""
     with recorder.store.reading() as tx:
         doomed = doom_forgotten(tx, graves)
@@ -142,7 +149,7 @@ def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
         "segment_uid": (segments, set()),
         "exchange_uid": (exchanges, set()),
     }
-    for event in (event for event in fresh if not isinstance(event, CoreFact)):
+    for event in (event for event in fresh if not isinstance(event, CoreFact | Kept)):
         for name, (_, uids) in needed.items():
             uid = getattr(event, name, None)
             if uid is not None and uid not in present:
@@ -173,9 +180,14 @@ def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -
     wanted = begun | open_here
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
     known = {fact.uid: fact.at for fact in core_facts(tx)} if any(isinstance(one, CoreFact) for one in kept) else {}
-    # Of a core memory that both have, the one that was set later.
-    stale = [one for one in kept if isinstance(one, CoreFact) and one.uid in known and one.at <= known[one.uid]]
-    return [*(event for event in kept if event not in stale), *titles]
+    for source in {event.source for event in kept if isinstance(event, Kept)}:
+        known |= kept_times(tx, source, [event.uid for event in kept if isinstance(event, Kept)])
+    return [*(event for event in kept if not _is_outlived(event, known)), *titles]
+
+
+def _is_outlived(event: Event, known: Mapping[str, datetime]) -> bool:
+    """Of what both stores have, the one that was set later holds."""
+    return isinstance(event, CoreFact | Kept) and event.uid in known and event.at <= known[event.uid]
 
 
 def _in_progress(tx: Transaction, uids: set[str]) -> set[str]:

@@ -18,6 +18,7 @@ from harken.model import (
     Conversation,
     Event,
     ExchangeStatus,
+    Kept,
     Message,
     MessageType,
     ProjectIdentity,
@@ -215,7 +216,7 @@ class Recorder:
             events = choose(tx, ingest)
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
             appended += self._write(tx, events, ingest, checked=False)
-        if any(isinstance(event, Message) for event in events):
+        if any(isinstance(event, Message | Kept) for event in events):
             self.wake()
 
     def _write(

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import strftime
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, insert, select, update
 
 from harken.model import CORE_MEMORY
 from harken.record.journal import Journal
@@ -15,6 +15,8 @@ from harken.record.replay import FORGETTING, IngestOf, Replayed, replay_conversa
 from harken.storage.batches import rows_in
 from harken.storage.core import drop_core_facts
 from harken.storage.forgetting import delete_conversation_rows
+from harken.storage.kept.registry import SOURCE_OF_FOLDER
+from harken.storage.kept.rows import drop_kept
 from harken.storage.state import journal_offset, put_journal_offset
 from harken.storage.store import Store, Transaction
 from harken.storage.summaries import restore_summaries
@@ -34,6 +36,8 @@ def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) ->
             delete_conversation_rows(tx, folder)
             if folder == CORE_MEMORY:
                 drop_core_facts(tx)
+            if folder in SOURCE_OF_FOLDER:
+                drop_kept(tx, SOURCE_OF_FOLDER[folder])
             for path, _ in journal.files(folder):
                 if journal_offset(tx, path) != FORGETTING:
                     put_journal_offset(tx, path, 0)
@@ -68,13 +72,16 @@ def drop_set_aside(database: Path) -> int:
     return len(found)
 
 
-def _vectors_of(tx: Transaction, conversation_uid: str) -> Sequence[Any]:
+def _vectors_of(tx: Transaction, folder: str) -> Sequence[Any]:
+    of_folder: ColumnElement[bool] = conversations.c.uid == folder
+    if folder in SOURCE_OF_FOLDER:
+        of_folder = entries.c.source == SOURCE_OF_FOLDER[folder]
     newest = entries.c.space_id.label("newest")
     rows = tx.connection.execute(
         select(entries.c.ref_uid, entries.c.part, newest, vectors.c.space_id, vectors.c.vector)
-        .join(conversations, refers(entries.c.conversation_id, conversations))
+        .outerjoin(conversations, refers(entries.c.conversation_id, conversations))
         .join(vectors, refers(vectors.c.entry_id, entries))
-        .where(entries.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
+        .where(entries.c.tenant == tx.tenant, of_folder)
     )
     return rows.all()
 

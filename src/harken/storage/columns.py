@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
@@ -26,6 +26,20 @@ def to_microseconds(moment: datetime) -> int:
 def from_microseconds(value: int) -> datetime:
     """The moment, timezone-aware in UTC."""
     return _EPOCH + value * _MICROSECOND
+
+
+def format_moment(moment: datetime) -> str:
+    """ISO 8601 in UTC with microseconds and `Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def parse_moment(text: str) -> datetime:
+    """The moment of `format_moment`, timezone-aware in UTC.
+
+    Raises:
+        ValueError: the text is no moment.
+    """
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 class Instant(TypeDecorator[datetime]):
@@ -56,6 +70,21 @@ class Json(TypeDecorator[Mapping[str, Any]]):
     def process_result_value(self, value: str | None, dialect: Dialect) -> Mapping[str, Any]:
         """From the database."""
         return json.loads(value) if value else {}
+
+
+class Listed(TypeDecorator[Sequence[Any]]):
+    """A JSON list as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: Dialect) -> str | None:
+        """To the database."""
+        return None if value is None else json.dumps(list(value), ensure_ascii=False, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Sequence[Any]:
+        """From the database."""
+        return json.loads(value) if value else []
 
 
 class _ServerHalves(UserDefinedType[str]):

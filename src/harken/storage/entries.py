@@ -24,28 +24,47 @@ from harken.model import Entry, Trust
 from harken.storage.batches import batches, rows_in
 from harken.storage.columns import Instant, from_microseconds
 from harken.storage.store import RowScope, Transaction
-from harken.storage.tables import conversations, entries, exchanges, projects, refers
+from harken.storage.tables import conversations, entries, entry_facets, exchanges, projects, refers
 
 _NEIGHBOURS = 2
 # Among entries of one moment, the one that comes now stands last: its id is the highest.
 _LAST_OF_MOMENT = 2**62
 
 
-def add_entries(tx: Transaction, rows: Sequence[Mapping[str, Any]], new_conversations: frozenset[int]) -> None:
+def add_entries(
+    tx: Transaction,
+    rows: Sequence[Mapping[str, Any]],
+    new_conversations: frozenset[int] = frozenset(),
+    facets: Sequence[Sequence[str]] = (),
+) -> None:
     """Insert entries and index them, with the neighbours whose context they change.
 
     Args:
         tx: a writing transaction.
         rows: complete rows of the entries table, without ids and tenant.
         new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
+        facets: those of each row; none where it is empty.
     """
     if not rows:
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["created_at"], _LAST_OF_MOMENT)) for row in turns])
     tx.text.remove(tx.connection, touched)
-    added = tx.connection.scalars(_INSERTED, [{"tenant": tx.tenant, **row} for row in rows]).all()
+    statement = _INSERTED_IN_ORDER if facets else _INSERTED
+    added = tx.connection.scalars(statement, [{"tenant": tx.tenant, **row} for row in rows]).all()
+    if facets:
+        _add_facets(tx, zip(added, facets, strict=True))
     tx.text.add(tx.connection, [*touched, *added])
+
+
+def _add_facets(tx: Transaction, facets: Iterable[tuple[int, Sequence[str]]]) -> None:
+    rows = [
+        {"tenant": tx.tenant, "entry_id": entry_id, "facet": facet}
+        for entry_id, of_entry in facets
+        for facet in dict.fromkeys(of_entry)
+    ]
+    if rows:
+        tx.connection.execute(insert(entry_facets), rows)
 
 
 def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[datetime, int]]]) -> list[int]:
@@ -85,6 +104,7 @@ _BEFORE = (
 _BEHIND = (_TURNS.where(_PLACE > _LAST).order_by(entries.c.created_at, entries.c.id).limit(_NEIGHBOURS)).subquery()
 # Built once: they run with every recorded message.
 _INSERTED = insert(entries).returning(entries.c.id)
+_INSERTED_IN_ORDER = insert(entries).returning(entries.c.id, sort_by_parameter_order=True)
 _TURNS_AROUND = union_all(
     select(_BEFORE.c.id), _TURNS.where(and_(_PLACE >= _FIRST, _PLACE <= _LAST)), select(_BEHIND.c.id)
 )
@@ -98,7 +118,8 @@ def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
     touched = set(_turns_around(tx, places)) | set(entry_ids)
     tx.text.remove(tx.connection, sorted(touched))
     for batch in batches(entry_ids):
-        tx.connection.execute(delete(entries).where(entries.c.tenant == tx.tenant, entries.c.id.in_(batch)))
+        for table, column in ((entry_facets, entry_facets.c.entry_id), (entries, entries.c.id)):
+            tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant, column.in_(batch)))
     tx.text.add(tx.connection, sorted(touched - set(entry_ids)))
 
 
@@ -154,9 +175,7 @@ def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     """The scope as conditions on the entries table."""
-    conditions: list[ColumnElement[bool]] = []
-    if scope.sources:
-        conditions.append(entries.c.source.in_(scope.sources))
+    conditions = [*_source_conditions(scope), *map(_has_facet, scope.facets)]
     if scope.project_id is not None:
         conditions.append(entries.c.project_id == scope.project_id)
     if scope.conversation_id is not None:
@@ -176,6 +195,23 @@ def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     return conditions
 
 
+def _source_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if scope.sources:
+        conditions.append(entries.c.source.in_(scope.sources))
+    if scope.is_apart:
+        # Says nothing new, and lets the index of what is in no conversation be used.
+        conditions.append(entries.c.conversation_id.is_(None))
+    if scope.without_sources:
+        conditions.append(entries.c.source.not_in(scope.without_sources))
+    return conditions
+
+
+def _has_facet(facet: str) -> ColumnElement[bool]:
+    having = select(entry_facets.c.tenant, entry_facets.c.entry_id).where(entry_facets.c.facet == facet)
+    return tuple_(entries.c.tenant, entries.c.id).in_(having)
+
+
 def _entry(row: Row[Any]) -> Entry:
     return Entry(
         id=row.id,
@@ -190,4 +226,5 @@ def _entry(row: Row[Any]) -> Entry:
         trust=Trust(row.trust),
         text=row.text,
         weight=row.weight,
+        part=row.part,
     )

@@ -10,18 +10,19 @@ from sqlalchemy import Row, Select, select
 
 from harken.model import (
     CORE_MEMORY,
-    Conversation,
     Event,
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    ProjectIdentity,
     Segment,
 )
 from harken.storage.core import core_facts
+from harken.storage.kept.registry import SOURCE_OF_FOLDER
+from harken.storage.kept.rows import each_kept, has_kept
 from harken.storage.reading import each_message_of, find_conversation, tombstones_of
+from harken.storage.scopes import project_identity
 from harken.storage.store import Transaction
-from harken.storage.tables import conversations, exchanges, project_aliases, projects, refers, segments, tombstones
+from harken.storage.tables import conversations, exchanges, projects, refers, segments, tombstones
 
 _AT_ONCE = 1000
 
@@ -32,6 +33,7 @@ def known_conversations(tx: Transaction) -> list[str]:
     gone = select(tombstones.c.conversation_uid).where(tombstones.c.tenant == tx.tenant)
     # Not by the database: engines differ in how they order texts.
     known = set(tx.connection.scalars(present.union(gone)))
+    known |= {folder for folder, source in SOURCE_OF_FOLDER.items() if has_kept(tx, source)}
     return sorted(known | ({CORE_MEMORY} if core_facts(tx) else set()))
 
 
@@ -44,7 +46,8 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
     """
     head = find_conversation(tx, uid)
     if head is not None:
-        yield _with_aliases(tx, head)
+        project = head.project and project_identity(tx, projects.c.key == head.project.key)
+        yield replace(head, project=project)
         for row in _rows(tx, _segments(tx, uid)):
             yield Segment(row.uid, uid, row.number, row.started_at)
         placed = select_exchanges(tx, uid).order_by(exchanges.c.number, exchanges.c.started_at, exchanges.c.id)
@@ -58,6 +61,8 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
             yield ExchangeEnd(row.uid, uid, ExchangeStatus(row.status), at, row.error)
     if uid == CORE_MEMORY:
         yield from core_facts(tx)
+    if uid in SOURCE_OF_FOLDER:
+        yield from each_kept(tx, SOURCE_OF_FOLDER[uid])
     yield from sorted(tombstones_of(tx, uid), key=lambda grave: (grave.at, grave.uid))
 
 
@@ -71,23 +76,6 @@ def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
         .select_from(placed)
         .where(exchanges.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
     )
-
-
-def _with_aliases(tx: Transaction, head: Conversation) -> Conversation:
-    """The conversation with every name that its project has been found under, in the order in which they came."""
-    if head.project is None:
-        return head
-    aliases = tx.connection.scalars(
-        select(project_aliases.c.alias)
-        .select_from(project_aliases.join(projects, refers(project_aliases.c.project_id, projects)))
-        .where(
-            project_aliases.c.tenant == tx.tenant,
-            projects.c.key == head.project.key,
-            project_aliases.c.alias != head.project.key,
-        )
-        .order_by(project_aliases.c.id)
-    )
-    return replace(head, project=ProjectIdentity(head.project.key, head.project.name, tuple(aliases)))
 
 
 def _segments(tx: Transaction, uid: str) -> Select[Any]:

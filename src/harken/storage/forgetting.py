@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Table, and_, func, select, update
 
-from harken.model import Tombstone
+from harken.model import Grave, Kept
 from harken.storage.injections import drop_given
+from harken.storage.kept.rows import forget_kept
 from harken.storage.removing import remove_entries
 from harken.storage.segment_summaries import drop_orphans, drop_segment_summaries
 from harken.storage.state import count_up, redaction_counts
@@ -16,8 +17,11 @@ from harken.storage.summaries import drop_summaries_of, drop_summaries_with, dro
 from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones
 
 
-def forget_rows(tx: Transaction, event: Tombstone) -> None:
+def forget_rows(tx: Transaction, event: Grave) -> None:
     """Remove every row of what was forgotten and leave the tombstone."""
+    if isinstance(event, Kept):
+        forget_kept(tx, event)
+        return
     if event.kind == "message":
         drop_summaries_with(tx, event.uid)
         drop_segment_summaries(tx, messages.c.uid == event.uid)

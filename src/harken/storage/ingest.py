@@ -17,6 +17,7 @@ from harken.model import (
     Event,
     Exchange,
     ExchangeEnd,
+    Kept,
     Message,
     MessageType,
     Role,
@@ -28,6 +29,7 @@ from harken.storage.batches import rows_in
 from harken.storage.core import apply_core_fact
 from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
+from harken.storage.kept.rows import apply_kept
 from harken.storage.known import find_known, find_tombstones
 from harken.storage.scopes import ensure_project
 from harken.storage.state import count_up, redaction_counts
@@ -89,6 +91,8 @@ class Ingest:
                 forget_rows(self._tx, event)
             elif isinstance(event, CoreFact):
                 apply_core_fact(self._tx, event)
+            elif isinstance(event, Kept):
+                apply_kept(self._tx, event)
         return len(fresh)
 
     def unknown(self, events: Sequence[Event]) -> list[Event]:
@@ -97,7 +101,7 @@ class Ingest:
         dropped: set[str] = set()
         for table, kind in tables:
             dropped |= find_known(self._tx, table, [event.uid for event in events if isinstance(event, kind)])
-        uids = {event.uid for event in events if isinstance(event, Conversation | Segment | Exchange | Message)}
+        uids = {event.uid for event in events if isinstance(event, Conversation | Segment | Exchange | Message | Kept)}
         dropped |= find_tombstones(self._tx, uids)
         places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
         forgotten = find_tombstones(self._tx, places)
@@ -108,6 +112,8 @@ class Ingest:
                 if event.uid in dropped or event.uid in seen:
                     continue
                 seen.add(event.uid)
+            if isinstance(event, Kept) and event.uid in dropped:
+                continue
             if isinstance(event, Conversation | Tombstone) or event.conversation_uid not in forgotten:
                 wanted.append(event)
         return wanted

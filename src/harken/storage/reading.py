@@ -9,7 +9,18 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, func, or_, select
 
 from harken.errors import NotFoundError
-from harken.model import Conversation, Message, MessageType, ProjectIdentity, Role, Tombstone, Trust
+from harken.model import (
+    KEPT_FOLDERS,
+    Conversation,
+    Grave,
+    Kept,
+    Message,
+    MessageType,
+    ProjectIdentity,
+    Role,
+    Tombstone,
+    Trust,
+)
 from harken.storage.store import Transaction
 from harken.storage.tables import (
     conversations,
@@ -189,14 +200,19 @@ def messages_of_exchange(tx: Transaction, exchange_uid: str) -> list[Message]:
     return [_message(row) for row in rows]
 
 
-def tombstones_of(tx: Transaction, conversation_uid: str) -> list[Tombstone]:
-    """What was forgotten of a conversation, itself included, oldest first."""
+def tombstones_of(tx: Transaction, conversation_uid: str) -> list[Grave]:
+    """What was forgotten of a conversation, itself included, or of a kept source's folder, oldest first."""
     rows = tx.connection.execute(
         select(tombstones)
         .where(tombstones.c.tenant == tx.tenant, tombstones.c.conversation_uid == conversation_uid)
         .order_by(tombstones.c.id)
     )
-    return [Tombstone(row.uid, row.conversation_uid, row.kind, row.at) for row in rows]
+    return [
+        Kept(row.kind, row.uid, row.at, None)
+        if row.kind in KEPT_FOLDERS
+        else Tombstone(row.uid, row.conversation_uid, row.kind, row.at)
+        for row in rows
+    ]
 
 
 def messages_around(tx: Transaction, message: Message, reach: int) -> tuple[list[Message], int, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
 from harken.errors import NotFoundError
 from harken.model import ProjectIdentity, SearchScope
 from harken.storage.columns import to_microseconds
 from harken.storage.store import RowScope, Transaction
-from harken.storage.tables import conversations, project_aliases, projects, segments
+from harken.storage.tables import conversations, entries, project_aliases, projects, segments
 
 
 def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
@@ -31,6 +31,16 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
         roles=scope.roles,
         since=None if scope.since is None else to_microseconds(scope.since),
         until=None if scope.until is None else to_microseconds(scope.until),
+        facets=scope.facets,
+        without_sources=_present(tx, scope.without_sources),
+    )
+
+
+def _present(tx: Transaction, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Those sources outside of conversations that have entries: what is not there need not be left out."""
+    one = select(entries.c.id).where(entries.c.tenant == tx.tenant, entries.c.conversation_id.is_(None))
+    return tuple(
+        source for source in sources if tx.connection.execute(one.where(entries.c.source == source).limit(1)).first()
     )
 
 
@@ -81,6 +91,23 @@ def _segment_row(tx: Transaction, uid: str) -> tuple[int, int]:
     if row is None:
         raise NotFoundError(f"There is no segment {uid}.")
     return int(row.id), int(row.conversation_id)
+
+
+def project_identity(tx: Transaction, condition: ColumnElement[bool]) -> ProjectIdentity:
+    """The one project of a condition, with every name that it has been found under, in the order in which they came."""
+    row = tx.connection.execute(
+        select(projects.c.id, projects.c.key, projects.c.name).where(projects.c.tenant == tx.tenant, condition)
+    ).one()
+    aliases = tx.connection.scalars(
+        select(project_aliases.c.alias)
+        .where(
+            project_aliases.c.tenant == tx.tenant,
+            project_aliases.c.project_id == row.id,
+            project_aliases.c.alias != row.key,
+        )
+        .order_by(project_aliases.c.id)
+    )
+    return ProjectIdentity(row.key, row.name, tuple(aliases))
 
 
 def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:

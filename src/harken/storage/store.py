@@ -13,6 +13,7 @@ from sqlalchemy import URL, ColumnElement, Connection, Insert, Table, make_url
 from sqlalchemy.exc import ArgumentError
 
 from harken.errors import ConfigError, MissingExtraError, UsageError
+from harken.model import DERIVED_SOURCES, KEPT_FOLDERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 Scored = tuple[int, float]
 EMBEDDED_TENANT = "local"
+# Entries of these belong to no conversation.
+APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})
 SERVER_ENGINE = "postgresql"
 
 
@@ -30,6 +33,8 @@ class RowScope:
     Attributes:
         conversation_ids: any of these conversations.
         without_conversation_id: no entry of this one.
+        facets: all of these.
+        without_sources: no entry of these sources.
     """
 
     sources: tuple[str, ...] = ()
@@ -41,6 +46,8 @@ class RowScope:
     until: int | None = None
     conversation_ids: tuple[int, ...] = ()
     without_conversation_id: int | None = None
+    facets: tuple[str, ...] = ()
+    without_sources: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -51,6 +58,11 @@ class RowScope:
     def is_narrow(self) -> bool:
         """Whether it is some conversations, or a part of one."""
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is of no conversation at all, by its sources alone."""
+        return bool(self.sources) and APART_SOURCES.issuperset(self.sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,16 @@ entries = Table(
     sqlite_autoincrement=True,
 )
 
+# Words `name:value` that a search can be limited by.
+entry_facets = Table(
+    "entry_facets",
+    metadata,
+    _key(),
+    _tenant(),
+    _reference("entry_id"),
+    Column("facet", Text, nullable=False),
+)
+
 spaces = Table(
     "spaces",
     metadata,

@@ -14,6 +14,7 @@ from harken.model import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
+    Kept,
     Message,
     MessageType,
     ProjectIdentity,
@@ -63,6 +64,20 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(Titled, NAMES, TEXTS, MOMENTS),
     st.builds(Tombstone, NAMES, NAMES, st.sampled_from(["message", "conversation"]), MOMENTS),
 )
+FIELDS = st.fixed_dictionaries(
+    {
+        "content": TEXTS,
+        "category": NAMES,
+        "importance": st.floats(0, 1),
+        "tags": st.lists(NAMES, max_size=3),
+        "supersedes": st.lists(NAMES, max_size=2),
+        "trust": st.sampled_from(["owner", "agent"]),
+        "created_at": st.just("2023-05-08T12:00:00.000000Z"),
+    },
+    optional={"superseded_by": NAMES},
+)
+KEPT = st.builds(Kept, st.just("memory"), NAMES, MOMENTS, st.none() | FIELDS, st.none() | PROJECTS)
+EVENTS = st.one_of(EVENTS, KEPT)
 HEAD = Conversation("c", "test", "name", "", datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 5, 8, tzinfo=UTC))
 
 
@@ -125,3 +140,28 @@ def test_a_key_of_a_later_version_does_no_harm() -> None:
 
 def test_a_line_holds_no_key_without_a_value() -> None:
     assert json.loads(line_from_event(HEAD)).keys() == {"event", "id", "channel", "external_id", "at"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"category": None},
+        {"content": 7},
+        {"importance": "high"},
+        {"importance": float("nan")},
+        {"importance": True},
+        {"tags": "animals"},
+        {"trust": "nobody"},
+        {"created_at": "never"},
+    ],
+    ids=repr,
+)
+def test_a_kept_record_that_no_row_could_hold_is_no_event(changed: dict[str, Any]) -> None:
+    whole = {"content": "x", "category": "fact", "importance": 0.5, "tags": [], "supersedes": [], "trust": "owner"}
+    fields = {**whole, "created_at": "2023-05-08T12:00:00.000000Z", **changed}
+    line = {"event": "kept", "source": "memory", "id": "m1", "at": "2023-05-08T12:00:00.000000Z", "fields": fields}
+    assert event_from_line(json.dumps(line).encode() + b"\n") is None
+    assert event_from_line(
+        json.dumps({**line, "fields": {**fields, **{k: whole.get(k, "2023-05-08") for k in changed}}}).encode()
+    )
+    assert event_from_line(json.dumps({**line, "source": "rumour"}).encode()) is None

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from harken.model import ProjectIdentity, Role, SearchScope
+from harken.model import NewEntry, ProjectIdentity, Role, SearchScope
 from harken.storage.scopes import row_scope
+from harken.storage.source_entries import RecordHead, add_record_entries
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.store import RowScope
@@ -54,6 +55,18 @@ class TestTwoStages:
     def test_a_rare_word_of_other_days_hides_nothing(self, store: SqliteStore, town: dict[str, str]) -> None:
         scope = SearchScope(since=START.replace(year=2024))
         assert self._names(store, town, "kubernetes", "deploy", scope=scope) == ["later"]
+
+    def test_a_rare_word_of_other_facets_hides_nothing(self, store: SqliteStore, town: dict[str, str]) -> None:
+        with store.writing() as tx:
+            made = [NewEntry("", "deploy the saved thing", ("category:fact", "tag:ops"))]
+            add_record_entries(tx, [(RecordHead("memory", "saved", START), made)])
+        named = {**town, "saved": "saved"}
+        for facets, expected in ((("category:fact", "tag:ops"), ["saved"]), (("category:fact", "tag:home"), [])):
+            scope = SearchScope(facets=facets)
+            assert self._names(store, named, "kubernetes", "deploy", scope=scope) == expected
+        said = self._names(store, named, "deploy", scope=SearchScope(without_sources=("memory",)))
+        assert "saved" not in said
+        assert len(said) == 33
 
     def test_a_conversation_is_ranked_whole(self, store: SqliteStore, town: dict[str, str]) -> None:
         scope = SearchScope(conversation="c3")

@@ -16,6 +16,13 @@ NEW_SINCE_FIRST = (
     "summaries",
     "retrievals",
     "injections",
+    "entry_facets",
+    "memories",
+    "experiences",
+    "learned_values",
+    "clusters",
+    "cluster_members",
+    "checks",
 )
 
 
@@ -26,7 +33,8 @@ def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path:
     with sqlite3.connect(tmp_path / "harken.db") as database:
         for table in NEW_SINCE_FIRST:
             database.execute(f"DROP TABLE {table}")
-        database.execute("DROP INDEX ix_exchanges_started")
+        for index in ("ix_exchanges_started", "ix_entries_source", "ix_messages_results"):
+            database.execute(f"DROP INDEX {index}")
         database.execute("UPDATE alembic_version SET version_num = '0001'")
     database.close()
     with Harken(tmp_path, env=env) as harken:

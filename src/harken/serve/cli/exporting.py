@@ -18,9 +18,9 @@ from harken.serve.cli.session import Session, counted, json_option, print_json, 
 def export(session: Session, file: str, as_json: bool) -> None:
     """Write everything that was recorded to a file, or with `-` to stdout.
 
-    It holds conversations, segments, exchanges and messages with their ids, and the ids of what was forgotten, so that
-    it can be moved between an embedded file and a server: `harken import jsonl FILE`. The same records always give the
-    same file. Vectors are derived and not in it; the other store makes its own.
+    It holds conversations, segments, exchanges, messages and memories with their ids, and the ids of what was
+    forgotten, so that it can be moved between an embedded file and a server: `harken import jsonl FILE`. The same
+    records always give the same file. Vectors are derived and not in it; the other store makes its own.
     """
     to_stdout = file == "-"
     with session.engine() as harken, session.progress("Exporting", "messages") as show:
@@ -35,6 +35,8 @@ def export(session: Session, file: str, as_json: bool) -> None:
 
 def _line(place: str, exported: Exported) -> str:
     held = f"{counted(exported.messages, 'message')} in {counted(exported.conversations, 'conversation')}"
+    if exported.kept:
+        held += f", {counted(exported.kept, 'other record')}"
     return f"{place}: {held}, {readable_bytes(exported.bytes)}"
 
 
@@ -43,6 +45,7 @@ def _facts(file: str, exported: Exported) -> dict[str, Any]:
         "file": file,
         "conversations": exported.conversations,
         "messages": exported.messages,
+        "kept": exported.kept,
         "forgotten": exported.forgotten,
         "bytes": exported.bytes,
     }

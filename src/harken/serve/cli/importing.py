@@ -43,7 +43,7 @@ def import_command(session: Session, arguments: tuple[str, ...], no_embed: bool,
         finally:
             if not as_json:
                 _print_report(session, report)
-        embedded = None if no_embed else _embed(session, harken)
+        embedded = None if no_embed else embed_now(session, harken)
         if as_json:
             print_json({**_facts(report), "embedded": embedded})
         elif report.added:
@@ -97,9 +97,10 @@ def _import(session: Session, harken: Harken, format_name: str, paths: Sequence[
         harken.import_transcripts(format_name, paths, progress=on_progress, report=report)
 
 
-def _embed(session: Session, harken: Harken) -> int | None:
+def embed_now(session: Session, harken: Harken, unit: str = "messages") -> int | None:
+    """Embed what waits, with a bar; None, and a word why, where that is not possible now."""
     try:
-        with session.progress("Embedding", "messages") as show:
+        with session.progress("Embedding", unit) as show:
             return harken.embed(show)
     except (MissingExtraError, ProviderError) as error:
         session.note(f"Not embedded, so search goes by words alone for now: {error}")

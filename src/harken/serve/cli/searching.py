@@ -47,7 +47,7 @@ def search(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Find what was said, by word and by meaning."""
+    """Find what was said or saved, by word and by meaning; code, commits and documents with --source."""
     now = datetime.now(UTC)
     scope = SearchScope(
         sources=source,
@@ -108,6 +108,7 @@ def hit_facts(hit: Hit) -> dict[str, Any]:
     return {
         "id": entry.ref_uid,
         "source": entry.source,
+        "part": entry.part,
         "conversation_id": entry.conversation_uid,
         "exchange_id": entry.exchange_uid,
         "project": entry.project,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,8 @@ _SPOKEN = text(f"""
         CASE WHEN e.is_turn THEN concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})
         ELSE '' END AS beside,
         concat_ws(' ', 'o:' || e.source, 'r:' || e.role, 'p:' || e.project_id, 'c:' || e.conversation_id,
-            'g:' || e.segment_id) AS scope
+            'g:' || e.segment_id, (SELECT string_agg('f:' || md5(f.facet), ' ' ORDER BY f.facet) FROM entry_facets f
+                WHERE f.tenant = e.tenant AND f.entry_id = e.id)) AS scope
     FROM entries e WHERE e.tenant = current_setting('harken.tenant') AND e.id = ANY (:ids)""")
 _INDEX = text("SELECT harken_index(:ids, :own, :beside, :scope, :lengths)")
 _UNINDEX = text("SELECT harken_unindex(:ids)")
@@ -164,11 +166,19 @@ def _scope_query(scope: RowScope) -> str:
         [f"c:{scope.conversation_id}"] if scope.conversation_id is not None else [],
         [f"c:{conversation_id}" for conversation_id in scope.conversation_ids],
         [f"g:{scope.segment_id}"] if scope.segment_id is not None else [],
+        *([f"f:{_digest(facet)}"] for facet in scope.facets),
     ]
     parts = ["(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group]
+    without = [f"o:{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:
-        parts.append("!" + _lexeme(f"c:{scope.without_conversation_id}"))
+        without.append(f"c:{scope.without_conversation_id}")
+    parts += ["!" + _lexeme(token) for token in without]
     return " & ".join(parts)
+
+
+def _digest(facet: str) -> str:
+    """A facet as a word of the index, which may hold no spaces and not be long."""
+    return hashlib.md5(facet.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 def _lexeme(token: str) -> str:

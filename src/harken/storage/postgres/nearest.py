@@ -114,7 +114,8 @@ class PgvectorIndex:
             return True
         if self._size(tx, space) <= EXACT_UP_TO:
             return True
-        if scope.project_id is None and scope.since is None and scope.until is None:
+        bounds = (scope.project_id, scope.since, scope.until)
+        if not (scope.is_apart or scope.facets) and all(bound is None for bound in bounds):
             return False
         inside = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
         counted = select(func.count()).select_from(inside.limit(EXACT_UP_TO + 1).subquery())

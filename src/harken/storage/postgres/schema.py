@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from harken.errors import StoreError, UsageError
 from harken.storage import migrations
-from harken.storage.tables import metadata
+from harken.storage.all_tables import ALL_TABLES
 
 WORDS = "entry_words"
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
@@ -67,7 +67,7 @@ def distribute(connection: Connection) -> list[str]:
 
 
 def _tables() -> list[str]:
-    return [*metadata.tables, WORDS]
+    return [*ALL_TABLES, WORDS]
 
 
 def _ensure_vector(connection: Connection) -> None:
@@ -129,7 +129,7 @@ def _grant(connection: Connection, schema: str, role: str) -> None:
     if not connection.execute(text("SELECT count(*) FROM pg_roles WHERE rolname = :role"), {"role": role}).scalar():
         raise UsageError(f"The server has no role '{role}'. Create it first: CREATE ROLE … LOGIN PASSWORD …")
     quoted = _quoted(connection, "SELECT quote_ident(:value)", role)
-    shared = ", ".join(metadata.tables)
+    shared = ", ".join(ALL_TABLES)
     for statement in (
         f"GRANT USAGE ON SCHEMA {schema} TO {quoted}",
         f"GRANT SELECT ON alembic_version TO {quoted}",

@@ -50,6 +50,9 @@ SCHEMA = (
 # Inside quotes nothing else means anything.
 _NO_SYNTAX = str.maketrans('"\0', "  ")
 _ALL_TIME = 2**62
+# Signed, or each of them would be looked up in the full text by itself.
+_WITH_FACET = "(SELECT entry_id FROM entry_facets WHERE facet = ?)"
+_LISTED_WITH_FACET = "SELECT group_concat(entry_id) FROM entry_facets WHERE facet = ?"
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
@@ -116,10 +119,11 @@ class Fts5Index:
         join = "JOIN entries e ON e.id = entry_index.rowid" if timed else ""
         condition = "AND e.created_at >= ? AND e.created_at < ?" if timed else ""
         bounds = _bounds(scope) if timed else ()
+        condition += f" AND +entry_index.rowid IN {_WITH_FACET}" * len(scope.facets)
         rows = connection.exec_driver_sql(
             f"SELECT entry_index.rowid, -bm25(entry_index, {_WEIGHTS}) AS score FROM entry_index {join} "
             f"WHERE entry_index MATCH ? {condition} ORDER BY score DESC LIMIT ?",
-            (_query(phrases, scope, columns), *bounds, limit),
+            (_query(phrases, scope, columns), *bounds, *scope.facets, limit),
         )
         return [(row[0], row[1]) for row in rows]
 
@@ -147,6 +151,8 @@ class Fts5Index:
             for word in _rarest(held_words, 3 * MATCHES_TO_RANK)
         ]
         ranking = postings.rank(held)
+        for facet in scope.facets:
+            ranking = postings.with_ids(ranking, connection, _LISTED_WITH_FACET, facet)
         if scope.since is not None or scope.until is not None:
             ranking = postings.of_days(connection, ranking, *_bounds(scope), limit)
         if not len(ranking.ids):
@@ -179,8 +185,11 @@ def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
     query = f"{columns} : ({' OR '.join(phrases)})"
     for tokens in _scope_tokens(scope):
         query = f"scope : ({tokens}) AND {query}"
+    without = [f"o{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:
-        query = f"({query}) NOT scope : {_phrase(f'c{scope.without_conversation_id}')}"
+        without.append(f"c{scope.without_conversation_id}")
+    for token in without:
+        query = f"({query}) NOT scope : {_phrase(token)}"
     return query
 
 

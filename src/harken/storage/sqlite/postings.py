@@ -136,6 +136,12 @@ def of_days(connection: Connection, ranking: Ranking, since: int, until: int, li
     return ranking.part(kept).part(slice(limit))
 
 
+def with_ids(ranking: Ranking, connection: Connection, statement: str, value: str) -> Ranking:
+    """Those of a ranking whose ids a statement lists (by `group_concat`) for a value."""
+    listed = parsed_ids(connection.exec_driver_sql(statement, (value,)).scalar())
+    return ranking.part(np.isin(ranking.ids, listed))
+
+
 def look_at_best(
     connection: Connection, ranking: Ranking, words: Sequence[Word], held: Sequence[Holders], with_context: bool
 ) -> list[Scored]:

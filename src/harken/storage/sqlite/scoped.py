@@ -91,7 +91,7 @@ class ScopedNearest:
 
 def _narrow(scope: RowScope) -> bool:
     limits = (scope.project_id, scope.since, scope.until)
-    return scope.is_narrow or any(limit is not None for limit in limits)
+    return scope.is_narrow or scope.is_apart or bool(scope.facets) or any(limit is not None for limit in limits)
 
 
 def _best(

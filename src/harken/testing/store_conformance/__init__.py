@@ -28,6 +28,7 @@ from harken.testing.store_conformance.looking import LookingTests
 from harken.testing.store_conformance.recording import RecordingTests
 from harken.testing.store_conformance.remembering import CopyTests, StateTests
 from harken.testing.store_conformance.scoping import ScopeTests
+from harken.testing.store_conformance.sources import SourceTests
 from harken.testing.store_conformance.spending import SpendTests
 from harken.testing.store_conformance.summarizing import SummaryTests
 from harken.testing.store_conformance.telling import TellingTests
@@ -42,6 +43,7 @@ class StoreConformance(
     RecordingTests,
     FullTextTests,
     ScopeTests,
+    SourceTests,
     ForgettingTests,
     VectorTests,
     SpaceTests,

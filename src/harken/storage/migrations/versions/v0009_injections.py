@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from harken.storage.migrations.shapes import add_table
 
 revision = "0009"
-down_revision = "0005"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 

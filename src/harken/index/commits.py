@@ -1,0 +1,242 @@
+"""Commits: read from a repository's history, searched, and counted by file and by person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+
+from harken.errors import NotFoundError, UsageError
+from harken.index.files import find_place
+from harken.index.found import DEFAULT_LIMIT, MAX_LIMIT, Found, SourceSearch
+from harken.index.git import Repository
+from harken.index.tree import Progress
+from harken.indexed import Commit
+from harken.model import NewEntry
+from harken.record.project import identify_project
+from harken.sources.commits import CommitSource, author_facet
+from harken.storage.indexed.commits import (
+    SOURCE,
+    Authorship,
+    Churn,
+    History,
+    add_commits,
+    authors,
+    churn,
+    drop_commits,
+    file_history,
+    history_of,
+    known_shas,
+    put_history,
+)
+from harken.storage.indexed.projects import known_project, project_of
+from harken.storage.store import Store
+
+WINDOW_DAYS = 5 * 365
+MOST_COMMITS = 10_000
+_BATCH = 200
+
+
+@dataclass(slots=True)
+class CommitReport:
+    """What reading a history did; filled as it goes on.
+
+    Attributes:
+        project: its key.
+        added: commits that were new.
+        known: commits of the history that were there already.
+        removed: commits that are on no branch any more, after a rebase or an amendment.
+    """
+
+    project: str = ""
+    added: int = 0
+    known: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIndex:
+    """The history of repositories; reached as `Harken.commits`.
+
+    Args:
+        store: where commits are kept.
+        found: searches them.
+        redact: takes secrets out of a text.
+        wake: called when there is something new to embed.
+        now: the clock.
+    """
+
+    store: Store
+    found: SourceSearch
+    redact: Callable[[str], str]
+    wake: Callable[[], None]
+    now: Callable[[], datetime]
+    _source: CommitSource = field(default_factory=CommitSource)
+
+    def index(
+        self,
+        path: str | Path = ".",
+        *,
+        since: datetime | None = None,
+        limit: int = MOST_COMMITS,
+        progress: Progress = lambda _done, _all: None,
+        report: CommitReport | None = None,
+    ) -> CommitReport:
+        """Bring the index of a repository's history to where HEAD stands.
+
+        What is new since the last time is added; commits that a rebase left on no branch are removed. Each batch is
+        one transaction: what is done stays done.
+
+        Args:
+            path: anywhere in the repository.
+            since: earlier commits are left out; None is five years ago.
+            limit: only so many of the newest.
+            progress: called with (commits done, in all) after each batch.
+            report: filled as the work goes on.
+        Raises:
+            UsageError: there is no repository, or the limit is not possible.
+            GitError: git refuses.
+        """
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        repository = _repository(path)
+        report = report if report is not None else CommitReport()
+        wanted = History(repository.head() or "", since or self.now() - timedelta(days=WINDOW_DAYS), limit)
+        with self.store.writing() as tx:
+            project_id, report.project = project_of(tx, identify_project(repository.root))
+            done, known = history_of(tx, project_id), known_shas(tx, project_id)
+        if not wanted.head or (done and _covers(done, wanted)):
+            report.known = len(known)
+            return report
+        shas = repository.shas(wanted.since, wanted.most_commits)
+        missing = [sha for sha in shas if sha not in known]
+        report.known = len(shas) - len(missing)
+        for batch in _batches(missing):
+            read = [self._readied(commit) for commit in repository.commits(batch)]
+            with self.store.writing(of=(f"{SOURCE}:{project_id}",)) as tx:
+                report.added += add_commits(tx, project_id, report.project, read)
+            self.wake()
+            progress(report.added, len(missing))
+        self._settle(repository, project_id, known, wanted, report)
+        return report
+
+    def search(
+        self,
+        query: str,
+        *,
+        author: str | None = None,
+        since: datetime | None = None,
+        project: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+        mode: str = "hybrid",
+    ) -> Found:
+        """Find the commits that a question is about.
+
+        Args:
+            query: anything.
+            author: only by this one: the whole name, a word of it, or the address, in any case.
+            since: only what was written since then.
+            project: only this one's, by its key, short name or folder.
+            limit: 1 to 50.
+            mode: `hybrid`, `keyword` or `semantic`.
+        Raises:
+            UsageError: the limit or the mode is not possible.
+            NotFoundError: there is no such project.
+        """
+        facets = () if author is None else (author_facet(author),)
+        return self.found.find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
+
+    def history(self, path: str | Path, limit: int = MAX_LIMIT) -> list[Commit]:
+        """The commits that changed a file, newest first, also under the names that it had before.
+
+        Args:
+            path: of the file, which may be gone.
+            limit: at least 1.
+        Raises:
+            UsageError: it lies in no repository, or the limit is not possible.
+            NotFoundError: the repository's commits are not indexed.
+        """
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        repository, name = _locate(path)
+        with self.store.reading() as tx:
+            project_id = self._project(known_project(tx, identify_project(repository.root)), repository)
+            return file_history(tx, project_id, name, limit)
+
+    def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[Churn]:
+        """The files of a repository that changed most often.
+
+        Args:
+            path: anywhere in the repository.
+            days: how far back, at least 1.
+            limit: at least 1.
+        Raises:
+            UsageError: there is no repository, or a number is not possible.
+            NotFoundError: the repository's commits are not indexed.
+        """
+        if limit < 1 or days < 1:
+            raise UsageError("days and limit must be at least 1.")
+        repository = _repository(path)
+        with self.store.reading() as tx:
+            project_id = self._project(known_project(tx, identify_project(repository.root)), repository)
+            return churn(tx, project_id, self.now() - timedelta(days=days), limit)
+
+    def authors(self, path: str | Path = ".") -> list[Authorship]:
+        """Who changed a file, or what lies in a folder, most commits first.
+
+        Raises:
+            UsageError: it lies in no repository.
+            NotFoundError: the repository's commits are not indexed.
+        """
+        repository, name = _locate(path)
+        with self.store.reading() as tx:
+            project_id = self._project(known_project(tx, identify_project(repository.root)), repository)
+            return authors(tx, project_id, name)
+
+    def _readied(self, commit: Commit) -> tuple[Commit, NewEntry]:
+        clean = replace(commit, message=self.redact(commit.message))
+        return clean, self._source.entries(clean)[0]
+
+    def _settle(
+        self, repository: Repository, project_id: int, known: set[str], wanted: History, report: CommitReport
+    ) -> None:
+        """Remove what is on no branch any more, and remember how far the history was read."""
+        gone = known - repository.all_shas() if known else set()
+        with self.store.writing(of=(f"{SOURCE}:{project_id}",)) as tx:
+            report.removed = drop_commits(tx, project_id, gone)
+            put_history(tx, project_id, wanted)
+
+    def _project(self, project_id: int | None, repository: Repository) -> int:
+        if project_id is None:
+            raise NotFoundError(f"The commits of {repository.root} are not indexed. Try: harken index commits")
+        return project_id
+
+
+def _covers(done: History, wanted: History) -> bool:
+    """Whether all that is wanted was read already; the window moves on with time."""
+    same = done.head == wanted.head and done.most_commits >= wanted.most_commits
+    return same and done.since <= wanted.since
+
+
+def _repository(path: str | Path) -> Repository:
+    repository = find_place(path).repository
+    if repository is None:
+        raise UsageError(f"{path} is in no git repository, or git is not installed.")
+    return repository
+
+
+def _locate(path: str | Path) -> tuple[Repository, str]:
+    """The repository of a path, and the path in it; the file itself may be gone."""
+    target = Path(path).expanduser().absolute()
+    there = next(place for place in (target, *target.parents) if place.exists())
+    repository = _repository(there)
+    name = (there.resolve() / target.relative_to(there)).relative_to(repository.root.resolve()).as_posix()
+    return repository, "" if name == "." else name
+
+
+def _batches(shas: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(shas)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch

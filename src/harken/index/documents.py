@@ -1,0 +1,145 @@
+"""Documents: Markdown, plain text and PDF, indexed from a folder and searched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from harken.errors import MissingExtraError
+from harken.index.files import Content, read
+from harken.index.found import DEFAULT_LIMIT, Found, SourceSearch
+from harken.index.pdf import UnreadablePdfError, read_pages
+from harken.index.split import split_markdown, split_pages, split_text
+from harken.index.tree import IndexReport, Progress, SkippedError, TreeIndexer
+from harken.indexed import Passage
+from harken.sources.documents import DocumentSource, FiledPassage
+from harken.storage.indexed.files import Part, derived_uid
+
+_MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
+_TEXT = frozenset({".txt", ".rst", ".adoc"})
+_PDF = ".pdf"
+_MAX_PDF_BYTES = 50_000_000
+NEEDS_EXTRA = "needs harken[pdf]"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFiles:
+    """Files that people write for people.
+
+    Args:
+        redact: takes secrets out of a text.
+    """
+
+    redact: Callable[[str], str]
+    source: str = "document"
+    version: int = 1
+
+    def wants(self, path: str) -> bool:
+        """Whether it is Markdown, text or PDF, or a README."""
+        name = PurePosixPath(path)
+        return name.suffix.lower() in _MARKDOWN | _TEXT | {_PDF} or name.name.upper() == "README"
+
+    def read(self, path: Path) -> Content:
+        """The file's bytes, or why they are not looked at."""
+        if path.suffix.lower() != _PDF:
+            # Prose has paragraphs of one long line, so that a long line proves nothing.
+            return read(path, is_prose=True)
+        return read(path, _MAX_PDF_BYTES, is_text=False)
+
+    def parts(self, project: str, path: str, data: bytes) -> list[Part]:
+        """Every passage of the file.
+
+        Raises:
+            SkippedError: a PDF is encrypted or broken, has no text, or cannot be read without an extra.
+        """
+        seen: Counter[str] = Counter()
+        parts = []
+        for passage in _passages(path, data):
+            text = self.redact(passage.text)
+            headings = tuple(self.redact(heading) for heading in passage.headings)
+            clean = replace(passage, text=text, headings=headings)
+            # By what it says, not by its place: what is inserted before it leaves it as it was.
+            digest = sha256("\0".join((*headings, text)).encode()).hexdigest()
+            uid = derived_uid(self.source, project, path, digest, str(seen[digest]))
+            seen[digest] += 1
+            parts.append(Part(uid, _row(clean), DocumentSource().entries(FiledPassage(path, clean))[0]))
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentIndex:
+    """Passages of documents; reached as `Harken.documents`.
+
+    Args:
+        indexer: reads folders.
+        found: searches what they held.
+        redact: takes secrets out of a text.
+    """
+
+    indexer: TreeIndexer
+    found: SourceSearch
+    redact: Callable[[str], str]
+
+    def index(
+        self, path: str | Path = ".", progress: Progress = lambda _done, _all: None, report: IndexReport | None = None
+    ) -> IndexReport:
+        """Bring the index of a folder's documents to how they stand on the disk; only what has changed is read.
+
+        Args:
+            path: a folder or a file; of a git repository, what it ignores is left out.
+            progress: called with (files done, in all) after each batch.
+            report: filled as the work goes on.
+        Raises:
+            UsageError: the path does not exist.
+            GitError: git refuses.
+        """
+        return self.indexer.run(DocumentFiles(self.redact), path, progress, report or IndexReport())
+
+    def search(
+        self, query: str, *, project: str | None = None, limit: int = DEFAULT_LIMIT, mode: str = "hybrid"
+    ) -> Found:
+        """Find the passages that a question is about.
+
+        Args:
+            query: anything.
+            project: only this one's, by its key, short name or folder.
+            limit: 1 to 50.
+            mode: `hybrid`, `keyword` or `semantic`.
+        Raises:
+            UsageError: the limit or the mode is not possible.
+            NotFoundError: there is no such project.
+        """
+        return self.found.find(query, project=project, limit=limit, mode=mode)
+
+
+def _passages(path: str, data: bytes) -> list[Passage]:
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix == _PDF:
+        return _pdf_passages(data)
+    text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    return split_text(text) if suffix in _TEXT else split_markdown(text)
+
+
+def _pdf_passages(data: bytes) -> list[Passage]:
+    try:
+        found = split_pages(read_pages(data))
+    except UnreadablePdfError as error:
+        raise SkippedError(error.reason) from error
+    except MissingExtraError as error:
+        raise SkippedError(NEEDS_EXTRA) from error
+    if not found:
+        raise SkippedError("without text")
+    return found
+
+
+def _row(passage: Passage) -> dict[str, object]:
+    return {
+        "number": passage.number,
+        "headings": list(passage.headings),
+        "text": passage.text,
+        "start_line": passage.start_line,
+        "end_line": passage.end_line,
+    }

@@ -1,0 +1,121 @@
+"""Queries in tree-sitter's language: what a unit is in each grammar."""
+
+from __future__ import annotations
+
+PYTHON = """
+(class_definition name: (identifier) @name body: (_) @body) @class
+(function_definition name: (identifier) @name body: (_) @body) @function
+((module (expression_statement (assignment left: (identifier) @name) @constant))
+  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
+((class_definition body: (block (expression_statement (assignment left: (identifier) @name) @constant)))
+  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
+"""
+
+JAVASCRIPT = """
+(class_declaration name: (identifier) @name body: (_) @body) @class
+(function_declaration name: (identifier) @name body: (_) @body) @function
+(generator_function_declaration name: (identifier) @name body: (_) @body) @function
+(method_definition name: (_) @name body: (_) @body) @function
+(variable_declarator name: (identifier) @name value: (arrow_function body: (_) @body)) @function
+(variable_declarator name: (identifier) @name value: (function_expression body: (_) @body)) @function
+(variable_declarator name: (identifier) @name value: (class body: (_) @body)) @class
+((program (lexical_declaration kind: "const" (variable_declarator name: (identifier) @name) @constant))
+  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
+((program (export_statement
+    (lexical_declaration kind: "const" (variable_declarator name: (identifier) @name) @constant)))
+  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
+"""
+
+JAVASCRIPT_FIELDS = """
+(field_definition property: (_) @name value: (arrow_function body: (_) @body)) @function
+"""
+
+TYPESCRIPT = """
+(abstract_class_declaration name: (_) @name body: (_) @body) @class
+(interface_declaration name: (_) @name body: (_) @body) @class
+(enum_declaration name: (_) @name body: (_) @body) @class
+(type_alias_declaration name: (_) @name value: (_) @body) @class
+(internal_module name: (_) @name) @namespace
+(module name: (_) @name) @namespace
+(abstract_method_signature name: (_) @name) @function
+(method_signature name: (_) @name) @function
+(public_field_definition name: (_) @name value: (arrow_function body: (_) @body)) @function
+"""
+
+RUST = """
+(function_item name: (identifier) @name body: (_) @body) @function
+(function_signature_item name: (identifier) @name) @function
+(struct_item name: (type_identifier) @name body: (_)? @body) @class
+(enum_item name: (type_identifier) @name body: (_) @body) @class
+(union_item name: (type_identifier) @name body: (_) @body) @class
+(trait_item name: (type_identifier) @name body: (_) @body) @class
+(type_item name: (type_identifier) @name) @class
+(impl_item type: (_) @name body: (_) @body) @scope
+(mod_item name: (identifier) @name body: (_) @body) @namespace
+(const_item name: (identifier) @name) @constant
+(static_item name: (identifier) @name) @constant
+(macro_definition name: (identifier) @name) @function
+"""
+
+GO = """
+(function_declaration name: (identifier) @name body: (_)? @body) @function
+(method_declaration receiver: (_) @receiver name: (field_identifier) @name body: (_)? @body) @method
+(type_spec name: (type_identifier) @name type: (_) @body) @class
+(type_alias name: (type_identifier) @name type: (_) @body) @class
+(method_elem name: (field_identifier) @name) @method
+(source_file (const_declaration (const_spec name: (identifier) @name) @constant))
+"""
+
+JAVA = """
+(class_declaration name: (identifier) @name body: (_) @body) @class
+(interface_declaration name: (identifier) @name body: (_) @body) @class
+(enum_declaration name: (identifier) @name body: (_) @body) @class
+(record_declaration name: (identifier) @name body: (_) @body) @class
+(annotation_type_declaration name: (identifier) @name body: (_) @body) @class
+(method_declaration name: (identifier) @name body: (_)? @body) @method
+(constructor_declaration name: (identifier) @name body: (_) @body) @method
+((field_declaration declarator: (variable_declarator name: (identifier) @name)) @constant
+  (#match? @name "^[A-Z][A-Z0-9_]*$"))
+(constant_declaration declarator: (variable_declarator name: (identifier) @name)) @constant
+"""
+
+_PROTOTYPE = (
+    "(declaration declarator: [(function_declarator)"
+    " (pointer_declarator declarator: (function_declarator))] @name) @function"
+)
+C = f"""
+(function_definition declarator: (_) @name body: (_) @body) @function
+(translation_unit {_PROTOTYPE})
+(preproc_ifdef {_PROTOTYPE})
+(declaration_list {_PROTOTYPE})
+(struct_specifier name: (type_identifier) @name body: (_) @body) @class
+(union_specifier name: (type_identifier) @name body: (_) @body) @class
+(enum_specifier name: (type_identifier) @name body: (_) @body) @class
+(type_definition declarator: (type_identifier) @name) @class
+(preproc_def name: (identifier) @name value: (_)) @constant
+(preproc_function_def name: (identifier) @name) @function
+(declaration (type_qualifier) declarator: (init_declarator declarator: (identifier) @name)) @constant
+"""
+
+CPP = """
+(class_specifier name: (_) @name body: (_) @body) @class
+(namespace_definition name: (_) @name body: (_) @body) @namespace
+(function_definition declarator: (_) @name (default_method_clause)) @function
+(field_declaration declarator: (function_declarator) @name) @function
+(field_declaration declarator: (_ (function_declarator)) @name) @function
+(field_declaration_list (declaration declarator: (function_declarator) @name) @function)
+((field_declaration (type_qualifier) @kind declarator: (field_identifier) @name) @constant
+  (#eq? @kind "constexpr"))
+(alias_declaration name: (type_identifier) @name) @class
+(concept_definition name: (identifier) @name) @class
+"""
+
+SQL = """
+(create_table (object_reference) @name . (_) @body) @table
+(create_view (object_reference) @name) @view
+(create_materialized_view (object_reference) @name) @view
+(create_function (object_reference) @name (function_body)? @body) @function
+(create_procedure (object_reference) @name (procedure_body)? @body) @function
+(create_trigger (keyword_trigger) . (object_reference) @name) @function
+(create_type (object_reference) @name) @class
+"""

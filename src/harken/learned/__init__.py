@@ -1,0 +1,1 @@
+"""What was learned: experiences, the texts by which they are found, their tiers, and values."""

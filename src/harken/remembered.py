@@ -1,0 +1,66 @@
+"""What is remembered beside conversations, wired together: each source with its verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import structlog
+
+from harken.enrich.spaces import Spaces
+from harken.errors import MissingExtraError, ProviderError
+from harken.index.indexes import open_indexes
+from harken.model import DERIVED_SOURCES, SearchScope
+from harken.record.keep import Keeper
+from harken.record.project import identify_project
+from harken.record.recorder import Recorder
+from harken.sources.experiences import Experiences
+from harken.sources.memories import Meanings, Memories, Search
+from harken.sources.values import Values
+from harken.storage.store import Store, Transaction
+
+_log = structlog.get_logger(__name__)
+
+
+class Remembered:
+    """The verbs of every source.
+
+    Args:
+        search: the one retrieval path.
+        spaces: the models by which texts are compared.
+    """
+
+    def __init__(self, recorder: Recorder, search: Search, spaces: Spaces) -> None:
+        keeper = Keeper(recorder)
+        self.memories = Memories(recorder.store, keeper, search, identify_project, _comparing(recorder.store, spaces))
+        self.indexes = open_indexes(recorder.store, recorder.redactor, search, recorder.wake, recorder.now)
+        self.experiences = Experiences(recorder.store, keeper, identify_project)
+        self.values = Values(recorder.store, keeper, spaces.answering)
+
+
+def said_or_saved(scope: SearchScope | None) -> SearchScope:
+    """The scope; one that names neither sources nor facets leaves out what is read from the disk."""
+    given = scope or SearchScope()
+    if given.sources or given.facets or given.without_sources:
+        return given
+    return replace(given, without_sources=DERIVED_SOURCES)
+
+
+def _comparing(store: Store, spaces: Spaces) -> Callable[[str], Meanings]:
+    def prepare(text: str) -> Meanings:
+        try:
+            found = spaces.answering()
+            vector = None if found is None else found.embedder.embed_passages([text])[0]
+        except (ProviderError, MissingExtraError) as error:
+            # Duplicates are then known by their words alone.
+            _log.warning("not_compared_by_meaning", error_class=type(error).__name__)
+            return lambda _tx, _entry_ids: {}
+
+        def compare(tx: Transaction, entry_ids: Sequence[int]) -> Mapping[int, float]:
+            if found is None or vector is None:
+                return {}
+            return store.nearest.similarities(tx, found.space, vector, entry_ids)
+
+        return compare
+
+    return prepare

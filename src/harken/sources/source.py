@@ -1,0 +1,59 @@
+"""The port of sources: what makes a record searchable, and what shows one that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from harken.model import ContextItem, Hit, Kept, NewEntry
+from harken.storage.store import Transaction
+
+
+class Source(Protocol):
+    """One kind of what can be remembered beside conversations."""
+
+    @property
+    def name(self) -> str:
+        """As entries and items have it: `memory`, `experience`, `value`, `code`, `commit` or `document`."""
+        ...
+
+    def entries(self, record: Any) -> Sequence[NewEntry]:
+        """What search is to see of a record; nothing where it is not to be found."""
+        ...
+
+    def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
+        """What a context shows of entries that were found, in their order, their metadata complete.
+
+        Hits of other sources, and those whose record is gone, are left out.
+        """
+        ...
+
+
+class Keeper(Protocol):
+    """Writes records of kept sources; `harken.record.keep.Keeper` is one."""
+
+    def keep(self, source: str, choose: Callable[[Transaction], Sequence[Kept]]) -> list[Kept]:
+        """Write the records that are chosen under the write lock, each with the present moment; those written."""
+        ...
+
+    def clean(self, value: Any) -> Any:
+        """A value as it may be kept: secrets taken out."""
+        ...
+
+    def forget(self, source: str, uids: Sequence[str]) -> object:
+        """Forget records for good."""
+        ...
+
+    def now(self) -> datetime:
+        """The present moment."""
+        ...
+
+    def new_uid(self) -> str:
+        """An id for a new record."""
+        ...
+
+
+def relevance_of(hit: Hit) -> float:
+    """How like a hit is to what was asked, 0 to 1: its similarity, or its score where it has no vector yet."""
+    return min(1.0, max(0.0, hit.score if hit.similarity is None else hit.similarity))

@@ -1,0 +1,288 @@
+"""Values: clusters of experiences, and the principles that are validated against them and kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+
+from harken.errors import NotFoundError, UsageError
+from harken.learned.fields import EXPERIENCE, VALUE, kept_value, read_experience, read_value
+from harken.learned.records import AXES, VALUE_CHARS, Experience, Value, check_axis, check_text
+from harken.learned.tiers import TIER_WEIGHTS, UNKNOWN_WEIGHT
+from harken.model import Kept
+from harken.providers.clusters import density_clusters, distances, follow, unit, weighted_centroid
+from harken.providers.embedder import Embedder
+from harken.sources.source import Keeper
+from harken.storage.clusters import (
+    AxisVectors,
+    StoredCluster,
+    axis_vectors,
+    put_cluster,
+    retire_clusters,
+    stored_clusters,
+)
+from harken.storage.kept.rows import each_kept, find_kept, kept_uid
+from harken.storage.store import Store, StoredSpace, Transaction
+
+LEAST_EXPERIENCES = 20
+DEVIATIONS = 0.5
+
+
+class Space(Protocol):
+    """The space that answers, and the model that embeds into it."""
+
+    @property
+    def space(self) -> StoredSpace:
+        """Whose vectors are read."""
+        ...
+
+    @property
+    def embedder(self) -> Embedder:
+        """Embeds a value's text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AxisClusters:
+    """What was found on an axis.
+
+    Attributes:
+        experiences: how many were looked at.
+        note: why there are no clusters, or what is missing; else empty.
+    """
+
+    axis: str
+    experiences: int
+    clusters: tuple[StoredCluster, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An experience of a cluster, with its Euclidean distance to the centroid."""
+
+    experience: Experience
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """How a text stands to a cluster.
+
+    Attributes:
+        similarity: cosine to the centroid, -1 to 1.
+        distance: Euclidean to the centroid, both of unit length.
+        limit: mean plus half a standard deviation of the members' distances; a valid text is not farther.
+    """
+
+    similarity: float
+    distance: float
+    limit: float
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the cluster bears the text out."""
+        return self.distance <= self.limit
+
+
+@dataclass(slots=True)
+class Values:
+    """Clusters of experiences and the values distilled from them; reached as `Harken.values`.
+
+    Args:
+        answering: the space whose vectors are read; None while nothing is embedded.
+    """
+
+    store: Store
+    keeper: Keeper
+    answering: Callable[[], Space | None]
+
+    def clusters(self, axis: str | None = None) -> Sequence[AxisClusters]:
+        """Find the clusters of an axis, or of all; a cluster that was found before keeps its id.
+
+        Raises:
+            UsageError: there is no such axis, or no model by which texts are compared.
+            MissingExtraError: scikit-learn is not installed.
+        """
+        if axis is not None:
+            check_axis(axis)
+        reader = self._space()
+        return [self._find(each, reader.space) for each in ((axis,) if axis else AXES)]
+
+    def members(self, cluster_id: str, limit: int = 50) -> Sequence[Member]:
+        """The experiences of a cluster as it was found last, the nearest to its centroid first.
+
+        Raises:
+            UsageError: the limit is not possible.
+            NotFoundError: there is no such cluster.
+        """
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        with self.store.reading() as tx:
+            one = _cluster(tx, cluster_id)
+            known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:limit]])
+            return [Member(read_experience(known[uid]), distance) for uid, distance in one.members[:limit]]
+
+    def validate(self, text: str, cluster_id: str) -> Validity:
+        """How a text stands to a cluster: valid where its distance to the centroid is within the limit.
+
+        Raises:
+            UsageError: the text is empty or too long, or the cluster is of another embedding model.
+            NotFoundError: there is no such cluster.
+        """
+        check_text("value", text, VALUE_CHARS)
+        with self.store.reading() as tx:
+            one = _cluster(tx, cluster_id)
+        reader = self._space()
+        if reader.space.name != one.space:
+            raise UsageError(
+                f"{cluster_id} was found with another embedding model. Find it anew: harken values clusters"
+            )
+        vector = unit(reader.embedder.embed_passages([text.strip()])[0])
+        distance = float(distances(vector[np.newaxis], one.centroid)[0])
+        return Validity(float(vector @ one.centroid), distance, one.mean_distance + DEVIATIONS * one.deviation)
+
+    def add(self, text: str, cluster_id: str) -> Value:
+        """Keep a value that its cluster bears out, with the cluster and members that it came from.
+
+        Raises:
+            UsageError: the text is empty, too long, or too far from the cluster.
+            NotFoundError: there is no such cluster.
+        """
+        validity = self.validate(text, cluster_id)
+        if not validity.is_valid:
+            raise UsageError(
+                f"The value is too far from {cluster_id}: distance {validity.distance:.3f}, at most "
+                f"{validity.limit:.3f}. Say what its members have in common: harken values members {cluster_id}"
+            )
+
+        def write(tx: Transaction) -> Sequence[Kept]:
+            one = _cluster(tx, cluster_id)
+            members = tuple(uid for uid, _ in one.members)
+            known = [read_experience(kept) for kept in find_kept(tx, EXPERIENCE, members).values()]
+            value = Value(
+                uid=self.keeper.new_uid(),
+                project="",
+                created_at=self.keeper.now(),
+                text=text.strip(),
+                axis=one.axis,
+                cluster_id=one.uid,
+                cluster_size=len(members),
+                similarity_to_centroid=round(validity.similarity, 6),
+                distance=round(validity.distance, 6),
+                distance_limit=round(validity.limit, 6),
+                space=one.space,
+                members=members,
+                domains=_frequent(each.domain for each in known),
+                strategies=_frequent(each.strategy for each in known),
+            )
+            return [kept_value(value, None)]
+
+        return read_value(self.keeper.keep(VALUE, write)[0])
+
+    def list(self, axis: str | None = None, limit: int = 20) -> Sequence[Value]:
+        """Values, the newest first.
+
+        Raises:
+            UsageError: there is no such axis, or the limit is not possible.
+        """
+        if axis is not None:
+            check_axis(axis)
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        with self.store.reading() as tx:
+            found = [read_value(kept) for kept in each_kept(tx, VALUE)]
+        return [one for one in reversed(found) if axis in (None, one.axis)][:limit]
+
+    def forget(self, uid: str) -> str:
+        """Forget a value for good; its id.
+
+        Raises:
+            NotFoundError: it names nothing, or more than one.
+        """
+        with self.store.reading() as tx:
+            whole = kept_uid(tx, VALUE, uid)
+        self.keeper.forget(VALUE, [whole])
+        return whole
+
+    def _space(self) -> Space:
+        reader = self.answering()
+        if reader is None:
+            raise UsageError(
+                "Clusters need vectors, and nothing is embedded. Name a model (harken config set embedder …) and run: "
+                "harken worker run --until-idle"
+            )
+        return reader
+
+    def _find(self, axis: str, space: StoredSpace) -> AxisClusters:
+        with self.store.reading() as tx:
+            vectors = axis_vectors(tx, space, axis)
+        known = len(vectors.uids)
+        waiting = f"{vectors.waiting} of its experiences wait for a vector: harken worker run --until-idle"
+        if known < LEAST_EXPERIENCES:
+            note = f"Axis {axis} has {known} experiences; clusters need {LEAST_EXPERIENCES}."
+            return AxisClusters(axis, known, note=f"{note} {waiting}" if vectors.waiting else note)
+        found = [vectors_of(vectors, rows) for rows in density_clusters(vectors.matrix)]
+        moment = self.keeper.now()
+        with self.store.writing() as tx:
+            before, every = _earlier(tx, axis)
+            names = follow(before, [frozenset(one.uids) for one in found])
+            fresh = _new_names(axis, every)
+            made = [
+                _made(name or next(fresh), axis, space, one, moment) for name, one in zip(names, found, strict=True)
+            ]
+            for one in made:
+                put_cluster(tx, one, moment)
+            retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
+        return AxisClusters(axis, known, tuple(made), waiting if vectors.waiting else "")
+
+
+def vectors_of(vectors: AxisVectors, rows: Sequence[int]) -> AxisVectors:
+    """Some rows of an axis."""
+    uids, tiers = tuple(vectors.uids[row] for row in rows), tuple(vectors.tiers[row] for row in rows)
+    return AxisVectors(uids, tiers, vectors.matrix[list(rows)], 0)
+
+
+def _made(uid: str, axis: str, space: StoredSpace, one: AxisVectors, moment: datetime) -> StoredCluster:
+    centroid = weighted_centroid(one.matrix, [TIER_WEIGHTS.get(tier, UNKNOWN_WEIGHT) for tier in one.tiers])
+    away = distances(one.matrix, centroid)
+    members = sorted(zip(one.uids, map(float, away), strict=True), key=lambda member: (member[1], member[0]))
+    return StoredCluster(uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members))
+
+
+def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set[str]]:
+    """Members of the clusters that were found last, and every id that was ever given.
+
+    Where the rows were lost, what the values say of their clusters stands for them.
+    """
+    rows = stored_clusters(tx, axis, retired=True)
+    known = [read_value(kept) for kept in each_kept(tx, VALUE)]
+    named = {one.cluster_id: frozenset(one.members) for one in known if one.axis == axis}
+    present = {one.uid for one in rows}
+    before = {uid: members for uid, members in named.items() if uid not in present}
+    before |= {one.uid: frozenset(uid for uid, _ in one.members) for one in rows if one.retired_at is None}
+    return before, present | named.keys()
+
+
+def _new_names(axis: str, given: Iterable[str]) -> Iterator[str]:
+    """Ids behind the highest that was ever given."""
+    numbers = [uid.removeprefix(f"{axis}_") for uid in given]
+    highest = max((int(number) for number in numbers if number.isdigit()), default=0)
+    return (f"{axis}_{number}" for number in count(highest + 1))
+
+
+def _cluster(tx: Transaction, cluster_id: str) -> StoredCluster:
+    found = next((one for one in stored_clusters(tx, retired=True) if one.uid == cluster_id), None)
+    if found is None:
+        raise NotFoundError(f"There is no cluster '{cluster_id}'. Find them: harken values clusters")
+    return found
+
+
+def _frequent(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word, _ in Counter(words).most_common())

@@ -1,0 +1,1 @@
+"""What was indexed as rows: files, units of code, passages of documents, commits."""

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from command_line import CommandLine
+
+
+@pytest.fixture
+def tool(cli: CommandLine, engine_settings: dict[str, Any]) -> CommandLine:
+    """The command line on each engine."""
+    return replace(
+        cli, settings={**cli.settings, **{f"HARKEN_{key.upper()}": value for key, value in engine_settings.items()}}
+    )
+
+
+def add(tool: CommandLine, *words: str) -> dict[str, Any]:
+    facts: dict[str, Any] = tool("memory", "add", *words, "--json").json()
+    return facts
+
+
+def test_a_memory_is_added_found_shown_changed_and_forgotten(tool: CommandLine) -> None:
+    made = add(tool, "We store sessions", "in Redis", "--category", "decision", "--importance", "0.9", "--tag", "cache")
+    assert made["content"] == "We store sessions in Redis"
+    assert (made["outcome"], made["category"], made["importance"], made["tags"]) == (
+        "added",
+        "decision",
+        0.9,
+        ["cache"],
+    )
+    assert made["project"] is not None
+    [hit] = tool.search("sessions redis")
+    assert (hit["id"], hit["source"], hit["conversation_id"]) == (made["id"], "memory", None)
+    [found] = tool("memory", "search", "redis", "--category", "decision", "--json").json()
+    assert found["id"] == made["id"]
+    short = made["id"][:18]
+    shown = tool("memory", "show", short, "--json").json()
+    assert all(shown[key] is not None for key in shown if key != "superseded_by")
+    edited = tool("memory", "edit", short, "Sessions live in Valkey", "--json").json()
+    assert (edited["content"], edited["tags"]) == ("Sessions live in Valkey", ["cache"])
+    assert "Valkey" in tool("memory", "list").out
+    assert tool("memory", "forget", short).out == "Forgot 1 memory.\n"
+    assert tool("memory", "list", "--json").json() == []
+    assert tool.search("valkey") == []
+
+
+def test_people_see_what_became_of_a_memory(tool: CommandLine) -> None:
+    first = add(tool, "We use PostgreSQL 15 on staging", "--category", "decision", "--everywhere")
+    assert first["project"] is None
+    said = tool("memory", "add", "we use PostgreSQL 15 on staging.", "--category", "decision", "--everywhere").out
+    assert said == f"Merged {first['id']}\n  is the same as {first['id']}: the same words (1.00)\n"
+    said = tool("memory", "add", "We use PostgreSQL 16 on staging", "--category", "decision", "--everywhere").out
+    assert said.startswith("Superseded ")
+    assert f"stands in place of {first['id']}: alike in words" in said
+    listed = tool("memory", "list").out
+    assert "decision, importance 0.5, just now" in listed
+    assert "PostgreSQL 15" not in listed
+    assert "superseded by" in tool("memory", "list", "--superseded").out
+    assert tool("memory", "search", "nothing whatsoever").out == "Nothing was found.\n"
+
+
+def test_two_memories_become_one(tool: CommandLine) -> None:
+    ids = [
+        add(tool, words, "--importance", share)["id"]
+        for words, share in (("We ship weekly", "0.2"), ("Tuesdays", "0.7"))
+    ]
+    merged = tool("memory", "merge", *ids, "--text", "We ship on Tuesdays", "--json").json()
+    assert (merged["id"], merged["importance"], merged["supersedes"]) == (ids[0], 0.7, [ids[1]])
+    assert tool("memory", "forget", ids[0]).out == "Forgot 2 memories.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("add", "zebra", "--category", "gossip"), 2, "gossip"),
+        (("add", "zebra", "--importance", "2"), 2, "importance must be from 0 to 1, not 2."),
+        (("add", " "), 2, "A memory needs words."),
+        (("show", "0190"), 1, "There is no memory 0190. Ids are printed by: harken memory list"),
+        (("edit", "0190"), 2, "Nothing to change."),
+        (("merge", "0190"), 1, "There is no memory 0190"),
+        (("search", "zebra", "--limit", "101"), 2, "limit must be from 1 to 100, not 101."),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(cli: CommandLine, arguments: tuple[str, ...], code: int, words: str) -> None:
+    assert words in cli.fails("memory", *arguments, code=code)
+
+
+def test_memories_move_between_stores(cli: CommandLine, tool: CommandLine, tmp_path: Any) -> None:
+    made = add(cli, "a zebra", "--tag", "animals")
+    cli("export", tmp_path / "all.jsonl")
+    there = replace(tool, home=tmp_path / "other")
+    there("import", "jsonl", tmp_path / "all.jsonl")
+    [found] = there("memory", "list", "--json").json()
+    assert found == {key: made[key] for key in found}
+    there("memory", "forget", made["id"])
+    there("import", "jsonl", tmp_path / "all.jsonl")
+    assert there("memory", "list", "--json").json() == []
