@@ -23,6 +23,12 @@ NEW_SINCE_FIRST = (
     "clusters",
     "cluster_members",
     "checks",
+    "indexed_files",
+    "code_units",
+    "passages",
+    "commits",
+    "commit_files",
+    "histories",
 )
 
 
