@@ -244,10 +244,14 @@ class ServeConfig(Part):
     """The daemon.
 
     Attributes:
-        idle_seconds: it leaves when nobody has asked for so long and no work is left; 0 keeps it.
+        idle_seconds: it leaves when nobody has asked for so long and no work is left; 0 keeps it, and so does TCP.
+        roots: folders that MCP and clients over TCP may have indexed, beside the project that they work in.
+        hosts: names by which clients over TCP may call this machine, beside its own.
     """
 
     idle_seconds: Annotated[float, Field(ge=0)] = 1800.0
+    roots: tuple[Path, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 class ChatConfig(Part):

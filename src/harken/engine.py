@@ -109,9 +109,8 @@ class Harken:
             lambda query, scope, limit, mode: self.search(query, scope=scope, limit=limit, mode=mode),
             self.spaces,
         )
-        self.memories = remembered.memories
+        self.memories, self.experiences, self.values = remembered.memories, remembered.experiences, remembered.values
         self.code, self.commits, self.documents = remembered.indexes
-        self.experiences, self.values = remembered.experiences, remembered.values
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)

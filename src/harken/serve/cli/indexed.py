@@ -17,8 +17,8 @@ from harken.indexed import Commit
 from harken.model import ContextItem
 from harken.retrieve.dates import parse_since
 from harken.retrieve.search import MODES
-from harken.serve.cli.searching import hit_facts
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.facts.said import hit_facts
 from harken.sources.commits import commit_item
 
 _LIMIT = click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, help="At most so many.")
