@@ -86,6 +86,7 @@ for command in (
     working.worker,
     serving.serve,
     serving.hook,
+    serving.mcp,
     tasking.task,
 ):
     cli.add_command(command)
