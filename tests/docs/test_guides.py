@@ -15,10 +15,14 @@ from command_line import CommandLine
 from documented import blocks, follow, steps
 from harken.assemble.layers import LayerName
 from harken.config import AutoRagConfig, ContextConfig, RagConfig, load_settings
+from harken.sources.likeness import ALIKE_IN_MEANING, ALIKE_IN_WORDS
+from harken.sources.memory import CATEGORIES
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTING = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
 WORKING = (ROOT / "docs" / "how-memory-works.md").read_text(encoding="utf-8")
+
+REMEMBERING = (ROOT / "docs" / "memories.md").read_text(encoding="utf-8")
 
 needs_model = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs harken[local]")
 
@@ -49,6 +53,13 @@ def test_the_settings_that_are_shown_are_the_defaults(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, env={}).settings
     assert (settings.auto_rag, settings.context, settings.rag) == (AutoRagConfig(), ContextConfig(), RagConfig())
     assert tomllib.loads(shown).keys() == {"auto_rag", "context", "rag"}
+
+
+def test_memories_are_saved_found_and_superseded_as_the_page_says(cli: CommandLine) -> None:
+    assert follow(cli, steps(REMEMBERING)) == {"memory", "search"}
+    assert f"{ALIKE_IN_WORDS:.2f}" in REMEMBERING
+    assert f"{ALIKE_IN_MEANING:.2f}" in REMEMBERING
+    assert all(f"`{category}`" in REMEMBERING for category in CATEGORIES)
 
 
 def test_every_layer_is_named_in_its_order() -> None:

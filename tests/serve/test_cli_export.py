@@ -26,7 +26,7 @@ def test_everything_moves_to_another_home(filled: CommandLine, other: CommandLin
     filled("forget", gone["id"], "--yes")
     facts = filled("export", file, "--json").json()
     assert facts == {
-        **{"file": str(file), "conversations": 2, "messages": 5, "forgotten": 1},
+        **{"file": str(file), "conversations": 2, "messages": 5, "kept": 0, "forgotten": 1},
         "bytes": file.stat().st_size,
     }
     assert (

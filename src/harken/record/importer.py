@@ -52,6 +52,7 @@ class ImportReport:
         known: messages that were there before.
         forgotten: messages that were forgotten earlier, and stay so.
         erased: messages that were here, and that an export says were forgotten.
+        kept: memories and other records that an export brought, new or in a later state.
         conversations: ids of the conversations that the new messages belong to.
         unreadable: every line that could not be read.
         failed: files that could not be read at all, with why.
@@ -63,6 +64,7 @@ class ImportReport:
     known: int = 0
     forgotten: int = 0
     erased: int = 0
+    kept: int = 0
     conversations: set[str] = field(default_factory=set)
     unreadable: list[Unreadable] = field(default_factory=list)
     failed: list[tuple[Path, str]] = field(default_factory=list)
@@ -140,6 +142,7 @@ class Importer:
             report.known += merged.known
             report.forgotten += merged.forgotten
             report.erased += merged.erased
+            report.kept += merged.kept
             report.conversations |= merged.conversations
             show(merged.offset)
 

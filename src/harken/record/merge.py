@@ -51,6 +51,7 @@ class Merged:
         known: messages that were here before.
         forgotten: messages that were forgotten here earlier, and stay so.
         erased: messages that were here, and that the export says were forgotten.
+        kept: memories and other records that are new here, or in a later state.
         conversations: ids of the conversations that the new messages belong to.
         offset: how far the file has been read, in bytes.
     """
@@ -59,6 +60,7 @@ class Merged:
     known: int = 0
     forgotten: int = 0
     erased: int = 0
+    kept: int = 0
     conversations: set[str] = field(default_factory=set)
     offset: int = 0
 
@@ -109,7 +111,9 @@ def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: 
         fresh = ingest.unknown(events)
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
         _count(tx, events, fresh, done)
-        return _changes(tx, fresh, _retitled(tx, events, recorder.now()))
+        changes = _changes(tx, fresh, _retitled(tx, events, recorder.now()))
+        done.kept = sum(1 for event in changes if isinstance(event, Kept))
+        return changes
 
     if events:
         recorder.admit(_conversations(events), lacking)

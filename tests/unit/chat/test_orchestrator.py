@@ -181,7 +181,7 @@ def test_at_the_days_limit_a_turn_fails_and_the_next_day_goes_on(
     open_chat: Callable[..., Harken], server: ChatServer, clock: Clock
 ) -> None:
     server.script(Says("Yes.", input_tokens=2000, output_tokens=1000), Says("Tomorrow."))
-    with open_chat(**{"llm.max_usd_per_day": Decimal("0.005")}) as harken:
+    with open_chat(**{"llm.max_usd_per_day": Decimal("0.006")}) as harken:
         session = harken.chat.begin()
         assert harken.chat.turn(session, "One?").price_usd == Decimal("0.004")
         turn = harken.chat.turn(session, "Two?")

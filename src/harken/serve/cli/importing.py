@@ -118,6 +118,7 @@ def _facts(report: ImportReport) -> dict[str, Any]:
         "known": report.known,
         "forgotten": report.forgotten,
         "erased": report.erased,
+        "kept": report.kept,
         "conversations": len(report.conversations),
         "unreadable": [{"path": str(bad.path), "line": bad.line, "reason": bad.reason} for bad in report.unreadable],
         "failed": [{"path": str(path), "reason": reason} for path, reason in report.failed],
@@ -130,6 +131,8 @@ def _print_report(session: Session, report: ImportReport) -> None:
         f"{added} in {conversations} from {counted(report.files, 'file')}"
         f" ({report.known} known already, {counted(report.unchanged, 'file')} unchanged)."
     )
+    if report.kept:
+        session.out.print(f"{counted(report.kept, 'other record')} new or changed: memories and the like.")
     if report.forgotten:
         session.out.print(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
     if report.erased:
