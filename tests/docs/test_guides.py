@@ -17,9 +17,11 @@ from harken.assemble.layers import LayerName
 from harken.config import AutoRagConfig, ContextConfig, RagConfig, load_settings
 from harken.sources.likeness import ALIKE_IN_MEANING, ALIKE_IN_WORDS
 from harken.sources.memory import CATEGORIES
+from repositories import new_repository
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTING = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+INDEXING = (ROOT / "docs" / "indexing.md").read_text(encoding="utf-8")
 WORKING = (ROOT / "docs" / "how-memory-works.md").read_text(encoding="utf-8")
 
 REMEMBERING = (ROOT / "docs" / "memories.md").read_text(encoding="utf-8")
@@ -67,3 +69,17 @@ def test_every_layer_is_named_in_its_order() -> None:
         line.split("|")[1].strip() for line in WORKING.split("## One budget")[0].splitlines() if line.count("|") == 4
     ]
     assert table[2:] == [name.value for name in LayerName if name is not LayerName.HISTORY]
+
+
+def test_a_repository_is_indexed_and_searched_as_the_guide_says(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = new_repository(tmp_path / "shop")
+    budget = 'def divide(total):\n    """Divide the token budget."""\n'
+    repository.commit("Divide the budget: why it was needed", budget_py=budget, guide_md="# Guide\n\nSet it up.\n")
+    monkeypatch.chdir(repository.root)
+    assert follow(cli, steps(INDEXING)) == {"index", "code", "commits", "documents"}
+    assert {hit["source"] for hit in cli.search("divide", "--source", "code", "--source", "commit")} == {
+        "code",
+        "commit",
+    }

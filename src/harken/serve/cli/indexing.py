@@ -100,7 +100,7 @@ def _index(session: Session, runs: dict[str, tuple[Reported, Run]], no_embed: bo
                     run(harken, show, report)
         finally:
             if not as_json:
-                _print_reports(session, done)
+                _print_reports(session, {name: report for name, report in done.items() if report.project})
         embedded = None if no_embed else embed_now(session, harken, "entries")
     if as_json:
         print_json({**{name: _facts(report) for name, report in done.items()}, "embedded": embedded})

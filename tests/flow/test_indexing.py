@@ -1,0 +1,278 @@
+"""A repository indexed on either engine: found, shown with all its facts, and brought up to date."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harken import Harken
+from harken.errors import NotFoundError, UsageError
+from harken.index.found import Found
+from harken.index.tree import IndexReport
+from harken.model import SearchScope, Trust
+from harken.testing.hashing_embedder import HashingEmbedder
+from pdf_files import written_pdf
+from repositories import Repository, new_repository
+
+KEY = "ghp_" + "x7Kq2Lm9Rt4Vb8Nc3Wd6Yf1Hj5Ps0Zg2Xa4Q"
+BUDGET = '''"""Who gets how much."""
+
+
+def divide_budget(total: int, sources: list[str]) -> dict[str, int]:
+    """Divide the token budget between sources."""
+    return {name: total // len(sources) for name in sources}
+
+
+class Purse:
+    """Holds what is left."""
+
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+'''
+NOW = datetime(2026, 5, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return new_repository(tmp_path / "shop")
+
+
+@pytest.fixture
+def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
+    with Harken(
+        tmp_path / "home", settings=engine_settings, embedder=HashingEmbedder(), env={}, now=lambda: NOW
+    ) as engine:
+        yield engine
+
+
+def changes(report: IndexReport) -> tuple[int, int, int]:
+    return report.changes.added, report.changes.changed, report.changes.removed
+
+
+def names(found: Found) -> list[str]:
+    return [item.metadata["qualified_name"] for item in found.items]
+
+
+def test_code_is_found_and_shown_as_contexts_show_it(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", src__shop__budget_py=BUDGET)
+    report = harken.code.index(repository.root)
+    assert (report.files, report.indexed, changes(report)) == (1, 1, (4, 0, 0))
+    harken.embed()
+    found = harken.code.search("where is the token budget divided between sources")
+    item = found.items[0]
+    assert item.source == "code"
+    assert item.content == (
+        "**function** `divide_budget` in `src/shop/budget.py:4`\n```python\n"
+        "def divide_budget(total: int, sources: list[str]) -> dict[str, int]:\n"
+        "Divide the token budget between sources.\n```"
+    )
+    assert item.metadata == {
+        "file_path": "src/shop/budget.py",
+        "start_line": 4,
+        "end_line": 6,
+        "language": "python",
+        "qualified_name": "shop.budget.divide_budget",
+    }
+    assert 0 < item.relevance <= 1
+    assert found.hits[0].entry.trust is Trust.UNTRUSTED
+
+
+def test_only_what_changed_is_made_again(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", a_py=BUDGET, b_py="def other(): ...\n")
+    harken.code.index(repository.root)
+    harken.embed()
+    again = harken.code.index(repository.root)
+    assert (again.indexed, again.unchanged, changes(again)) == (0, 2, (0, 0, 0))
+    os.utime(repository.root / "b.py", ns=(1, 1))
+    touched = harken.code.index(repository.root)
+    assert (touched.indexed, touched.unchanged, changes(touched)) == (0, 2, (0, 0, 0))
+    repository.write("a.py", "# A line more.\n" + BUDGET.replace("self.left -= amount", "self.left = 0"))
+    edited = harken.code.index(repository.root)
+    assert (edited.indexed, edited.unchanged, changes(edited)) == (1, 1, (0, 1, 0))
+    assert harken.embed() == 1
+    found = harken.code.search("divide the token budget")
+    assert (names(found)[0], found.items[0].metadata["start_line"]) == ("a.divide_budget", 5)
+
+
+def test_what_is_gone_is_not_found_and_the_rest_stays(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", deep__a_py=BUDGET, b_py="def other_thing(): ...\n", c_py="x = 1\n")
+    harken.code.index(repository.root)
+    repository.git("mv", "deep/a.py", "deep/moved.py")
+    (repository.root / "b.py").unlink()
+    repository.write(".gitignore", "c.py\n")
+    inside = harken.code.index(repository.root / "deep")
+    assert (inside.gone, inside.indexed) == (1, 1)
+    assert names(harken.code.search("other thing")) != []
+    report = harken.code.index(repository.root)
+    assert report.gone == 1
+    assert "b.other_thing" not in names(harken.code.search("other thing"))
+    paths = {item.metadata["file_path"] for item in harken.code.search("divide budget purse").items}
+    assert paths == {"deep/moved.py"}
+
+
+def test_files_that_nobody_wrote_are_counted_once_and_not_read_again(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", a_py="def f(): ...\n", b_py="# @generated\ndef g(): ...\n")
+    (repository.root / "c.py").write_bytes(b"x\0")
+    for _ in range(2):
+        report = harken.code.index(repository.root)
+        assert dict(report.skipped) == {"generated": 1, "binary": 1}
+    assert report.indexed == 0
+
+
+def test_no_secret_of_a_repository_is_kept(harken: Harken, repository: Repository) -> None:
+    repository.commit(f"Use the token {KEY}", a_py=f'"""Log in with {KEY}."""\nTOKEN = "{KEY}"\n', b_md=f"Use {KEY}.\n")
+    harken.code.index(repository.root)
+    harken.commits.index(repository.root)
+    harken.documents.index(repository.root)
+    shown = harken.code.search("token").items + harken.commits.search("token").items
+    shown += harken.documents.search("use").items
+    assert {item.source for item in shown} == {"code", "commit", "document"}
+    assert all(
+        KEY not in item.content and "[redacted:" in item.content for item in shown if "harken" not in item.content
+    )
+    with harken.store.reading() as tx:
+        rows = tx.connection.exec_driver_sql("SELECT text FROM entries").all()
+    assert not any(KEY in row[0] for row in rows)
+    assert len(rows) >= 3
+
+
+def test_code_like_a_snippet_is_found(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", a_py=BUDGET, b_go="package b\n\nfunc Spend(amount int) {}\n")
+    harken.code.index(repository.root)
+    harken.embed()
+    snippet = "def divide_budget(total, sources):\n    return {name: total // len(sources) for name in sources}\n"
+    assert names(harken.code.similar(snippet, language="python"))[0] == "a.divide_budget"
+    assert names(harken.code.search("spend amount", language="go"))[0] == "Spend"
+    with pytest.raises(UsageError, match="no language 'cobol'"):
+        harken.code.search("x", language="cobol")
+    with pytest.raises(UsageError, match="from 1 to 50"):
+        harken.code.search("x", limit=51)
+
+
+def test_commits_are_found_and_shown_as_contexts_show_them(harken: Harken, repository: Repository) -> None:
+    repository.commit("Lay the foundation", a_py="1\n")
+    sha = repository.commit("Divide the budget\n\nBetween sources.", "Bo Berg <bo@example.org>", a_py="2\n", b_py="1\n")
+    report = harken.commits.index(repository.root)
+    assert (report.added, report.known, report.removed) == (2, 0, 0)
+    harken.embed()
+    item = harken.commits.search("who divided the budget between sources").items[0]
+    assert item.content == (
+        f"**Commit** `{sha[:7]}` by Bo Berg on 2026-05-04T10:02:00+00:00\n"
+        "Divide the budget\n\nBetween sources.\n*Files: a.py, b.py*"
+    )
+    assert item.metadata == {
+        "sha": sha,
+        "author": "Bo Berg",
+        "timestamp": "2026-05-04T10:02:00+00:00",
+        "files_changed": ["a.py", "b.py"],
+        "insertions": 2,
+        "deletions": 1,
+    }
+    for author in ("bo", "BO BERG", "bo@example.org"):
+        found = harken.commits.search("budget foundation", author=author).items
+        assert [one.metadata["sha"] for one in found] == [sha]
+    late = harken.commits.search("budget foundation", since=datetime(2026, 5, 4, 10, 2, tzinfo=UTC)).items
+    assert [one.metadata["sha"] for one in late] == [sha]
+
+
+def test_a_history_goes_on_and_a_rewritten_one_is_followed(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", a_py="1\n")
+    repository.commit("second thoughts", a_py="2\n")
+    harken.commits.index(repository.root)
+    repository.commit("third", a_py="3\n")
+    assert harken.commits.index(repository.root).added == 1
+    assert harken.commits.index(repository.root).known == 3
+    repository.git("reset", "-q", "--hard", "HEAD~2")
+    sha = repository.commit("second, said better", a_py="2\n")
+    report = harken.commits.index(repository.root)
+    assert (report.added, report.known, report.removed) == (1, 1, 2)
+    assert [item.metadata["sha"] for item in harken.commits.search("second").items] == [sha]
+
+
+def test_commits_of_another_branch_stay(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", a_py="1\n")
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("sidestep", b_py="1\n")
+    harken.commits.index(repository.root)
+    repository.git("checkout", "-q", "main")
+    repository.commit("mainstay", c_py="1\n")
+    assert harken.commits.index(repository.root).removed == 0
+    assert len(harken.commits.search("sidestep").items) == 1
+
+
+def test_a_bounded_history_is_completed_when_more_is_asked_for(harken: Harken, repository: Repository) -> None:
+    for number in range(5):
+        repository.commit(f"step {number}", a_py=f"{number}\n")
+    assert harken.commits.index(repository.root, limit=2).added == 2
+    assert harken.commits.index(repository.root).added == 3
+
+
+def test_files_have_a_history_through_renames_authors_and_churn(harken: Harken, repository: Repository) -> None:
+    first = repository.commit("first", old_py="line\n" * 20, other_py="1\n")
+    repository.git("mv", "old.py", "new.py")
+    second = repository.commit("rename")
+    third = repository.commit("change", "Bo <bo@example.org>", new_py="line\n" * 21)
+    with pytest.raises(NotFoundError, match="harken index commits"):
+        harken.commits.churn(repository.root)
+    harken.commits.index(repository.root)
+    history = harken.commits.history(repository.root / "new.py")
+    assert [commit.sha for commit in history] == [third, second, first]
+    assert [commit.sha for commit in harken.commits.history(repository.root / "old.py")] == [first]
+    churned = harken.commits.churn(repository.root, days=2)
+    assert [(one.path, one.changes, one.insertions, one.authors) for one in churned[:1]] == [("new.py", 2, 1, 2)]
+    who = harken.commits.authors(repository.root)
+    assert [(one.author, one.commits, one.insertions) for one in who] == [("Ann Lee", 2, 21), ("Bo", 1, 1)]
+    assert [one.author for one in harken.commits.authors(repository.root / "other.py")] == ["Ann Lee"]
+
+
+def test_documents_are_found_under_their_headings(harken: Harken, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "guide.md").write_text("# Guide\n\n## Setup\n\nInstall the zebra first.\n")
+    (folder / "paper.pdf").write_bytes(written_pdf("Nothing here", "A giraffe on the second page"))
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    report = harken.documents.index(folder)
+    assert (report.files, report.indexed, dict(report.skipped)) == (3, 2, {"broken": 1})
+    item = harken.documents.search("zebra install").items[0]
+    assert item.content == "**Document** `guide.md:1` (Guide)\n# Guide\n\n## Setup\n\nInstall the zebra first."
+    assert item.metadata == {"file_path": "guide.md", "start_line": 1, "end_line": 5, "headings": ["Guide"]}
+    page = harken.documents.search("giraffe").items[0]
+    assert (page.metadata["file_path"], page.metadata["end_line"]) == ("paper.pdf", 2)
+    (folder / "guide.md").unlink()
+    assert harken.documents.index(folder).gone == 1
+    assert harken.documents.search("zebra").items == ()
+
+
+def test_two_that_index_at_once_do_nothing_twice(harken: Harken, repository: Repository) -> None:
+    for number in range(30):
+        repository.write(f"m{number}.py", f"def f{number}(): ...\n")
+    repository.commit("first")
+    with ThreadPool(3) as pool:
+        reports = pool.map(lambda _: harken.code.index(repository.root), range(3))
+        read = pool.map(lambda _: harken.commits.index(repository.root), range(3))
+    assert sum(report.changes.added for report in reports) == 60
+    assert sum(report.added for report in read) == 1
+    with harken.store.reading() as tx:
+        count = tx.connection.exec_driver_sql("SELECT count(*) FROM entries WHERE source IN ('code', 'commit')")
+        assert count.scalar_one() == 61
+
+
+def test_conversations_and_plain_searches_do_not_see_what_was_indexed(harken: Harken, repository: Repository) -> None:
+    repository.commit("zebra commit", a_py="def zebra(): ...\n", b_md="A zebra.\n")
+    harken.code.index(repository.root)
+    harken.commits.index(repository.root)
+    harken.documents.index(repository.root)
+    harken.record_message("talk", "user", "What about the zebra in the zoo?")
+    harken.embed()
+    assert {hit.entry.source for hit in harken.search("zebra").hits} == {"message"}
+    everything = harken.search("zebra", scope=SearchScope(sources=("code", "commit", "document")))
+    assert {hit.entry.source for hit in everything.hits} == {"code", "commit", "document"}
+    recall = harken.auto_rag("talk", "Tell me everything about the zebra in our zoo")
+    assert "def zebra" not in str(recall)
+    assert "zebra commit" not in str(recall)

@@ -1,0 +1,120 @@
+"""`harken index`, `code`, `commits` and `documents`, by the real command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+from harken.testing import EmbeddingServer
+from repositories import Repository, new_repository
+
+BUDGET = (
+    'def divide_budget(total: int) -> int:\n    """Divide the token budget between sources."""\n    return total // 2\n'
+)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = new_repository(tmp_path / "shop")
+    made.commit("Divide the budget between sources", budget_py=BUDGET, guide_md="# Guide\n\nFeed the zebra.\n")
+    return made
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer(dims=64) as running:
+        yield running
+
+
+def test_a_repository_is_indexed_searched_and_indexed_again(
+    cli: CommandLine, repository: Repository, server: EmbeddingServer
+) -> None:
+    model = {"HARKEN_EMBEDDER": "openai-compatible", "HARKEN_EMBEDDING__URL": server.url}
+    harken = replace(cli, settings={**model, "HARKEN_EMBEDDING__MODEL": "words"})
+    facts = harken("index", "all", repository.root, "--json").json()
+    assert (facts["code"]["added"], facts["commits"]["added"], facts["documents"]["added"]) == (2, 1, 1)
+    assert facts["embedded"] == 4
+    query = ("where", "is", "the", "token", "budget", "divided", "between", "sources")
+    hit = harken("code", "search", *query, "--language", "python", "--json").json()["hits"][0]
+    assert hit["metadata"] == {
+        "file_path": "budget.py",
+        "start_line": 1,
+        "end_line": 3,
+        "language": "python",
+        "qualified_name": "budget.divide_budget",
+    }
+    assert hit["markdown"].startswith("**function** `divide_budget` in `budget.py:1`\n```python\n")
+    assert harken("commits", "search", *query, "--json").json()["hits"][0]["metadata"]["files_changed"] == [
+        "budget.py",
+        "guide.md",
+    ]
+    assert "Feed the zebra." in harken("documents", "search", "zebra").out
+    again = harken("index", "all", repository.root, "--json").json()
+    assert [again[name]["added"] for name in ("code", "commits", "documents")] == [0, 0, 0]
+    assert again["embedded"] == 0
+
+
+def test_each_kind_has_its_own_command_and_says_what_it_did(cli: CommandLine, repository: Repository) -> None:
+    (repository.root / "blob.md").write_bytes(b"\0\1")
+    out = cli("index", "docs", repository.root).out
+    assert "documents: 1 file read, 0 unchanged, 0 gone (1 new parts, 0 changed, 0 removed)." in out
+    assert "documents: passed over: 1 binary." in out
+    assert "code: 1 file read" in cli("index", "code", repository.root / "budget.py").out
+    assert "commits: 1 new commit, 0 known already" in cli("index", "commits", repository.root, "--limit", "5").out
+
+
+def test_code_like_what_stands_on_standard_input(cli: CommandLine, repository: Repository) -> None:
+    cli("index", "code", repository.root)
+    assert "`divide_budget`" in cli("code", "similar", "-", stdin="def divide_budget(all): return all / 2").out
+    assert "Nothing was found." in cli("code", "search", "giraffe").out
+
+
+def test_history_churn_and_authors(cli: CommandLine, repository: Repository) -> None:
+    sha = repository.commit("Say more", "Bo <bo@example.org>", budget_py=BUDGET + "x = 1\n")
+    place = repository.root
+    assert "are not indexed. Try: harken index commits" in cli.fails("commits", "churn", "--in", place)
+    cli("index", "commits", place)
+    history = cli("commits", "history", place / "budget.py", "--json").json()["commits"]
+    assert [commit["author"] for commit in history] == ["Bo", "Ann Lee"]
+    assert history[0]["sha"] == sha
+    files = cli("commits", "churn", "--in", place, "--days", "36500", "--json").json()["files"]
+    assert (files[0]["path"], files[0]["changes"], files[0]["authors"]) == ("budget.py", 2, 2)
+    assert "Bo <bo@example.org>" in cli("commits", "authors", place / "budget.py").out
+    people = cli("commits", "authors", place, "--json").json()["authors"]
+    assert {one["author"]: one["commits"] for one in people} == {"Ann Lee": 1, "Bo": 1}
+    found = cli("commits", "search", "budget", "say", "--author", "bo", "--json").json()["hits"]
+    assert [hit["metadata"]["sha"] for hit in found] == [sha]
+
+
+def test_what_cannot_be_meant_is_said_in_one_line(cli: CommandLine, tmp_path: Path) -> None:
+    assert "does not exist" in cli.fails("index", "code", tmp_path / "nowhere", code=2)
+    assert "in no git repository" in cli.fails("index", "commits", tmp_path, code=2)
+    assert "Nothing changed" not in cli.fails("commits", "history", tmp_path / "a.py", code=2)
+
+
+def test_a_search_without_sources_does_not_bring_code(cli: CommandLine, repository: Repository) -> None:
+    cli("index", "all", repository.root)
+    assert cli.search("budget") == []
+    assert {hit["source"] for hit in cli.search("budget", "--source", "code", "--source", "commit")} == {
+        "code",
+        "commit",
+    }
+
+
+def test_a_run_that_was_stopped_is_gone_on_with(cli: CommandLine, repository: Repository) -> None:
+    for number in range(400):
+        repository.write(f"m{number}.py", "".join(f"def f{number}_{one}(): ...\n" for one in range(20)))
+    with cli.running("index", "code", str(repository.root)) as process:
+        while process.poll() is None:
+            done = cli.status()["entries"]
+            if done:
+                process.send_signal(2)
+                break
+        process.wait(60)
+    report = cli("index", "code", repository.root, "--json").json()["code"]
+    assert report["files"] == report["indexed"] + report["unchanged"] == 401
+    assert cli.status()["entries"] == 401 * 21 - 19
