@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harken.engine import Harken
+from harken.learned.records import AXES, Experience, Lesson, RootCause
+
+KEPT, ADDED = 200, 10
 MATERIAL = Path(__file__).with_name("experience_material.txt")
 PROJECTS = (
     {"service": "the payment service", "module": "the tariff module", "client": "the cashier's application",
@@ -84,3 +90,52 @@ def _written() -> Iterator[Attempt]:
                 theme, domain, goal, status, strategy, hypothesis, action, prediction, result, surprise,
                 category, description, worked,
             )  # fmt: skip
+
+
+def main() -> None:
+    """Keep the corpus with the configured model, find its clusters, add ten experiences, find them again."""
+    with tempfile.TemporaryDirectory() as home, Harken(home) as harken:
+        every = corpus(None)
+        for one in every[:KEPT]:
+            keep(harken, one)
+        harken.embed()
+        before = _clusters(harken)
+        for one in every[KEPT : KEPT + ADDED]:
+            keep(harken, one)
+        harken.embed()
+        after = _clusters(harken)
+    tiers = Counter(one.tier for one in before[1])
+    print(f"{KEPT} experiences: " + ", ".join(f"{count} {tier}" for tier, count in tiers.most_common()))
+    for axis in AXES:
+        old, new = before[0][axis], after[0][axis]
+        same = [len(old[uid] & new[uid]) / len(old[uid] | new[uid]) for uid in old.keys() & new.keys()]
+        alike = sum(same) / len(same) if same else 0.0
+        print(
+            f"{axis}: {len(old)} clusters, {len(new)} with {ADDED} more; {len(same)} kept their ids, "
+            f"mean overlap of members {alike:.2f}"
+        )
+
+
+def keep(harken: Harken, one: Attempt) -> None:
+    """Go through an experience of the corpus."""
+    begun = harken.experiences.start(one.domain, one.strategy, one.goal, one.hypothesis, one.action, one.prediction)
+    harken.experiences.resolve(
+        one.status,
+        one.result,
+        surprise=one.surprise,
+        root_cause=RootCause(one.category, one.description) if one.category else None,
+        lesson=Lesson(one.what_worked) if one.what_worked else None,
+        uid=begun.uid,
+    )
+
+
+def _clusters(harken: Harken) -> tuple[dict[str, dict[str, frozenset[str]]], Sequence[Experience]]:
+    found = {
+        each.axis: {one.uid: frozenset(uid for uid, _ in one.members) for one in each.clusters}
+        for each in harken.values.clusters()
+    }
+    return found, harken.experiences.list(500)
+
+
+if __name__ == "__main__":
+    main()
