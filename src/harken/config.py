@@ -18,6 +18,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from harken.config_parts import (
+    AssembleConfig,
     AutoRagConfig,
     ChatConfig,
     ContextConfig,
@@ -33,6 +34,7 @@ from harken.config_parts import (
 from harken.errors import ConfigError
 
 __all__ = [
+    "AssembleConfig",
     "AutoRagConfig",
     "ChatConfig",
     "ContextConfig",
@@ -81,6 +83,7 @@ class Settings(Part):
     context: ContextConfig = Field(default_factory=ContextConfig)
     rag: RagConfig = Field(default_factory=RagConfig)
     chat: ChatConfig = Field(default_factory=ChatConfig)
+    assemble: AssembleConfig = Field(default_factory=AssembleConfig)
 
 
 @dataclass(frozen=True, slots=True)

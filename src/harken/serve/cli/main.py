@@ -14,6 +14,7 @@ from harken import __version__
 from harken.errors import HarkenError, UsageError
 from harken.serve.cli import (
     EXIT_INTERRUPTED,
+    assembling,
     chatting,
     configuring,
     exporting,
@@ -66,6 +67,8 @@ for command in (
     configuring.config,
     chatting.context_command,
     chatting.core,
+    assembling.assemble,
+    assembling.premortem,
     remembering.memory,
     learning.experience,
     learning.values,
