@@ -10,8 +10,10 @@ from harken import tokens
 from harken.model import ContextItem
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
-# What would begin a heading, a rule, or HTML, which goes on to wherever it ends.
-_STRUCTURE = re.compile(r"^( {0,3})(#{1,6}(?:\s|$)|=+\s*$|-+\s*$|(?:-\s*){3,}$|(?:_\s*){3,}$|<[A-Za-z!?/])")
+# What would begin a heading, a rule, a block of code, or HTML, which goes on to wherever it ends; in lists as well.
+_STRUCTURE = re.compile(
+    r"^((?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*)(#{1,6}(?:\s|$)|=+\s*$|-+\s*$|`{3}|~{3}|(?:_\s*){3,}$|<[A-Za-z!?/])"
+)
 _LOCATED = ("code", "document")
 _NAMED = ("experience", "conversation")
 
@@ -60,10 +62,11 @@ def shortened(item: ContextItem, most_tokens: int) -> ContextItem:
 
 
 def _note(item: ContextItem) -> str:
-    if item.source in _LOCATED:
-        return f"truncated, see full at {item.metadata['file_path']}:{item.metadata['start_line']}"
-    if item.source in _NAMED:
-        return f"truncated, full {item.source} ID: {item.metadata['id']}"
+    facts = item.metadata
+    if item.source in _LOCATED and "file_path" in facts:
+        return f"truncated, see full at {facts['file_path']}:{facts['start_line']}"
+    if item.source in _NAMED and "id" in facts:
+        return f"truncated, full {item.source} ID: {facts['id']}"
     return "truncated"
 
 
@@ -80,18 +83,18 @@ def _closed(text: str) -> str:
 
 
 def _fenced(lines: Sequence[str]) -> set[int]:
-    """The places of lines that stand in a fence which is closed, with its marks."""
+    """The places of lines in blocks of code that are closed, with their marks; an indented one may be a list's."""
     inside: set[int] = set()
     begin, mark = 0, ""
     for at, line in enumerate(lines):
         found = _FENCE.match(line)
         if found is None:
             continue
-        if not mark:
-            begin, mark = at, found[1] if not (found[1][0] == "`" and "`" in found[2]) else ""
-        elif _closes(found, mark):
+        if mark and _closes(found, mark):
             inside.update(range(begin, at + 1))
             mark = ""
+        elif not mark and not line.startswith(" ") and "`" not in found[2]:
+            begin, mark = at, found[1]
     return inside
 
 
@@ -112,8 +115,5 @@ def _closes(found: re.Match[str], mark: str) -> bool:
 
 
 def _plain(line: str) -> str:
-    """A line outside of fences that begins nothing."""
-    found = _FENCE.match(line)
-    if found is not None:
-        return line.replace(found[1][0], f"\\{found[1][0]}", 1)
+    """A line outside of blocks of code that begins nothing."""
     return _STRUCTURE.sub(r"\1\\\2", line)
