@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 
 @dataclass
@@ -33,28 +34,31 @@ def rendered(markdown: str) -> Page:
     """The page that a text makes."""
     page, level = Page(), 0
     for token in MarkdownIt("commonmark").parse(markdown):
-        if token.type == "heading_open":
-            level = int(token.tag[1])
-        elif token.type == "heading_close":
-            level = 0
-        elif token.type == "fence":
+        level = {"heading_open": int("0" + token.tag[1:2]) if token.type == "heading_open" else 0, "inline": level}.get(
+            token.type, 0
+        )
+        if token.type == "fence":
             page.code.append((token.info.strip(), token.content))
-        elif token.type == "hr":
-            page.rules += 1
         elif token.type == "html_block":
             page.html.append(token.content)
         elif token.type == "inline":
-            text = "".join(child.content or "\n" * child.type.endswith("break") for child in token.children or [])
-            page.headings += [(level, text)] if level else []
-            page.words.append(text)
-            open_marks: list[str] = []
-            for child in token.children or []:
-                if child.type in ("strong_open", "em_open"):
-                    open_marks.append(child.type)
-                    {"strong_open": page.strong, "em_open": page.emphasized}[child.type].append("")
-                elif child.type in ("strong_close", "em_close"):
-                    open_marks.remove(child.type.replace("close", "open"))
-                elif child.content:
-                    for mark in open_marks:
-                        {"strong_open": page.strong, "em_open": page.emphasized}[mark][-1] += child.content
+            _read_line(page, token.children or [], level)
+        page.rules += token.type == "hr"
     return page
+
+
+def _read_line(page: Page, parts: list[Token], level: int) -> None:
+    text = "".join(part.content or "\n" * part.type.endswith("break") for part in parts)
+    page.headings += [(level, text)] if level else []
+    page.words.append(text)
+    found = {"strong": page.strong, "em": page.emphasized}
+    open_marks: list[str] = []
+    for part in parts:
+        mark, _, end = part.type.partition("_")
+        if mark in found and end == "open":
+            open_marks.append(mark)
+            found[mark].append("")
+        elif mark in found:
+            open_marks.remove(mark)
+        for each in open_marks:
+            found[each][-1] += part.content
