@@ -6,7 +6,7 @@ Source: SPEC-002-18; where we differ, docs/adr/0012-assembler.md says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from harken.assemble.compose import Items, Plan, checked, compose, gather
@@ -18,7 +18,7 @@ from harken.config import Settings
 from harken.errors import ContextAssemblyError, InvalidContextTypeError
 from harken.model import ContextItem, FormattedContext
 from harken.retrieve.conversations import PastConversations
-from harken.retrieve.once import OnceReader
+from harken.retrieve.once import Known, OnceReader
 from harken.retrieve.search import Searcher
 from harken.sources.found import MAX_LIMIT, Found
 from harken.sources.searcher import SourceSearcher
@@ -33,6 +33,8 @@ HEADINGS: Mapping[str, str] = {
     "conversations": "Conversations",
 }
 CONTEXT_TYPES = tuple(HEADINGS)
+# Of one source among several, fewer candidates are fused than of a whole store.
+_LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 60, 4
 
 
 @dataclass(slots=True)
@@ -47,6 +49,8 @@ class ContextAssembler:
     searcher: Searcher
     settings: Callable[[], Settings]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    # The questions of a premortem are always the same, some two hundred in all.
+    _premortem_vectors: Known = field(default_factory=dict)
 
     def assemble_context(
         self, query: str, context_types: Sequence[str], limit: int = 20, max_tokens: int = 2000
@@ -68,7 +72,7 @@ class ContextAssembler:
         checked(limit, MAX_LIMIT, max_tokens)
         settings, now = self.settings(), self.now()
         config = settings.assemble
-        once = replace(self.searcher, reader=OnceReader(self.searcher.reader))
+        once = self._together(limit)
         sources = SourceSearcher(once.store, once.search)
 
         def shown(found: Found) -> Items:
@@ -109,10 +113,16 @@ class ContextAssembler:
         """
         checked(limit, MAX_LIMIT, max_tokens)
         # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
-        config = self.searcher.config.model_copy(update={"relevance_threshold": -1.0})
-        once = replace(self.searcher, config=config, reader=OnceReader(self.searcher.reader))
+        once = self._together(limit, self._premortem_vectors, relevance_threshold=-1.0)
         sources = SourceSearcher(once.store, once.search)
         return premortem(sources, domain, strategy, limit, max_tokens, self.settings().assemble, self.now())
+
+    def _together(self, limit: int, known: Known | None = None, **search: float) -> Searcher:
+        """The retrieval path for searches of one call, in which each query is embedded once."""
+        config = self.searcher.config
+        fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
+        less = config.model_copy(update={"candidates": fused, **search})
+        return replace(self.searcher, config=less, reader=OnceReader(self.searcher.reader, known))
 
     def _past(self, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
         rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})

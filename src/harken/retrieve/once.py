@@ -10,13 +10,19 @@ from harken.providers.embedder import Embedder, Space, Vectors
 from harken.retrieve.search import SpaceReader
 from harken.storage.store import StoredSpace
 
+Known = dict[tuple[str, str], Vectors]
+
 
 @dataclass(slots=True)
 class OnceEmbedder:
-    """An embedder that remembers the vectors of the queries that it was asked for."""
+    """An embedder that remembers the vectors of the queries that it was asked for.
+
+    Attributes:
+        known: vectors by space and query.
+    """
 
     embedder: Embedder
-    _known: dict[str, Vectors] = field(default_factory=dict)
+    known: Known
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -26,10 +32,11 @@ class OnceEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """The query's vector, made on first use."""
+        key = (self.embedder.space.id, text)
         with self._lock:
-            if text not in self._known:
-                self._known[text] = self.embedder.embed_query(text)
-            return self._known[text]
+            if key not in self.known:
+                self.known[key] = self.embedder.embed_query(text)
+            return self.known[key]
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """The texts' vectors."""
@@ -49,10 +56,12 @@ class OnceReader:
 
     Args:
         reader: finds the space; None where nothing is embedded.
+        known: vectors of earlier searches, for queries that are always the same; it gains those of these.
     """
 
-    def __init__(self, reader: Callable[[], SpaceReader | None]) -> None:
+    def __init__(self, reader: Callable[[], SpaceReader | None], known: Known | None = None) -> None:
         self._reader = reader
+        self._known: Known = {} if known is None else known
         self._found: list[OnceSpace | None] = []
         self._lock = threading.Lock()
 
@@ -61,5 +70,7 @@ class OnceReader:
         with self._lock:
             if not self._found:
                 opened = self._reader()
-                self._found.append(None if opened is None else OnceSpace(opened.space, OnceEmbedder(opened.embedder)))
+                self._found.append(
+                    None if opened is None else OnceSpace(opened.space, OnceEmbedder(opened.embedder, self._known))
+                )
             return self._found[0]
