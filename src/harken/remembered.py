@@ -16,6 +16,7 @@ from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.experiences import Experiences
 from harken.sources.memories import Meanings, Memories, Search
+from harken.sources.searcher import SourceSearcher
 from harken.sources.values import Values
 from harken.storage.store import Store, Transaction
 
@@ -36,6 +37,7 @@ class Remembered:
         self.indexes = open_indexes(recorder.store, recorder.redactor, search, recorder.wake, recorder.now)
         self.experiences = Experiences(recorder.store, keeper, identify_project)
         self.values = Values(recorder.store, keeper, spaces.answering)
+        self.sources = SourceSearcher(recorder.store, search)
 
 
 def said_or_saved(scope: SearchScope | None) -> SearchScope:
