@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, Field
-from pydantic.fields import FieldInfo
+from pydantic import Field
 
 from harken.chat.tools import Arguments
 from harken.engine import Harken
 from harken.errors import UsageError
 from harken.learned.records import (
-    AXES,
-    DOMAINS,
-    OUTCOMES,
     REPORT_CHARS,
-    ROOT_CAUSES,
     STATEMENT_CHARS,
-    STRATEGIES,
     VALUE_CHARS,
     Experience,
     Lesson,
     RootCause,
-    Status,
 )
 from harken.retrieve.dates import parse_since
 from harken.serve.facts.learned import (
@@ -37,29 +28,11 @@ from harken.serve.facts.learned import (
     value_facts,
     written_facts,
 )
+from harken.serve.verbs.known import AnyStatus, Axis, Cause, Domain, Outcome, Strategy
 from harken.serve.verbs.reach import reached
 from harken.serve.verbs.saved import DIRECTORY
 from harken.serve.verbs.verb import Caller, Effect, Facts, Verb
 from harken.sources.experiences import DEFAULT_AGENT
-
-
-def _one_of(names: Sequence[str], given: str) -> str:
-    if given not in names:
-        raise ValueError(f"must be one of {', '.join(names)}")
-    return given
-
-
-def _known(names: Sequence[str]) -> tuple[AfterValidator, FieldInfo]:
-    """Checks that a text is one of these, and tells it in the schema."""
-    return AfterValidator(partial(_one_of, names)), Field(json_schema_extra={"enum": list(names)})
-
-
-_Domain = Annotated[str, *_known(DOMAINS)]
-_Strategy = Annotated[str, *_known(STRATEGIES)]
-_Cause = Annotated[str, *_known(ROOT_CAUSES)]
-_Axis = Annotated[str, *_known(AXES)]
-_Outcome = Annotated[str, *_known(OUTCOMES)]
-_Status = Annotated[str, *_known([status.value for status in Status])]
 
 
 class _Placed(Arguments):
@@ -70,8 +43,8 @@ class _Placed(Arguments):
 class Start(_Placed):
     """What `experience_start` takes."""
 
-    domain: _Domain = Field(description="What kind of work it is.")
-    strategy: _Strategy = Field(description="How it is gone about.")
+    domain: Domain = Field(description="What kind of work it is.")
+    strategy: Strategy = Field(description="How it is gone about.")
     goal: str = Field(min_length=1, max_length=STATEMENT_CHARS, description="What is wanted.")
     hypothesis: str = Field(min_length=1, max_length=STATEMENT_CHARS, description="What is believed.")
     action: str = Field(min_length=1, max_length=STATEMENT_CHARS, description="What is done.")
@@ -90,7 +63,7 @@ class Update(_Placed):
     prediction: str | None = Field(
         None, min_length=1, max_length=STATEMENT_CHARS, description="What is to be seen now."
     )
-    strategy: _Strategy | None = Field(None, description="How it is gone about now.")
+    strategy: Strategy | None = Field(None, description="How it is gone about now.")
     note: str = Field("", max_length=REPORT_CHARS, description="A remark.")
 
 
@@ -98,10 +71,10 @@ class Resolve(_Placed):
     """What `experience_resolve` takes."""
 
     id: str | None = Field(None, min_length=6, max_length=100, description="Which; left out, the active one.")
-    status: _Outcome | None = Field(None, description="Left out, as the last test or build suggests.")
+    status: Outcome | None = Field(None, description="Left out, as the last test or build suggests.")
     result: str = Field("", max_length=REPORT_CHARS, description="What came of it; left out, what a test printed.")
     surprise: str = Field("", max_length=REPORT_CHARS, description="What was unexpected; required when falsified.")
-    cause: _Cause | None = Field(None, description="Why the hypothesis was wrong; required when falsified.")
+    cause: Cause | None = Field(None, description="Why the hypothesis was wrong; required when falsified.")
     cause_description: str = Field("", max_length=REPORT_CHARS, description="The same in words; likewise.")
     worked: str = Field("", max_length=REPORT_CHARS, description="The lesson: what worked.")
     takeaway: str = Field("", max_length=REPORT_CHARS, description="The lesson: what to take from it.")
@@ -122,8 +95,8 @@ class Adopt(AskActive):
 class ListExperiences(Arguments):
     """What `experiences` takes."""
 
-    domain: _Domain | None = Field(None, description="Only of this one.")
-    outcome: _Status | None = Field(None, description="Only with this.")
+    domain: Domain | None = Field(None, description="Only of this one.")
+    outcome: AnyStatus | None = Field(None, description="Only with this.")
     since: str | None = Field(None, max_length=100, description="Begun not before this: 2026-05-08, '2 weeks ago'.")
     project: str | None = Field(
         None, max_length=1000, description="Only of this project: its short name, key or folder."
@@ -134,7 +107,7 @@ class ListExperiences(Arguments):
 class AskAxis(Arguments):
     """What `value_clusters` takes."""
 
-    axis: _Axis | None = Field(None, description="Left out, all of them.")
+    axis: Axis | None = Field(None, description="Left out, all of them.")
 
 
 class ListValues(AskAxis):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from harken.errors import NotFoundError
-from harken.serve.verbs import indexed, learned, said, saved
+from harken.serve.verbs import assembled, indexed, learned, said, saved
 from harken.serve.verbs.verb import Verb
 
-VERBS: dict[str, Verb] = {verb.name: verb for verb in (*said.VERBS, *saved.VERBS, *learned.VERBS, *indexed.VERBS)}
+_ALL = (*said.VERBS, *assembled.VERBS, *saved.VERBS, *learned.VERBS, *indexed.VERBS)
+VERBS: dict[str, Verb] = {verb.name: verb for verb in _ALL}
 
 
 def verb_of(name: str) -> Verb:
