@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,15 @@ class Remote:
     said: str
     pid: int
 
-    def client(self, mode: str, **headers: str) -> Client:
+    @asynccontextmanager
+    async def client(self, mode: str, token: str | None = None) -> AsyncIterator[Client]:
         """An MCP client with the token."""
-        http = httpx2.AsyncClient(headers={"authorization": f"Bearer {self.token}", **headers})
-        return Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode)
+        headers = {"authorization": f"Bearer {token or self.token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_SECONDS) as http,
+            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode) as client,
+        ):
+            yield client
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -56,8 +62,9 @@ def remote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("remote")
     (folder / "person").mkdir()
     project = make_project(folder / "project")
-    settings = {"HARKEN_EMBEDDER": "none", "HARKEN_SERVE__ROOTS": f'["{project}"]'}
-    cli = CommandLine(folder / "home", folder / "person", settings)
+    cli = CommandLine(folder / "home", folder / "person", {"HARKEN_EMBEDDER": "none"})
+    cli.home.mkdir()
+    (cli.home / "harken.toml").write_text(f'[serve]\nroots = ["{project}"]\n', encoding="utf-8")
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
         ids = fill(harken)
     with cli.running("serve", "--tcp", "--port", "0", stderr=subprocess.PIPE) as process:
@@ -105,8 +112,7 @@ def test_over_http_the_token_is_asked_for_and_kept(remote: tuple[Remote, str]) -
             assert httpx2.post(server.url + path, json=ping, headers=headers).status_code == status
 
     async def connect() -> None:
-        http = httpx2.AsyncClient(headers={"authorization": "Bearer wrong"})
-        async with Client(streamable_http_client(f"{server.url}/mcp", http_client=http), mode=mode):
+        async with server.client(mode, "wrong"):
             pass
 
     with pytest.raises(BaseException):  # noqa: B017, PT011 - how a client says it is its own matter

@@ -13,5 +13,6 @@ def report_facts(report: IndexReport | CommitReport) -> dict[str, Any]:
     """A report as scripts get it."""
     facts = asdict(report)
     if isinstance(report, IndexReport):
-        facts |= facts.pop("changes")
+        # A Counter's own constructor would count what `asdict` hands it.
+        facts |= {**facts.pop("changes"), "skipped": dict(report.skipped)}
     return facts
