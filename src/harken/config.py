@@ -18,6 +18,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from harken.config_parts import (
+    AssembleConfig,
     AutoRagConfig,
     ChatConfig,
     ContextConfig,
@@ -35,6 +36,7 @@ from harken.config_parts import (
 from harken.errors import ConfigError
 
 __all__ = [
+    "AssembleConfig",
     "AutoRagConfig",
     "ChatConfig",
     "ContextConfig",
@@ -87,6 +89,7 @@ class Settings(Part):
     hooks: HooksConfig = Field(default_factory=HooksConfig)
     serve: ServeConfig = Field(default_factory=ServeConfig)
     chat: ChatConfig = Field(default_factory=ChatConfig)
+    assemble: AssembleConfig = Field(default_factory=AssembleConfig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,10 +245,14 @@ class ServeConfig(Part):
     """The daemon.
 
     Attributes:
-        idle_seconds: it leaves when nobody has asked for so long and no work is left; 0 keeps it.
+        idle_seconds: it leaves when nobody has asked for so long and no work is left; 0 keeps it, and so does TCP.
+        roots: folders that MCP and clients over TCP may have indexed, beside the project that they work in.
+        hosts: names by which clients over TCP may call this machine, beside its own.
     """
 
     idle_seconds: Annotated[float, Field(ge=0)] = 1800.0
+    roots: tuple[Path, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 class ChatConfig(Part):
@@ -261,3 +265,53 @@ class ChatConfig(Part):
 
     max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 10
     tool_result_tokens: Annotated[int, Field(ge=200, le=100_000)] = 1500
+
+
+Weight = Annotated[float, Field(gt=0.0, le=10.0)]
+
+
+class SourceWeights(Part):
+    """What share of a context each type gets, against the others that have something to show.
+
+    Source: SPEC-002-18, "Token Budget Distribution"; documents and conversations are ours.
+    """
+
+    memories: Weight = 1.0
+    code: Weight = 2.0
+    experiences: Weight = 3.0
+    values: Weight = 1.0
+    commits: Weight = 2.0
+    documents: Weight = 2.0
+    conversations: Weight = 2.0
+
+
+class TierWeights(Part):
+    """What an experience's relevance is multiplied by, by how far it may be believed."""
+
+    gold: Weight = 1.0
+    silver: Weight = 0.95
+    bronze: Weight = 0.85
+    abandoned: Weight = 0.7
+
+
+class AssembleConfig(Part):
+    """How a context is put together from many sources.
+
+    Attributes:
+        item_share: what one item may take of what its source has.
+        min_item_tokens: what one item may take however little that is.
+        duplicate_similarity: texts from here on, 0 to 1, say the same; the less relevant one is left out.
+        importance_lift: what a memory of importance 1 gains, as a factor over 1, and one of importance 0 loses.
+        recency_lift: what a commit or an experience of today gains, as a factor over 1.
+        recency_half_life_days: age at which that gain is half.
+    Source: SPEC-002-18; the numbers that it leaves open stand in docs/adr/0012-assembler.md.
+    """
+
+    weights: SourceWeights = Field(default_factory=SourceWeights)
+    tiers: TierWeights = Field(default_factory=TierWeights)
+    item_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
+    min_item_tokens: Annotated[int, Field(ge=40, le=10_000)] = 120
+    duplicate_similarity: Annotated[float, Field(ge=0.5, le=1.0)] = 0.9
+    importance_lift: Ratio = 0.1
+    recency_lift: Ratio = 0.1
+    recency_half_life_days: Annotated[float, Field(gt=0)] = 30.0

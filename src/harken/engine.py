@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from harken.assemble.assembler import ContextAssembler
 from harken.assemble.builder import Session
 from harken.assemble.history import TaskHistory
 from harken.assemble.layers import ChatContext
@@ -104,13 +105,12 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
-        remembered = Remembered(
-            self.recorder,
-            lambda query, scope, limit, mode: self.search(query, scope=scope, limit=limit, mode=mode),
-            self.spaces,
-        )
-        self.memories, self.experiences, self.values = remembered.kept
+        remembered = Remembered(self.recorder, self._found, self.spaces)
+        self.memories = remembered.memories
         self.code, self.commits, self.documents = remembered.indexes
+        self.experiences, self.values = remembered.experiences, remembered.values
+        self.sources = remembered.sources
+        self.assembler = ContextAssembler(self._searcher, lambda: self.settings, now)
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
@@ -358,6 +358,9 @@ class Harken:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _found(self, query: str, scope: SearchScope, limit: int, mode: str) -> SearchResult:
+        return self.search(query, scope=scope, limit=limit, mode=mode)
 
     def _replay_tail(self, on_replay: Callable[[int, int], None]) -> None:
         """Bring in what a process that died, or a database that was lost, left in the journal alone."""

@@ -4,6 +4,8 @@ HarkenError
 ├── ConfigError            a setting has no such key, or a value out of range
 ├── UsageError             an argument that cannot be meant
 ├── NotFoundError          an id that names nothing
+├── ContextAssemblyError   a context cannot be put together
+│   └── InvalidContextTypeError  a type of context that there is none of; a UsageError too
 ├── MissingExtraError      an optional dependency is not installed
 ├── StoreError             the database refuses
 │   ├── StoreBusyError     locked by another process for longer than the timeout
@@ -45,6 +47,14 @@ class UsageError(HarkenError):
 
 class NotFoundError(HarkenError):
     """An id names nothing in the store."""
+
+
+class ContextAssemblyError(HarkenError):
+    """A context cannot be put together from what is remembered."""
+
+
+class InvalidContextTypeError(ContextAssemblyError, UsageError):
+    """A type of context was asked for that there is none of."""
 
 
 class MissingExtraError(HarkenError):

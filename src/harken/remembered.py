@@ -16,6 +16,7 @@ from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.experiences import Experiences
 from harken.sources.memories import Meanings, Memories, Search
+from harken.sources.searcher import SourceSearcher
 from harken.sources.values import Values
 from harken.storage.store import RowScope, Store, Transaction
 
@@ -34,13 +35,11 @@ class Remembered:
 
     def __init__(self, recorder: Recorder, search: Search, spaces: Spaces) -> None:
         keeper = Keeper(recorder)
-        compare = _comparing(recorder.store, spaces)
-        self.kept = (
-            Memories(recorder.store, keeper, search, identify_project, compare),
-            Experiences(recorder.store, keeper, identify_project),
-            Values(recorder.store, keeper, spaces.answering),
-        )
+        self.memories = Memories(recorder.store, keeper, search, identify_project, _comparing(recorder.store, spaces))
         self.indexes = open_indexes(recorder.store, recorder.redactor, search, recorder.wake, recorder.now)
+        self.experiences = Experiences(recorder.store, keeper, identify_project)
+        self.values = Values(recorder.store, keeper, spaces.answering)
+        self.sources = SourceSearcher(recorder.store, search)
 
 
 def said_or_saved(scope: SearchScope | None) -> SearchScope:

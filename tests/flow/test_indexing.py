@@ -13,9 +13,9 @@ import pytest
 
 from harken import Harken
 from harken.errors import NotFoundError, UsageError
-from harken.index.found import Found
 from harken.index.tree import IndexReport
 from harken.model import SearchScope, Trust
+from harken.sources.found import Found
 from harken.testing.hashing_embedder import HashingEmbedder
 from pdf_files import written_pdf
 from repositories import Repository, new_repository

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harken.assemble.rank import on_one_scale
 from harken.assemble.render import Quote
-from harken.model import Trust
+from harken.model import ContextItem, Trust
 from harken.retrieve.conversations import PastConversation, PastExchange
 
 _SHOWN_CHARS = 200
@@ -45,3 +46,32 @@ def _cut(text: str) -> str:
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
+
+
+def past_items(conversations: Sequence[PastConversation]) -> list[ContextItem]:
+    """A context's item for each conversation: what it was about, and what was said in its best exchanges."""
+    likenesses = [
+        min(1.0, max(0.0, each.score if each.similarity is None else each.similarity)) for each in conversations
+    ]
+    scaled = on_one_scale([each.score for each in conversations], likenesses)
+    return [
+        _conversation_item(each, round(relevance, 4)) for each, relevance in zip(conversations, scaled, strict=True)
+    ]
+
+
+def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:
+    title = _flat(found.title) or "untitled"
+    lines = [f'**Conversation** "{title}" on {found.at.date().isoformat()}']
+    if found.summary:
+        lines.append(_flat(found.summary))
+    for exchange in found.exchanges:
+        said = (("User", exchange.user), ("Assistant", exchange.assistant))
+        lines.extend(f"- **{name}**: {_cut(text)}" for name, text in said if text)
+    metadata = {
+        "id": found.uid,
+        "title": title,
+        "created_at": found.at.isoformat(),
+        "exchange_count": found.exchange_count,
+        "exchange_ids": [exchange.uid for exchange in found.exchanges],
+    }
+    return ContextItem("conversation", "\n".join(lines), relevance, metadata)

@@ -46,8 +46,12 @@ class Details:
 
     def page(self, offset: int, room_tokens: int) -> str:
         """So much of it from an offset on, in characters, fenced, and where it goes on."""
+        return self.cut(offset, room_tokens)[0]
+
+    def cut(self, offset: int, room_tokens: int) -> tuple[str, int | None]:
+        """The same, and the offset at which it goes on; None where that is all."""
         if offset and offset >= len(self.text):
-            return f"There is nothing at offset {offset}: it has {len(self.text)} characters."
+            return f"There is nothing at offset {offset}: it has {len(self.text)} characters.", None
         rest = self.text[offset:]
         part = rest
         room = max(1, room_tokens - _AROUND_TOKENS)
@@ -58,10 +62,10 @@ class Details:
             part = part[:ends] if ends > len(part) // 2 else part
         quotation = fenced(Quote(part, self.kind, self.uid, "", self.at, self.trust.value))
         end = offset + len(part)
-        more = (
-            f"It goes on: next_offset={end} of {len(self.text)} characters." if end < len(self.text) else "That is all."
-        )
-        return "\n".join([block(f"The {self.kind} as it was recorded:", [quotation]), more])
+        goes_on = end < len(self.text)
+        more = f"It goes on: next_offset={end} of {len(self.text)} characters." if goes_on else "That is all."
+        text = "\n".join([block(f"The {self.kind} as it was recorded:", [quotation]), more])
+        return text, end if goes_on else None
 
 
 def details_of(tx: Transaction, beginning: str, is_conversation: bool, is_full: bool) -> Details | NoDetails:

@@ -64,7 +64,7 @@ class Tool:
     @property
     def spec(self) -> ToolSpec:
         """The tool as a model is told of it."""
-        return ToolSpec(self.name, self.description, _plain(self.form.model_json_schema()))
+        return ToolSpec(self.name, self.description, plain_schema(self.form.model_json_schema()))
 
 
 class Toolbox:
@@ -92,7 +92,7 @@ class Toolbox:
         try:
             arguments = tool.form.model_validate(dict(call.arguments))
         except ValidationError as error:
-            return Outcome(f"{call.name} was not called: {_problems(error)}. {_usage(tool)}", failed=True)
+            return Outcome(f"{call.name} was not called: {problems_of(error)}. {_usage(tool)}", failed=True)
         try:
             return tool.run(arguments, here)
         except HarkenError as error:
@@ -105,7 +105,8 @@ def _usage(tool: Tool) -> str:
     return f"Arguments: {', '.join(named) or 'none'}. Call it again."
 
 
-def _problems(error: ValidationError) -> str:
+def problems_of(error: ValidationError) -> str:
+    """What is wrong with arguments, in one line."""
     found = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         place = ".".join(str(part) for part in problem["loc"])
@@ -116,15 +117,15 @@ def _problems(error: ValidationError) -> str:
     return "; ".join(found)
 
 
-def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
+def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without titles, and without null where an argument may be left out: small models trip over both."""
     found: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            found[key] = {name: _plain(facts) for name, facts in value.items()}
+            found[key] = {name: plain_schema(facts) for name, facts in value.items()}
         elif key == "anyOf":
             (kind,) = [each for each in value if each != {"type": "null"}]
-            found.update(_plain(kind))
+            found.update(plain_schema(kind))
         elif key not in ("title", "default") or (key == "default" and value is not None):
             found[key] = value
     found.pop("description", None) if "properties" in found else None

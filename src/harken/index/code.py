@@ -8,12 +8,12 @@ from pathlib import Path
 
 from harken.errors import UsageError
 from harken.index.files import Content, read
-from harken.index.found import DEFAULT_LIMIT, Found, SourceSearch
 from harken.index.languages import LANGUAGES, NAMES, language_of
 from harken.index.tree import IndexReport, Progress, TreeIndexer
 from harken.index.units import parse_units
 from harken.indexed import CodeUnit
 from harken.sources.code import CodeSource
+from harken.sources.found import DEFAULT_LIMIT, Found, SourceSearch
 from harken.storage.indexed.files import Part, derived_uid
 
 MAX_SNIPPET_CHARS = 5000

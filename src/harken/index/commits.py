@@ -10,13 +10,13 @@ from pathlib import Path
 
 from harken.errors import NotFoundError, UsageError
 from harken.index.files import find_place
-from harken.index.found import DEFAULT_LIMIT, MAX_LIMIT, Found, SourceSearch
 from harken.index.git import Repository
 from harken.index.tree import Progress
 from harken.indexed import Commit
 from harken.model import NewEntry
 from harken.record.project import identify_project
 from harken.sources.commits import CommitSource, author_facet
+from harken.sources.found import DEFAULT_LIMIT, MAX_LIMIT, Found, SourceSearch
 from harken.storage.indexed.commits import (
     SOURCE,
     Authorship,

@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 
 from harken.errors import MissingExtraError
 from harken.index.files import Content, read
-from harken.index.found import DEFAULT_LIMIT, Found, SourceSearch
 from harken.index.pdf import UnreadablePdfError, read_pages
 from harken.index.split import split_markdown, split_pages, split_text
 from harken.index.tree import IndexReport, Progress, SkippedError, TreeIndexer
 from harken.indexed import Passage
 from harken.sources.documents import DocumentSource, FiledPassage
+from harken.sources.found import DEFAULT_LIMIT, Found, SourceSearch
 from harken.storage.indexed.files import Part, derived_uid
 
 _MARKDOWN = frozenset({".md", ".markdown", ".mdx"})

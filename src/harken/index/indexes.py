@@ -8,12 +8,12 @@ from datetime import datetime
 from harken.index.code import CodeIndex
 from harken.index.commits import CommitIndex
 from harken.index.documents import DocumentIndex
-from harken.index.found import SourceSearch
 from harken.index.tree import TreeIndexer
 from harken.record.redact import Redactor
 from harken.sources.code import CodeSource
 from harken.sources.commits import CommitSource
 from harken.sources.documents import DocumentSource
+from harken.sources.found import SourceSearch
 from harken.sources.memories import Search
 from harken.storage.store import Store
 

@@ -210,8 +210,8 @@ def check_experience(one: Experience) -> Experience:
     Raises:
         UsageError: a value is empty, too long, or not one of those that are possible.
     """
-    _one_of("domain", one.domain, DOMAINS)
-    _one_of("strategy", one.strategy, STRATEGIES)
+    check_one_of("domain", one.domain, DOMAINS)
+    check_one_of("strategy", one.strategy, STRATEGIES)
     for name in _STATEMENTS:
         check_text(name, getattr(one, name), STATEMENT_CHARS)
     for note in one.notes:
@@ -239,11 +239,11 @@ def check_axis(axis: str) -> None:
     Raises:
         UsageError: there is no such axis.
     """
-    _one_of("axis", axis, AXES)
+    check_one_of("axis", axis, AXES)
 
 
 def _check_outcome(one: Experience, outcome: Outcome) -> None:
-    _one_of("status", outcome.status.value, OUTCOMES)
+    check_one_of("status", outcome.status.value, OUTCOMES)
     check_text("result", outcome.result, REPORT_CHARS, required=outcome.status is not Status.ABANDONED)
     falsified = outcome.status is Status.FALSIFIED
     if falsified and (not one.surprise.strip() or one.root_cause is None):
@@ -253,13 +253,18 @@ def _check_outcome(one: Experience, outcome: Outcome) -> None:
         )
     check_text("surprise", one.surprise, REPORT_CHARS, required=falsified)
     if one.root_cause is not None:
-        _one_of("root cause category", one.root_cause.category, ROOT_CAUSES)
+        check_one_of("root cause category", one.root_cause.category, ROOT_CAUSES)
         check_text("root cause description", one.root_cause.description, REPORT_CHARS)
     if one.lesson is not None:
         check_text("lesson what_worked", one.lesson.what_worked, REPORT_CHARS)
         check_text("lesson takeaway", one.lesson.takeaway, REPORT_CHARS, required=False)
 
 
-def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+def check_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Hold a value to those there are.
+
+    Raises:
+        UsageError: it is none of them.
+    """
     if value not in allowed:
         raise UsageError(f"{name} must be one of {', '.join(allowed)}, not '{value}'.")

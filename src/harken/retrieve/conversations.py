@@ -92,11 +92,12 @@ class PastConversation:
 
 @dataclass(frozen=True, slots=True)
 class PastRecall:
-    """What came back, best first, and why nothing did."""
+    """What came back, best first, and why nothing did; `error_class` names what broke the search, if anything did."""
 
     conversations: tuple[PastConversation, ...] = ()
     query: str = ""
     notes: tuple[str, ...] = ()
+    error_class: str = ""
 
 
 @dataclass(slots=True)
@@ -193,7 +194,8 @@ class PastConversations:
         except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
             error_class = type(error).__name__
             _log.warning("past_conversations_failed", error_class=error_class)
-            found = PastRecall(query=query.text, notes=(f"Past conversations were not searched: {error_class}.",))
+            why = f"Past conversations were not searched: {error_class}."
+            found = PastRecall(query=query.text, notes=(why,), error_class=error_class)
         self._keep(found, time.perf_counter() - started, error_class)
         return found
 

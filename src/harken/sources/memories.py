@@ -35,7 +35,7 @@ _OVER_FETCH = 5
 class Search(Protocol):
     """The one retrieval path."""
 
-    def __call__(self, query: str, scope: SearchScope, limit: int, mode: str) -> SearchResult:
+    def __call__(self, query: str, scope: SearchScope, limit: int, mode: str, /) -> SearchResult:
         """What answers the query, best first."""
         ...
 

@@ -185,6 +185,13 @@ def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[
     return {row[0] for row in rows_in(tx, statement, entries.c.id, entry_ids)}
 
 
+def newest_entries(tx: Transaction, scope: RowScope, limit: int) -> list[int]:
+    """The entries of a scope that were made last, newest first."""
+    statement = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
+    newest = statement.order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(limit)
+    return list(tx.connection.scalars(newest))
+
+
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     """The scope as conditions on the entries table."""
     conditions = [*_source_conditions(scope), *map(_has_facet, scope.facets)]

@@ -7,11 +7,12 @@ from typing import Any
 import click
 from rich.text import Text
 
-from harken.assemble.layers import ChatContext, Layer, LayerItem, LayerName
+from harken.assemble.layers import Layer, LayerName
 from harken.chat.prompt import PAST_TOOL_NOTE, SYSTEM_PROMPT
 from harken.model import CoreFact
 from harken.record.core import SECTIONS
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.facts.context import context_facts
 
 _EXCERPT = 160
 _SECTION = click.Choice(SECTIONS)
@@ -48,21 +49,6 @@ def context_command(
         _print_layer(session, layer)
     for note in context.notes:
         session.out.print(Text(note, "dim"))
-
-
-def context_facts(context: ChatContext, conversation_uid: str) -> dict[str, Any]:
-    """A context as scripts get it."""
-    return {
-        "conversation_id": conversation_uid,
-        "tokens": context.tokens,
-        "budget_tokens": context.budget_tokens,
-        "messages": [message.as_dict() for message in context.messages],
-        "layers": [
-            {"name": layer.name.value, "tokens": layer.tokens, "items": [_item_facts(item) for item in layer.items]}
-            for layer in context.layers
-        ],
-        "notes": list(context.notes),
-    }
 
 
 @click.group()
@@ -120,10 +106,6 @@ def list_facts(session: Session, section: str | None, as_json: bool) -> None:
 
 def _core_facts(fact: CoreFact) -> dict[str, Any]:
     return {"section": fact.section, "key": fact.key, "value": fact.value, "updated_at": fact.at.isoformat()}
-
-
-def _item_facts(item: LayerItem) -> dict[str, Any]:
-    return {"id": item.uid, "tokens": item.tokens, "text": item.text, "why": item.why, **item.facts}
 
 
 def _print_layer(session: Session, layer: Layer) -> None:

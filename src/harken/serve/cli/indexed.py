@@ -11,15 +11,15 @@ from typing import Any
 import click
 from rich.text import Text
 
-from harken.index.found import DEFAULT_LIMIT, MAX_LIMIT, Found
 from harken.index.languages import NAMES
 from harken.indexed import Commit
 from harken.model import ContextItem
 from harken.retrieve.dates import parse_since
 from harken.retrieve.search import MODES
-from harken.serve.cli.searching import hit_facts
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.facts.said import hit_facts
 from harken.sources.commits import commit_item
+from harken.sources.found import DEFAULT_LIMIT, MAX_LIMIT, Found
 
 _LIMIT = click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, help="At most so many.")
 _PROJECT = click.option("--project", help="Only this project: its short name, key or folder.")

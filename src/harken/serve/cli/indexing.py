@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,6 +15,7 @@ from harken.index.tree import IndexReport
 from harken.retrieve.dates import parse_since
 from harken.serve.cli.importing import embed_now
 from harken.serve.cli.session import Report, Session, counted, json_option, print_json, with_session
+from harken.serve.facts.indexed import report_facts
 
 Reported = IndexReport | CommitReport
 Run = Callable[[Harken, Report, Reported], object]
@@ -103,14 +102,7 @@ def _index(session: Session, runs: dict[str, tuple[Reported, Run]], no_embed: bo
                 _print_reports(session, {name: report for name, report in done.items() if report.project})
         embedded = None if no_embed else embed_now(session, harken, "entries")
     if as_json:
-        print_json({**{name: _facts(report) for name, report in done.items()}, "embedded": embedded})
-
-
-def _facts(report: Reported) -> dict[str, Any]:
-    facts = asdict(report)
-    if isinstance(report, IndexReport):
-        facts |= facts.pop("changes")
-    return facts
+        print_json({**{name: report_facts(report) for name, report in done.items()}, "embedded": embedded})
 
 
 def _print_reports(session: Session, done: dict[str, Reported]) -> None:

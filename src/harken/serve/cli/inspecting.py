@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 from harken.background import EMBEDDINGS, WorkerReport
-from harken.serve.cli.reporting import report_facts, report_line, state_of
+from harken.serve.cli.reporting import report_line
 from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
+from harken.serve.facts.standing import report_facts, state_of, status_facts
 from harken.storage.spend import Spent
 from harken.storage.summaries import CONVERSATION, EXCHANGE
 from harken.upkeep import Status
@@ -34,36 +34,6 @@ def status(session: Session, projects: bool, as_json: bool) -> None:
         session.out.print(f"{name:<14} {value}", markup=False)
     for key, name, count in known:
         session.out.print(f"  {name}  {key}  {count} conversations", markup=False)
-
-
-def status_facts(found: Status) -> dict[str, Any]:
-    """The status as scripts get it."""
-    counts = found.counts
-    return {
-        "messages": counts.messages,
-        "conversations": counts.conversations,
-        "exchanges": counts.exchanges,
-        "project_count": counts.projects,
-        "entries": counts.entries,
-        "embeddable": counts.embeddable,
-        "embedded": counts.embedded,
-        "queue": found.queue,
-        "failed": counts.failed,
-        "forgotten": counts.forgotten,
-        "redactions": sum(found.redactions.values()),
-        "redactions_by_kind": found.redactions,
-        "spend_usd": float(found.spent.usd),
-        "spend_today_usd": float(found.spent_today.usd),
-        "spend_unsettled_usd": float(found.spent.unsettled_usd),
-        "spend_unpriced_calls": found.spent.unpriced,
-        "space": found.space,
-        "filling_space": found.filling,
-        "bytes": found.sizes,
-        "stale_leases": found.stale_leases,
-        "torn_lines": found.torn,
-        "home": str(found.home),
-        "store": found.store,
-    }
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:

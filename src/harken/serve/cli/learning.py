@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,17 @@ from rich.text import Text
 
 from harken.errors import UsageError
 from harken.learned.records import AXES, DOMAINS, OUTCOMES, ROOT_CAUSES, STRATEGIES, Lesson, RootCause, Status
-from harken.serve.cli.learning_shown import (
+from harken.serve.cli.learning_shown import print_candidate, print_experience
+from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.facts.learned import (
+    active_facts,
     candidate_facts,
     cluster_facts,
     experience_facts,
-    print_candidate,
-    print_experience,
-    suggestion_facts,
+    member_facts,
     value_facts,
+    written_facts,
 )
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
 from harken.sources.experiences import DEFAULT_AGENT
 
 _DOMAIN, _STRATEGY = click.Choice(DOMAINS), click.Choice(STRATEGIES)
@@ -130,12 +131,7 @@ def active(session: Session, directory: Path | None, agent: str, session_id: str
     with session.engine() as harken:
         found = harken.experiences.active(directory=directory or Path.cwd(), agent=agent, session=session_id)
     if as_json:
-        facts = found and {
-            **experience_facts(found.experience),
-            "is_orphan": found.is_orphan,
-            "suggestion": suggestion_facts(found.suggestion),
-        }
-        print_json(facts)
+        print_json(found and active_facts(found))
         return
     if found is None:
         session.out.print("No experience is active. Begin one: harken experience start")
@@ -277,7 +273,7 @@ def members(session: Session, cluster_id: str, limit: int, as_json: bool) -> Non
     with session.engine() as harken:
         found = harken.values.members(cluster_id, limit)
     if as_json:
-        print_json([{**experience_facts(one.experience, whole=False), "distance": one.distance} for one in found])
+        print_json([member_facts(one) for one in found])
         return
     for one in found:
         session.out.print(Text(f"{one.distance:.3f}  {one.experience.uid}  {one.experience.goal}"))
@@ -326,14 +322,7 @@ def forget_value(session: Session, uid: str) -> None:
 
 
 def _say_written(session: Session, one: Any, as_json: bool, did: str) -> None:
-    facts: Mapping[str, Any] = {
-        "id": one.uid,
-        "status": one.status.value,
-        "iteration_count": one.iteration_count,
-        "confidence_tier": one.tier or None,
-        "auto_captured": bool(one.outcome and one.outcome.auto_captured),
-    }
     if as_json:
-        print_json(facts)
+        print_json(written_facts(one))
     else:
         session.out.print(f"{did} {one.uid}", markup=False)

@@ -14,6 +14,7 @@ from harken import __version__
 from harken.errors import HarkenError, UsageError
 from harken.serve.cli import (
     EXIT_INTERRUPTED,
+    assembling,
     chatting,
     configuring,
     exporting,
@@ -74,6 +75,8 @@ for command in (
     talking.model,
     chatting.context_command,
     chatting.core,
+    assembling.assemble,
+    assembling.premortem,
     remembering.memory,
     learning.experience,
     learning.values,
@@ -86,6 +89,7 @@ for command in (
     working.worker,
     serving.serve,
     serving.hook,
+    serving.mcp,
     tasking.task,
 ):
     cli.add_command(command)

@@ -9,9 +9,9 @@ import click
 from rich.text import Text
 
 from harken.errors import UsageError
-from harken.record.lines import format_time
 from harken.serve.cli.searching import readable_age
 from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.facts.saved import memory_facts, saved_facts
 from harken.sources.memories import Saved
 from harken.sources.memory import CATEGORIES, Memory
 
@@ -194,28 +194,9 @@ def merge(session: Session, identifiers: tuple[str, ...], text: str | None, as_j
     _print_saved(session, saved, as_json)
 
 
-def memory_facts(found: Memory) -> dict[str, Any]:
-    """A memory as scripts get it."""
-    return {
-        "id": found.uid,
-        "content": found.content,
-        "category": found.category,
-        "importance": found.importance,
-        "tags": list(found.tags),
-        "project": found.project.key if found.project else None,
-        "trust": found.trust.value,
-        "created_at": format_time(found.created_at),
-        "updated_at": format_time(found.updated_at),
-        "accessed_at": None if found.accessed_at is None else format_time(found.accessed_at),
-        "supersedes": list(found.supersedes),
-        "superseded_by": found.superseded_by,
-    }
-
-
 def _print_saved(session: Session, saved: Saved, as_json: bool) -> None:
     if as_json:
-        alike = [{"id": one.uid, "similarity": round(one.similarity, 4), "why": one.why} for one in saved.alike]
-        print_json({**memory_facts(saved.memory), "outcome": saved.outcome, "alike": alike})
+        print_json(saved_facts(saved))
         return
     session.out.print(f"{saved.outcome.capitalize()} {saved.memory.uid}", markup=False)
     did = "is the same as" if saved.outcome == "merged" else "stands in place of"

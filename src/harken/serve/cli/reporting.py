@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import Any
 
 from harken.background import EMBEDDINGS, SEGMENT, WorkerReport
 from harken.enrich.worker import WorkerState
 from harken.serve.cli.session import Session, counted
+from harken.serve.facts.standing import state_of
 from harken.storage.spend import Spent
 from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.vector_counts import VectorCounts
@@ -29,40 +29,6 @@ _SOURCES = {
     TOOLS: "Tool call summaries",
     "message": "Messages",
 }
-
-
-def report_facts(report: WorkerReport) -> dict[str, Any]:
-    """A worker's report as scripts get it."""
-    counts = report.counts
-    return {
-        "name": report.name,
-        "enabled": report.enabled,
-        "state": state_of(report),
-        "done": report.done,
-        "outlived": report.outlived,
-        "waiting": report.waiting,
-        "current": report.current or None,
-        "in_hand": counts.leased,
-        "retrying": counts.retrying,
-        "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
-        "given_up": counts.given_up,
-        "last_error": counts.last_error,
-        "halted": report.halted,
-        "calls": report.spent.calls,
-        "spend_usd": float(report.spent.usd),
-        "spend_today_usd": float(report.spent_today.usd),
-    }
-
-
-def state_of(report: WorkerReport) -> str:
-    """`OFF`, `HALTED`, `RUNNING`, `WAITING` (there is work, and nobody here does any) or `IDLE`."""
-    if not report.enabled:
-        return "OFF"
-    if report.halted:
-        return "HALTED"
-    if report.counts.leased or (report.waiting and report.state is WorkerState.PROCESSING):
-        return "RUNNING"
-    return "WAITING" if report.waiting and report.state is WorkerState.STOPPED else "IDLE"
 
 
 def title_line(report: WorkerReport, has_model: bool = True) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 from rich.text import Text
@@ -12,6 +11,7 @@ from rich.text import Text
 from harken.model import Hit, Message, SearchResult, SearchScope
 from harken.retrieve.dates import parse_since, parse_until
 from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.facts.said import hit_facts, surroundings_facts
 
 _EXCERPT = 280
 _MODES = ("hybrid", "keyword", "semantic")
@@ -77,20 +77,7 @@ def show(session: Session, identifier: str, around: int, as_json: bool) -> None:
         found = harken.show(identifier, around)
     head = found.conversation
     if as_json:
-        print_json(
-            {
-                "conversation": {
-                    "id": head.uid,
-                    "channel": head.channel,
-                    "title": head.title,
-                    "project": head.project.key if head.project else None,
-                    "created_at": head.created_at.isoformat(),
-                },
-                "before": found.before,
-                "messages": [message_facts(message) for message in found.messages],
-                "after": found.after,
-            }
-        )
+        print_json(surroundings_facts(found))
         return
     session.out.print(Text(f"{head.title or head.channel} · {head.uid}", style="bold"))
     if found.before:
@@ -100,47 +87,6 @@ def show(session: Session, identifier: str, around: int, as_json: bool) -> None:
         _print_message(session, message, marked)
     if found.after:
         session.out.print(Text(f"… {found.after} later messages", style="dim"))
-
-
-def hit_facts(hit: Hit) -> dict[str, Any]:
-    """A hit as scripts get it."""
-    entry = hit.entry
-    return {
-        "id": entry.ref_uid,
-        "source": entry.source,
-        "part": entry.part,
-        "conversation_id": entry.conversation_uid,
-        "exchange_id": entry.exchange_uid,
-        "project": entry.project,
-        "role": entry.role,
-        "author": entry.author,
-        "trust": entry.trust.value,
-        "created_at": entry.created_at.isoformat(),
-        "text": entry.text,
-        "score": round(hit.score, 6),
-        "similarity": None if hit.similarity is None else round(hit.similarity, 4),
-        "keyword_rank": hit.keyword_rank,
-        "vector_rank": hit.vector_rank,
-        "fused": round(hit.fused, 6),
-        "reasons": [{"name": r.name, "value": round(r.value, 4), "note": r.note} for r in hit.reasons],
-    }
-
-
-def message_facts(message: Message) -> dict[str, Any]:
-    """A message as scripts get it."""
-    return {
-        "id": message.uid,
-        "conversation_id": message.conversation_uid,
-        "exchange_id": message.exchange_uid,
-        "role": message.role.value,
-        "type": message.type.value,
-        "author": message.author,
-        "tool_name": message.tool_name,
-        "call_id": message.call_id,
-        "trust": message.trust.value,
-        "created_at": message.created_at.isoformat(),
-        "text": message.text,
-    }
 
 
 def _print_result(session: Session, result: SearchResult, titles: dict[str, str], explain: bool) -> None:

@@ -6,18 +6,24 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 import structlog
 
 from harken.config import environment
-from harken.errors import HarkenError, MissingExtraError
+from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.serve.cli.session import Session, json_option, print_json, with_session
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import Place
+from harken.serve.daemon.tcp import HOST, PORT, Tcp
+from harken.serve.daemon.token import own_token
 
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
 # One of another version is making way.
 _TURN_SECONDS = 30.0
@@ -27,9 +33,24 @@ _TURN_SECONDS = 30.0
 @click.option("--status", "what", flag_value="status", help="Say whether one runs for this home.")
 @click.option("--stop", "what", flag_value="stop", help="Stop the one that runs for this home.")
 @click.option("--quiet", is_flag=True, help="Say nothing; wait for one of another version to make way.")
+@click.option("--tcp", "is_remote", is_flag=True, help="Listen over TCP as well, for clients that show the token.")
+@click.option("--host", default=HOST, show_default=True, help="Where; another address than loop-back needs TLS.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any.")
+@click.option("--tls-cert", type=_FILE, help="A certificate of TLS, in PEM.")
+@click.option("--tls-key", type=_FILE, help="Its key.")
 @json_option
 @with_session
-def serve(session: Session, what: str | None, quiet: bool, as_json: bool) -> None:
+def serve(
+    session: Session,
+    what: str | None,
+    quiet: bool,
+    is_remote: bool,
+    host: str,
+    port: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    as_json: bool,
+) -> None:
     """Keep the model loaded and the workers running, for hooks and other clients of this home.
 
     There is one daemon for each home, started by whoever needs it first. It listens on a socket that this user alone
@@ -41,12 +62,17 @@ def serve(session: Session, what: str | None, quiet: bool, as_json: bool) -> Non
     elif what == "stop":
         _stop(session, place)
     else:
-        _run(session, place, quiet)
+        tcp = Tcp(host, port, tls_cert, tls_key)
+        if is_remote:
+            tcp.check()
+        elif tcp != Tcp():
+            raise UsageError("--host, --port, --tls-cert and --tls-key go with --tcp.")
+        _run(session, place, quiet, tcp if is_remote else None)
 
 
-def _run(session: Session, place: Place, quiet: bool) -> None:
+def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None) -> None:
     try:
-        from harken.serve.daemon.run import Daemon
+        from harken.serve.daemon.run import Daemon, Remote
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
     if quiet:
@@ -55,17 +81,23 @@ def _run(session: Session, place: Place, quiet: bool) -> None:
     while True:
         try:
             with held(place), session.engine() as harken:
+                remote = Remote(tcp, tcp.listen(), own_token(place)) if tcp else None
 
-                def ready() -> None:
-                    if not quiet:
-                        session.note(f"Serving {place.home} on {place.socket}; stop with Ctrl-C.")
-
-                Daemon(harken, place, ready).run()
+                said = [f"Serving {place.home} on {place.socket}; stop with Ctrl-C."]
+                if remote:
+                    where = remote.tcp.url(remote.listening)
+                    said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
+                Daemon(harken, place, partial(_say, session, [] if quiet else said), remote).run()
             return
         except DaemonRunsError:
             if time.monotonic() >= deadline or _answers(place):
                 raise
             time.sleep(0.1)
+
+
+def _say(session: Session, lines: Sequence[str]) -> None:
+    for line in lines:
+        session.note(line)
 
 
 def _answers(place: Place) -> bool:
@@ -122,3 +154,17 @@ def hook(words: tuple[str, ...]) -> None:
     from harken.serve.hooks.client import main
 
     main(words)
+
+
+@click.command()
+@with_session
+def mcp(session: Session) -> None:
+    """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration."""
+    try:
+        from harken.serve.mcp.asking import Asking
+        from harken.serve.mcp.stdio import serve_stdio
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("MCP", "mcp") from error
+    # A daemon knows the home and the environment; what stands on this command line beside them it does not.
+    place = None if session.overrides else Place(str(session.settings().home))
+    serve_stdio(Asking(place, environment(), Path.cwd(), session.engine))

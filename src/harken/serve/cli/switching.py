@@ -10,8 +10,9 @@ from harken.background import EMBEDDINGS
 from harken.engine import Harken
 from harken.errors import UsageError
 from harken.serve.cli.rebuilding import rebuild
-from harken.serve.cli.reporting import print_pipeline, print_summarizer, report_facts, title_line
+from harken.serve.cli.reporting import print_pipeline, print_summarizer, title_line
 from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.facts.standing import report_facts
 from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 _SWITCHES = {"on": True, "off": False}

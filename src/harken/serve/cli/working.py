@@ -11,8 +11,9 @@ import click
 from harken.background import EMBEDDINGS, SEGMENT
 from harken.engine import Harken
 from harken.errors import HarkenError
-from harken.serve.cli.reporting import print_reports, report_facts
+from harken.serve.cli.reporting import print_reports
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.facts.standing import report_facts
 from harken.storage.summaries import CONVERSATION, EXCHANGE
 from harken.storage.work import EMBED
 

@@ -6,25 +6,27 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-import structlog
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harken import __version__
 from harken.engine import Harken
-from harken.errors import HarkenError, NotFoundError, UsageError
+from harken.errors import HarkenError
+from harken.serve.daemon.body import BodyError, content_of
+from harken.serve.daemon.guard import REMOTE
+from harken.serve.daemon.verb_routes import problem_of, verb_routes
 from harken.serve.daemon.wire import OTHER_SETTINGS, OTHER_VERSION, SETTINGS_HEADER, VERSION_HEADER
 from harken.serve.hooks.agents import CLAUDE_CODE
 from harken.serve.hooks.answers import Hooks
 
-_log = structlog.get_logger(__name__)
-
-_LONGEST_BODY = 32 * 1024 * 1024
+_LONGEST_REPORT = 32 * 1024 * 1024
 
 
 class Life(Protocol):
@@ -50,33 +52,22 @@ class Life(Protocol):
         ...
 
 
-class BodyError(Exception):
-    """A body is not what the route takes.
-
-    Args:
-        status: of HTTP.
-        message: what is wrong, and what to send.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-def make_app(harken: Harken, life: Life) -> Starlette:
-    """The routes over an open store."""
+def make_app(harken: Harken, life: Life, mcp: ASGIApp) -> Starlette:
+    """The routes over an open store, and MCP at `/mcp`."""
     hooks = Hooks(harken, life.reports)
 
     async def ping(_request: Request) -> Response:
         return JSONResponse({"version": __version__, "pid": os.getpid(), "home": str(harken.home)})
 
-    async def stop(_request: Request) -> Response:
+    async def stop(request: Request) -> Response:
+        _socket_alone(request)
         life.leave()
         return JSONResponse({"stopping": True})
 
     async def hook(request: Request) -> Response:
+        _socket_alone(request)
         event, agent = request.path_params["event"], request.query_params.get("agent", CLAUDE_CODE)
-        content = await content_of(request)
+        content = await content_of(request, _LONGEST_REPORT)
         said = await run_sync(hooks.answer, event, agent, content)
         life.wake_intake()
         return Response(said, media_type="application/json")
@@ -85,61 +76,54 @@ def make_app(harken: Harken, life: Life) -> Starlette:
         Route("/v1/ping", ping, methods=["GET"]),
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
+        Route("/mcp", mcp),
+        *verb_routes(harken),
     ]
     handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
-        BodyError: _body_error,
-        HarkenError: _harken_error,
-        Exception: _unexpected,
+        HTTPException: _no_such_route,
+        BodyError: _problem,
+        HarkenError: _problem,
+        Exception: _problem,
     }
-    middleware = [Middleware(BaseHTTPMiddleware, dispatch=_same_harken(life))]
+    middleware = [Middleware(_SameHarken, life=life)]
     return Starlette(routes=routes, exception_handlers=handlers, middleware=middleware)
 
 
-async def content_of(request: Request) -> bytes:
-    """The body.
+class _SameHarken:
+    """Refuses clients of another version or with other settings: they do better on their own."""
 
-    Raises:
-        BodyError: it is too long.
-    """
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > _LONGEST_BODY:
-            raise BodyError(413, f"The body is longer than {_LONGEST_BODY} bytes.")
-        parts.append(part)
-    return b"".join(parts)
+    def __init__(self, app: ASGIApp, life: Life) -> None:
+        self._app = app
+        self._life = life
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._life.touch()
+        refused = self._refusal(Headers(scope=scope)) if scope["type"] == "http" and REMOTE not in scope else None
+        await (refused or self._app)(scope, receive, send)
 
-def _same_harken(life: Life) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:
-    """Refuse clients of another version or with other settings: they do better on their own."""
-
-    async def check(request: Request, go_on: RequestResponseEndpoint) -> Response:
-        life.touch()
-        version = request.headers.get(VERSION_HEADER, __version__)
+    def _refusal(self, headers: Headers) -> Response | None:
+        version = headers.get(VERSION_HEADER, __version__)
         if version != __version__:
             # The one who asks has been upgraded, or this daemon has: make way for a new one.
-            life.leave()
+            self._life.leave()
             return _error(OTHER_VERSION, f"This daemon is Harken {__version__}, the client {version}.")
-        if request.headers.get(SETTINGS_HEADER, life.settings_mark) != life.settings_mark:
+        if headers.get(SETTINGS_HEADER, self._life.settings_mark) != self._life.settings_mark:
             return _error(OTHER_SETTINGS, "This daemon was started with other settings (HARKEN_*).")
-        return await go_on(request)
-
-    return check
+        return None
 
 
-async def _body_error(_request: Request, error: BodyError) -> Response:
-    return _error(error.status, str(error))
+def _socket_alone(request: Request) -> None:
+    if REMOTE in request.scope:
+        raise BodyError(403, "This is for the local socket alone.")
 
 
-async def _harken_error(_request: Request, error: HarkenError) -> Response:
-    status = 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
-    return _error(status, str(error))
+async def _problem(_request: Request, error: Exception) -> Response:
+    return _error(*problem_of(error))
 
 
-async def _unexpected(_request: Request, error: Exception) -> Response:
-    _log.error("request_failed", error_class=type(error).__name__)
-    return _error(500, f"unexpected {type(error).__name__}")
+async def _no_such_route(request: Request, error: HTTPException) -> Response:
+    places = "POST /v1/{verb}, GET /openapi.json, /mcp"
+    return _error(error.status_code, f"{error.detail}: {request.method} {request.url.path}. There are: {places}.")
 
 
 def _error(status: int, message: str) -> Response:

@@ -8,20 +8,25 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from harken.config import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, ProviderError
 from harken.serve.daemon.app import make_app
+from harken.serve.daemon.guard import Guard
 from harken.serve.daemon.intake import Intake
 from harken.serve.daemon.place import Place, settings_mark
 from harken.serve.daemon.spool import Transcript
+from harken.serve.daemon.tcp import Tcp
+from harken.serve.mcp.mount import Mount
 
 _log = structlog.get_logger(__name__)
 
@@ -37,6 +42,20 @@ class _Server(uvicorn.Server):
         yield
 
 
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What clients over TCP come to.
+
+    Attributes:
+        listening: a socket of its own.
+        token: that they have to show.
+    """
+
+    tcp: Tcp
+    listening: socket.socket
+    token: str = field(repr=False)
+
+
 class Daemon:
     """Serves one home until it is told to stop, or nobody asks any more; the lock is held by who makes it.
 
@@ -44,25 +63,23 @@ class Daemon:
         harken: the open store.
         place: of its home.
         ready: called when the socket answers.
+        remote: where it listens over TCP beside the socket, and the token; it stays then, however long nobody asks.
     """
 
-    def __init__(self, harken: Harken, place: Place, ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, harken: Harken, place: Place, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
+    ) -> None:
         self.settings_mark = settings_mark(environment())
         self._harken = harken
         self._place = place
         self._ready = ready
         self._asked_at = time.monotonic()
         self._intake = Intake(Path(place.reports), self._bring_in)
-        self._server = _Server(
-            uvicorn.Config(
-                make_app(harken, self),
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                timeout_graceful_shutdown=int(_DRAIN_SECONDS),
-                ws="none",
-            )
-        )
+        self._mcp = Mount(harken)
+        app = make_app(harken, self, self._mcp)
+        self._server = _server(app)
+        self._remote = remote
+        self._remote_server = None if remote is None else _remote_server(app, remote, harken.settings.serve.hosts)
 
     def run(self) -> None:
         """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
@@ -84,6 +101,8 @@ class Daemon:
     def leave(self) -> None:
         """End, once everything that was asked has been answered."""
         self._server.should_exit = True
+        if self._remote_server is not None:
+            self._remote_server.should_exit = True
 
     def wake_intake(self) -> None:
         """A transcript was reported."""
@@ -99,16 +118,20 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
+        serving = [self._server.serve([listening])]
+        if self._remote is not None and self._remote_server is not None:
+            serving.append(self._remote_server.serve([self._remote.listening]))
         try:
-            await self._server.serve([listening])
+            await asyncio.gather(*serving)
         finally:
             watching.cancel()
+            await self._mcp.close()
 
     async def _watch(self) -> None:
         while not self._server.started:
             await asyncio.sleep(0.01)
         self._ready()
-        idle_seconds = self._harken.settings.serve.idle_seconds
+        idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
         while not self._server.should_exit:
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
             waited = time.monotonic() - self._asked_at
@@ -137,6 +160,25 @@ class Daemon:
 
     def _bring_in(self, transcript: Transcript) -> None:
         self._harken.import_transcripts(transcript.format, [transcript.path])
+
+
+def _server(app: ASGIApp, tcp: Tcp | None = None) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=int(_DRAIN_SECONDS),
+            ws="none",
+            ssl_certfile=tcp.certificate if tcp else None,
+            ssl_keyfile=tcp.key if tcp else None,
+        )
+    )
+
+
+def _remote_server(app: ASGIApp, remote: Remote, hosts: Sequence[str]) -> _Server:
+    return _server(Guard(app, remote.token, hosts), remote.tcp)
 
 
 def _listen(place: Place) -> socket.socket:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION_HEADER, SETTINGS_HEADER = "x-harken-version", "x-harken-settings"
+# The working directory of who asks, percent-encoded; where it is named, no more than its project is read.
+DIRECTORY_HEADER = "x-harken-directory"
+# Asked for by clients that want to hear of progress: one JSON object in each line.
+LINES = "application/x-ndjson"
 OK, OTHER_SETTINGS, OTHER_VERSION = 200, 409, 426
 _LONGEST_ANSWER = 64 * 1024 * 1024
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, delete, select, update
 
 from harken.errors import NotFoundError
-from harken.model import Kept, Trust
+from harken.model import Kept, ProjectIdentity, Trust
 from harken.storage.batches import batches, rows_in
 from harken.storage.kept.registry import KEPT
 from harken.storage.known import find_tombstones
@@ -19,6 +19,7 @@ from harken.storage.source_entries import RecordHead, add_record_entries, drop_r
 from harken.storage.store import Transaction
 from harken.storage.tables import entries, projects, tombstones
 
+Projects = dict[int, ProjectIdentity]
 _SHORTEST_BEGINNING = 4
 _SHOWN = 3
 
@@ -59,15 +60,17 @@ def each_kept(tx: Transaction, source: str) -> Iterator[Kept]:
     """Every record of a source, oldest first."""
     table = KEPT[source].table
     rows = tx.connection.execute(select(table).where(table.c.tenant == tx.tenant)).all()
+    known: Projects = {}
     for row in sorted(rows, key=lambda row: (row.created_at, row.uid)):
-        yield kept_of(tx, source, row)
+        yield kept_of(tx, source, row, known)
 
 
 def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, Kept]:
     """Records by id; ids that name nothing are left out."""
     table = KEPT[source].table
     found = rows_in(tx, select(table).where(table.c.tenant == tx.tenant), table.c.uid, uids)
-    return {row.uid: kept_of(tx, source, row) for row in found}
+    known: Projects = {}
+    return {row.uid: kept_of(tx, source, row, known) for row in found}
 
 
 def kept_times(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, datetime]:
@@ -101,10 +104,19 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
     raise NotFoundError(f"{what}. Ids are printed by: harken {source} list")
 
 
-def kept_of(tx: Transaction, source: str, row: Row[Any]) -> Kept:
-    """The record that a whole row of its source's table holds."""
-    project = None if row.project_id is None else project_identity(tx, projects.c.id == row.project_id)
-    return Kept(source, row.uid, row.updated_at, KEPT[source].fields(row), project)
+def kept_of(tx: Transaction, source: str, row: Row[Any], known: Projects | None = None) -> Kept:
+    """The record that a whole row of its source's table holds.
+
+    Args:
+        tx: the transaction.
+        source: of the record.
+        row: of its table.
+        known: projects that were looked up already, by row; it gains what this one needs.
+    """
+    found: Projects = {} if known is None else known
+    if row.project_id is not None and row.project_id not in found:
+        found[row.project_id] = project_identity(tx, projects.c.id == row.project_id)
+    return Kept(source, row.uid, row.updated_at, KEPT[source].fields(row), found.get(row.project_id))
 
 
 def drop_kept(tx: Transaction, source: str) -> None:

@@ -31,6 +31,7 @@ _DIMS_UNIT = 8
 _CHUNK_ROWS = 20_000
 # Below this many vectors a rebuild takes a few hundredths of a second: not worth a file.
 _SAVE_FROM_ROWS = 5_000
+_KNOWN_SCOPES = 64
 _SAVE_AFTER_GROWTH = 1.05
 _FILE_NAME = re.compile(r"vectors-(?P<origin>[0-9a-f]+)-(?P<space>\d+)-(?P<epoch>\d+)-(?P<newest>\d+)\.tvim")
 
@@ -117,6 +118,8 @@ class VectorCache:
         self._derived: dict[int, _Derived] = {}
         self._origin = ""
         self._lock = threading.Lock()
+        self._scopes: dict[tuple[RowScope, int], Int64] = {}
+        self._scopes_at = (0, 0)
 
     def nearest(
         self,
@@ -134,7 +137,27 @@ class VectorCache:
             return derived.engine.nearest(query.astype(np.float32), limit, among)
 
     def inside(self, connection: Connection, scope: RowScope, at_most: int) -> Int64 | None:
-        """Ids of the entries of a scope; None when there are more than `at_most`."""
+        """Ids of the entries of a scope; None when there are more than `at_most`.
+
+        A scope of sources and facets alone is listed once for as long as vectors neither come nor go: what an entry is
+        made from never changes, and one without a vector cannot be near to anything.
+        """
+        if scope != RowScope(sources=scope.sources, facets=scope.facets) or not scope.is_apart:
+            return self._listed(connection, scope, at_most)
+        newest = connection.exec_driver_sql("SELECT max(id) FROM vectors").scalar() or 0
+        stamp = (_counter(connection, VECTORS_REMOVED), int(newest))
+        with self._lock:
+            if self._scopes_at != stamp or len(self._scopes) >= _KNOWN_SCOPES:
+                self._scopes, self._scopes_at = {}, stamp
+            known = self._scopes.get((scope, at_most))
+        if known is None:
+            known = self._listed(connection, scope, at_most)
+            with self._lock:
+                if known is not None and self._scopes_at == stamp:
+                    self._scopes[scope, at_most] = known
+        return known
+
+    def _listed(self, connection: Connection, scope: RowScope, at_most: int) -> Int64 | None:
         # The embedded store has one tenant, so the indexes alone can tell, which no row has to be read for.
         chosen = select(entries.c.id).where(*scope_conditions(scope)).limit(at_most + 1).subquery()
         ids = parsed_ids(connection.execute(select(func.group_concat(chosen.c.id))).scalar())

@@ -1,0 +1,147 @@
+"""One context out of everything that is remembered: for a question, or as a warning before work begins.
+
+Source: SPEC-002-18; where we differ, docs/adr/0012-assembler.md says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from harken.assemble.compose import Items, Plan, checked, compose, gather
+from harken.assemble.dedupe import distinct
+from harken.assemble.past import past_items
+from harken.assemble.premortem import premortem
+from harken.assemble.rank import ranked
+from harken.config import Settings
+from harken.errors import ContextAssemblyError, InvalidContextTypeError
+from harken.model import ContextItem, FormattedContext
+from harken.retrieve.conversations import PastConversations
+from harken.retrieve.once import Known, OnceReader
+from harken.retrieve.search import Searcher
+from harken.sources.found import MAX_LIMIT, Found
+from harken.sources.searcher import SourceSearcher
+
+HEADINGS: Mapping[str, str] = {
+    "memories": "Memories",
+    "code": "Code",
+    "experiences": "Experiences",
+    "values": "Values",
+    "commits": "Commits",
+    "documents": "Documents",
+    "conversations": "Conversations",
+}
+CONTEXT_TYPES = tuple(HEADINGS)
+# Of one source among several, fewer candidates are fused than of a whole store.
+_LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 60, 4
+
+
+@dataclass(slots=True)
+class ContextAssembler:
+    """Puts contexts together; reached as `Harken.assembler`.
+
+    Args:
+        searcher: the one retrieval path.
+        settings: those in force; read anew each time.
+    """
+
+    searcher: Searcher
+    settings: Callable[[], Settings]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    # The questions of a premortem are always the same, some two hundred in all.
+    _premortem_vectors: Known = field(default_factory=dict)
+
+    def assemble_context(
+        self, query: str, context_types: Sequence[str], limit: int = 20, max_tokens: int = 2000
+    ) -> FormattedContext:
+        """What several sources know about a query, most relevant first, each thing once.
+
+        Args:
+            query: what context is needed for.
+            context_types: any of `memories`, `code`, `experiences`, `values`, `commits`, `documents`, `conversations`.
+            limit: how many items of each are looked at, 1 to 50.
+            max_tokens: for the whole context; a soft limit, which the first item of each type may pass.
+        Returns:
+            The context; empty where nothing was found. A source that fails is left out, which the context says.
+        Raises:
+            InvalidContextTypeError: there is no such type, or none is named.
+            UsageError: the limit or the tokens are not possible.
+        """
+        types = _checked_types(context_types)
+        checked(limit, MAX_LIMIT, max_tokens)
+        settings, now = self.settings(), self.now()
+        config = settings.assemble
+        once = self._together(limit)
+        sources = SourceSearcher(once.store, once.search)
+
+        def shown(found: Found) -> Items:
+            return ranked(found, config, now)
+
+        asks: Mapping[str, Callable[[], Items]] = {
+            "memories": lambda: shown(sources.search_memories(query, limit)),
+            "code": lambda: shown(sources.search_code(query, limit)),
+            "experiences": lambda: shown(sources.search_experiences(query, axis="full", limit=limit)),
+            "values": lambda: shown(sources.search_values(query, limit)),
+            "commits": lambda: shown(sources.search_commits(query, limit)),
+            "documents": lambda: shown(sources.search_documents(query, limit)),
+            "conversations": lambda: self._past(once, settings, query, limit),
+        }
+        found, failed = gather({name: asks[name] for name in types})
+        kept = {
+            id(item)
+            for item in distinct([item for items in found.values() for item in items], config.duplicate_similarity)
+        }
+        once_each = {name: [item for item in items if id(item) in kept] for name, items in found.items()}
+        plan = Plan("Context", HEADINGS, config.weights.model_dump(), _counted)
+        return compose(once_each, failed, plan, max_tokens, config)
+
+    def get_premortem_context(
+        self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500
+    ) -> FormattedContext:
+        """What has gone wrong in work like this: failures first, then surprises, their causes, and principles.
+
+        Args:
+            domain: one of `harken.learned.records.DOMAINS`.
+            strategy: one of `STRATEGIES`; how it has done is told as well.
+            limit: how many of each kind are looked at, 1 to 50.
+            max_tokens: for the whole context; a soft limit.
+        Returns:
+            The warnings; empty where there is no experience of the domain yet.
+        Raises:
+            UsageError: the domain, the strategy, the limit or the tokens are not possible.
+        """
+        checked(limit, MAX_LIMIT, max_tokens)
+        # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
+        once = self._together(limit, self._premortem_vectors, relevance_threshold=-1.0)
+        sources = SourceSearcher(once.store, once.search)
+        return premortem(sources, domain, strategy, limit, max_tokens, self.settings().assemble, self.now())
+
+    def _together(self, limit: int, known: Known | None = None, **search: float) -> Searcher:
+        """The retrieval path for searches of one call, in which each query is embedded once."""
+        config = self.searcher.config
+        fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
+        less = config.model_copy(update={"candidates": fused, **search})
+        return replace(self.searcher, config=less, reader=OnceReader(self.searcher.reader, known))
+
+    def _past(self, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
+        rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
+        past = PastConversations(once.store, lambda: rag, lambda: settings.search, once.reader, self.now)
+        recall = past.search(query)
+        if recall.error_class:
+            raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")
+        return past_items(recall.conversations)
+
+
+def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:
+    """The types, each once, in the order of their sections."""
+    for name in context_types:
+        if name not in HEADINGS:
+            raise InvalidContextTypeError(f"There is no context type '{name}'. Types: {', '.join(CONTEXT_TYPES)}.")
+    if not context_types or isinstance(context_types, str):
+        raise InvalidContextTypeError(f"Name at least one context type, in a list. Types: {', '.join(CONTEXT_TYPES)}.")
+    return tuple(name for name in HEADINGS if name in context_types)
+
+
+def _counted(items: Items) -> str:
+    return f"{len(items)} items from {len({item.source for item in items})} sources"

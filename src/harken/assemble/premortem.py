@@ -1,0 +1,111 @@
+"""Warnings before work of a kind begins: what failed, what came unexpected, and why.
+
+Source: SPEC-002-18, "Premortem Context".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from harken.assemble.compose import Items, Plan, compose, gather
+from harken.assemble.dedupe import distinct
+from harken.assemble.rank import ranked
+from harken.config import AssembleConfig
+from harken.learned.records import DOMAINS, STRATEGIES, Status, check_one_of
+from harken.model import ContextItem, FormattedContext
+from harken.sources.found import Found
+from harken.sources.searcher import SourceSearcher
+
+HEADINGS: Mapping[str, str] = {
+    "failures": "Common Failures",
+    "strategy": "Strategy Performance",
+    "surprises": "Unexpected Outcomes",
+    "root causes": "Root Causes to Watch",
+    "values": "Relevant Principles",
+}
+_WEIGHTS: Mapping[str, float] = {"failures": 3, "strategy": 2, "surprises": 2, "root causes": 2, "values": 1}
+_MOST_VALUES = 5
+# A story cut short loses its end, which is what a warning is about.
+_STORY_TOKENS = 200
+# The failures are told whole; of the same stories, the other parts tell only what they are there for.
+_TOLD: Mapping[str, tuple[str, ...]] = {
+    "strategy": ("Goal", "Outcome", "Lesson"),
+    "surprises": ("Prediction", "Outcome", "Surprise"),
+    "root causes": ("Hypothesis", "Root cause"),
+}
+
+
+def premortem(
+    sources: SourceSearcher,
+    domain: str,
+    strategy: str | None,
+    limit: int,
+    max_tokens: int,
+    config: AssembleConfig,
+    now: datetime,
+) -> FormattedContext:
+    """The warnings for a domain, and for a strategy in it.
+
+    Args:
+        sources: finds whatever has the facets, near to the query or not.
+        domain: what the work is.
+        strategy: how it is to be done; None leaves that part out.
+        limit: how many of each kind at most.
+        max_tokens: a soft limit.
+        config: how items are weighed and cut.
+        now: the moment, for the age of experiences.
+    Raises:
+        UsageError: there is no such domain or strategy.
+    """
+    check_one_of("domain", domain, DOMAINS)
+    if strategy is not None:
+        check_one_of("strategy", strategy, STRATEGIES)
+
+    def experiences(query: str, axis: str, **filters: str) -> Found:
+        return sources.search_experiences(query, axis, limit=limit, is_filled=True, **filters)
+
+    falsified = Status.FALSIFIED.value
+    principles = f"principles for {domain}" + (f" using {strategy}" if strategy else "")
+    asks: dict[str, Callable[[], Found]] = {
+        "failures": lambda: experiences(f"failures and issues in {domain}", "full", domain=domain, outcome=falsified),
+        "surprises": lambda: experiences(f"unexpected outcomes in {domain}", "surprise", domain=domain),
+        "root causes": lambda: experiences(f"why hypotheses fail in {domain}", "root_cause", domain=domain),
+        "values": lambda: sources.search_values(principles, min(limit, _MOST_VALUES), domain=domain, is_filled=True),
+    }
+    if strategy:
+        performance = f"outcomes using {strategy} strategy"
+        asks["strategy"] = lambda: experiences(performance, "strategy", strategy=strategy)
+    found, failed = gather({name: _items(name, ask, config, now) for name, ask in asks.items()})
+    title = f"Premortem: {domain}" + (f" with {strategy}" if strategy else "")
+    whole = config.model_copy(update={"min_item_tokens": max(_STORY_TOKENS, config.min_item_tokens)})
+    return compose(found, failed, Plan(title, HEADINGS, _WEIGHTS, _based_on), max_tokens, whole)
+
+
+def _items(part: str, ask: Callable[[], Found], config: AssembleConfig, now: datetime) -> Callable[[], Items]:
+    def items() -> Items:
+        told = [_told(part, item) for item in ranked(ask(), config, now)]
+        once = distinct(told, config.duplicate_similarity)
+        # Stable, so the most relevant stay first among those that failed and among the others.
+        return sorted(once, key=_has_not_failed) if part == "strategy" else once
+
+    return items
+
+
+def _told(part: str, item: ContextItem) -> ContextItem:
+    names = _TOLD.get(part)
+    if names is None:
+        return item
+    head, *lines = item.content.split("\n")
+    wanted = tuple(f"- **{name}**:" for name in names)
+    return replace(item, content="\n".join([head, *(line for line in lines if line.startswith(wanted))]))
+
+
+def _has_not_failed(item: ContextItem) -> bool:
+    return bool(item.metadata["outcome_status"] != Status.FALSIFIED.value)
+
+
+def _based_on(items: Items) -> str:
+    count = len({item.metadata["id"] for item in items if item.source == "experience"})
+    return f"Based on {count} past experiences"

@@ -1,0 +1,76 @@
+"""Searches that belong together: one space, and each query embedded once for all of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from harken.providers.embedder import Embedder, Space, Vectors
+from harken.retrieve.search import SpaceReader
+from harken.storage.store import StoredSpace
+
+Known = dict[tuple[str, str], Vectors]
+
+
+@dataclass(slots=True)
+class OnceEmbedder:
+    """An embedder that remembers the vectors of the queries that it was asked for.
+
+    Attributes:
+        known: vectors by space and query.
+    """
+
+    embedder: Embedder
+    known: Known
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def space(self) -> Space:
+        """The space its vectors live in."""
+        return self.embedder.space
+
+    def embed_query(self, text: str) -> Vectors:
+        """The query's vector, made on first use."""
+        key = (self.embedder.space.id, text)
+        with self._lock:
+            if key not in self.known:
+                self.known[key] = self.embedder.embed_query(text)
+            return self.known[key]
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """The texts' vectors."""
+        return self.embedder.embed_passages(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class OnceSpace:
+    """A `SpaceReader` that embeds each query once."""
+
+    space: StoredSpace
+    embedder: OnceEmbedder
+
+
+class OnceReader:
+    """Finds the answering space on first use, and once; a failure is met again by each search.
+
+    Args:
+        reader: finds the space; None where nothing is embedded.
+        known: vectors of earlier searches, for queries that are always the same; it gains those of these.
+    """
+
+    def __init__(self, reader: Callable[[], SpaceReader | None], known: Known | None = None) -> None:
+        self._reader = reader
+        self._known: Known = {} if known is None else known
+        self._found: list[OnceSpace | None] = []
+        self._lock = threading.Lock()
+
+    def __call__(self) -> SpaceReader | None:
+        """The space, with an embedder that remembers."""
+        with self._lock:
+            if not self._found:
+                opened = self._reader()
+                self._found.append(
+                    None if opened is None else OnceSpace(opened.space, OnceEmbedder(opened.embedder, self._known))
+                )
+            return self._found[0]

@@ -1,0 +1,70 @@
+"""Who may speak over TCP: whoever shows the token, calls this machine by its name, and is no foreign web page."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+REMOTE = "harken.remote"
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Guard:
+    """Lets in what is meant for this machine, by somebody who has the token; marks it as from afar.
+
+    Args:
+        app: what is guarded.
+        token: as every request has to show it.
+        hosts: names of this machine beside its own.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, hosts: Sequence[str] = ()) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._hosts = frozenset(name.lower() for name in (*hosts, socket.gethostname()))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer for the application, or hand the request on."""
+        if scope["type"] != "http":
+            return
+        refused = self._refusal(scope)
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+        await self._app({**scope, REMOTE: True}, receive, send)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        headers = Headers(scope=scope)
+        called = headers.getlist("host")
+        if len(called) != 1 or not self._is_ours(called[0], scope):
+            return _refused(421, "This is another host. Use its address, or add the name to serve.hosts (harken.toml).")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != called[0].lower():
+            return _refused(403, "Web pages of other origins may not ask.")
+        scheme, _, shown = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), self._token):
+            what = "The token is wrong" if shown else "There is no token"
+            refusal = _refused(401, f"{what}. Send: Authorization: Bearer TOKEN; it is in run/token of the home.")
+            refusal.headers["www-authenticate"] = "Bearer"
+            return refusal
+        return None
+
+    def _is_ours(self, called: str, scope: Scope) -> bool:
+        try:
+            name = (urlsplit(f"//{called}").hostname or "").lower()
+        except ValueError:
+            return False
+        server = scope.get("server")
+        # The address that this very connection came to; a name that was rebound to it is not among them.
+        address = str(server[0]) if server else ""
+        return name in self._hosts or name == address or (name in _LOCAL and address in _LOCAL)
+
+
+def _refused(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": message}, status_code=status)

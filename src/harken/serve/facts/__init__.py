@@ -1,0 +1,1 @@
+"""What is found and done as JSON: one shape for scripts, HTTP and MCP."""

@@ -1,0 +1,1 @@
+"""Memory for any MCP client: tools from the verbs, resources and prompts."""

@@ -1,0 +1,151 @@
+"""Who answers an MCP server on stdin and stdout: the daemon, and the server itself where there is none."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from anyio.to_thread import run_sync
+
+from harken import __version__
+from harken.engine import Harken
+from harken.errors import HarkenError, NotFoundError, UsageError
+from harken.serve.daemon.client import DaemonError, start
+from harken.serve.daemon.place import Place, settings_mark
+from harken.serve.daemon.wire import DIRECTORY_HEADER, LINES, OK, OTHER_SETTINGS, SETTINGS_HEADER, VERSION_HEADER
+from harken.serve.verbs.verb import Caller, Effect, Verb
+
+_PING_SECONDS, _ANSWER_SECONDS = 2.0, 600.0
+_START_AGAIN_SECONDS = 30.0
+
+
+class Asking:
+    """Answers verbs for an agent that works in a directory.
+
+    Args:
+        place: of the home's daemon; None where only this process knows the settings.
+        env: the settings of this process.
+        directory: what the agent works in.
+        engine: opens the store in this process.
+    """
+
+    def __init__(
+        self,
+        place: Place | None,
+        env: Mapping[str, str],
+        directory: Path,
+        engine: Callable[[], AbstractContextManager[Harken]],
+    ) -> None:
+        self._place = place
+        self._env = env
+        self._directory = directory
+        self._engine = engine
+        self._own = ExitStack()
+        self._opened: Harken | None = None
+        self._opening = Lock()
+        self._started_at = -_START_AGAIN_SECONDS
+
+    async def answer(
+        self, verb: Verb, given: Mapping[str, Any], _context: Any, progress: Callable[[int, int], None]
+    ) -> dict[str, Any]:
+        """The answer, as JSON has it.
+
+        Raises:
+            HarkenError: what went wrong.
+        """
+        if self._place is not None and await self.is_served():
+            try:
+                return await self._ask(self._place, verb, given, progress)
+            except (httpx.HTTPError, ValueError) as error:
+                if verb.effect is not Effect.READS and not verb.is_idempotent:
+                    raise HarkenError(
+                        "The daemon ended while it worked; whether it was done is not known. Look, then try again."
+                    ) from error
+        caller = Caller(self._directory, is_limited=True, progress=progress)
+        return await run_sync(self._alone, verb, given, caller)
+
+    def close(self) -> None:
+        """Close the store, if this process opened it."""
+        self._own.close()
+
+    def _start(self) -> None:
+        now = time.monotonic()
+        if self._place is None or now - self._started_at < _START_AGAIN_SECONDS:
+            return
+        self._started_at = now
+        try:
+            start(self._place, self._env)
+        except DaemonError:
+            # Then this process goes on alone.
+            return
+
+    async def is_served(self) -> bool:
+        """Whether the daemon answers, and will answer this process; it is started where none runs."""
+        if self._place is None:
+            return False
+        try:
+            async with self._client(self._place, _PING_SECONDS) as client:
+                status = (await client.get("/v1/ping")).status_code
+        except httpx.HTTPError:
+            status = 0
+        if status not in (OK, OTHER_SETTINGS):
+            self._start()
+        return status == OK
+
+    async def _ask(
+        self, place: Place, verb: Verb, given: Mapping[str, Any], progress: Callable[[int, int], None]
+    ) -> dict[str, Any]:
+        headers = {"accept": LINES} if verb.is_long else {}
+        async with (
+            self._client(place, _ANSWER_SECONDS) as client,
+            client.stream("POST", f"/v1/{verb.name}", json=dict(given), headers=headers) as response,
+        ):
+            if response.headers.get("content-type", "").startswith(LINES):
+                return await _last(response, progress)
+            body = json.loads(await response.aread())
+        return _answered(response.status_code, body)
+
+    def _client(self, place: Place, seconds: float) -> httpx.AsyncClient:
+        headers = {
+            VERSION_HEADER: __version__,
+            SETTINGS_HEADER: settings_mark(self._env),
+            DIRECTORY_HEADER: quote(str(self._directory)),
+        }
+        timeout = httpx.Timeout(seconds, connect=_PING_SECONDS)
+        transport = httpx.AsyncHTTPTransport(uds=place.socket)
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=timeout)
+
+    def _alone(self, verb: Verb, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._own.enter_context(self._engine())
+        return verb.call(self._opened, given, caller)
+
+
+async def _last(response: httpx.Response, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """The answer behind the lines that tell of progress."""
+    async for line in response.aiter_lines():
+        facts = json.loads(line)
+        if "progress" in facts:
+            # It speaks to the client from a worker thread, as verbs do.
+            await run_sync(progress, *facts["progress"])
+        elif "answer" in facts:
+            return _answered(OK, facts["answer"])
+        else:
+            return _answered(facts["status"], facts)
+    raise ValueError("an answer that was cut off")
+
+
+def _answered(status: int, body: Any) -> dict[str, Any]:
+    if status == OK:
+        answer: dict[str, Any] = body
+        return answer
+    message = str(body.get("error", "")) or f"The daemon answers with status {status}."
+    raise {404: NotFoundError, 422: UsageError}.get(status, HarkenError)(message)

@@ -1,0 +1,1 @@
+"""Every verb once, for HTTP and MCP alike."""

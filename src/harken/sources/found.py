@@ -1,0 +1,101 @@
+"""What a search of one source gives, and how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from harken.errors import UsageError
+from harken.model import ContextItem, Hit, SearchScope
+from harken.sources.memories import Search
+from harken.sources.source import Source
+from harken.storage.entries import load_entries, newest_entries
+from harken.storage.scopes import row_scope
+from harken.storage.store import Store
+
+MAX_LIMIT = 50
+DEFAULT_LIMIT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found, best first.
+
+    Attributes:
+        hits: with scores and reasons.
+        items: the same as a context shows them, with the facts of their source.
+        notes: one sentence for each part that could not answer.
+    """
+
+    hits: tuple[Hit, ...]
+    items: tuple[ContextItem, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSearch:
+    """Searches the entries of one source.
+
+    Args:
+        store: where records are looked up.
+        source: shows what was found.
+        search: the one retrieval path.
+    """
+
+    store: Store
+    source: Source
+    search: Search
+
+    def find(
+        self,
+        query: str,
+        *,
+        facets: tuple[str, ...] = (),
+        project: str | Path | None = None,
+        since: datetime | None = None,
+        limit: int = DEFAULT_LIMIT,
+        mode: str = "hybrid",
+        most: int = MAX_LIMIT,
+    ) -> Found:
+        """Find the records that answer a query.
+
+        Args:
+            query: words, or a question.
+            facets: all of which a record must have.
+            project: only this one's.
+            since: nothing before.
+            limit: 1 to `most`.
+            mode: `hybrid`, `keyword` or `semantic`.
+            most: what the limit may be.
+        Raises:
+            UsageError: the limit is not possible, or the mode is none.
+            NotFoundError: there is no such project.
+        """
+        if not 1 <= limit <= most:
+            raise UsageError(f"limit must be from 1 to {most}, not {limit}.")
+        named = None if project is None else str(project)
+        scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
+        result = self.search(query, scope, limit, mode)
+        return self._shown(result.hits, result.notes)
+
+    def fill(self, found: Found, facets: tuple[str, ...], limit: int) -> Found:
+        """What was found, and behind it the newest others that have the facets, until there are so many."""
+        known = {hit.entry.ref_uid for hit in found.hits}
+        with self.store.reading() as tx:
+            scope = row_scope(tx, SearchScope(sources=(self.source.name,), facets=facets))
+            newest = newest_entries(tx, scope, limit + len(known))
+            entries = load_entries(tx, newest)
+        others = [entries[entry_id] for entry_id in newest if entries[entry_id].ref_uid not in known]
+        rest = self._shown([Hit(entry, 0.0, 0.0) for entry in others[: limit - len(found.hits)]], ())
+        return Found((*found.hits, *rest.hits), (*found.items, *rest.items), found.notes)
+
+    def _shown(self, hits: Sequence[Hit], notes: tuple[str, ...]) -> Found:
+        with self.store.reading() as tx:
+            items = self.source.items(tx, hits)
+            if len(items) != len(hits):
+                # Some records are gone, or were found twice: which ones, only each by itself can tell.
+                each = [(hit, found[0]) for hit in hits if (found := self.source.items(tx, [hit]))]
+                hits, items = [hit for hit, _ in each], [item for _, item in each]
+        return Found(tuple(hits), tuple(items), notes)

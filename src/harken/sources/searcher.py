@@ -1,0 +1,155 @@
+"""Searches of every source beside conversations, all through the one retrieval path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from harken.learned.records import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
+from harken.sources.code import CodeSource
+from harken.sources.commits import CommitSource, author_facet
+from harken.sources.documents import DocumentSource
+from harken.sources.experience import ExperienceSource, ValueSource
+from harken.sources.found import DEFAULT_LIMIT, Found, SourceSearch
+from harken.sources.memories import Search
+from harken.sources.memory import MemorySource, checked_category
+from harken.sources.source import Source
+from harken.storage.store import Store
+
+MOST_MEMORIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSearcher:
+    """Finds records, and shows them as a context does; reached as `Harken.sources`.
+
+    Every limit is from 1 to 50, that of memories to 100; every mode is `hybrid`, `keyword` or `semantic`.
+
+    Args:
+        store: where records are looked up.
+        search: the one retrieval path.
+    """
+
+    store: Store
+    search: Search
+
+    def search_memories(
+        self, query: str, limit: int = DEFAULT_LIMIT, *, category: str | None = None, mode: str = "hybrid"
+    ) -> Found:
+        """Saved memories; those that were superseded are not among them.
+
+        Raises:
+            UsageError: the limit, the category or the mode is not possible.
+        """
+        facets = () if category is None else (f"category:{checked_category(category)}",)
+        return self._of(MemorySource()).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
+
+    def search_code(
+        self, query: str, limit: int = DEFAULT_LIMIT, *, language: str | None = None, mode: str = "hybrid"
+    ) -> Found:
+        """Units of code.
+
+        Raises:
+            UsageError: the limit or the mode is not possible.
+        """
+        facets = () if language is None else (f"language:{language.lower()}",)
+        return self._of(CodeSource()).find(query, facets=facets, limit=limit, mode=mode)
+
+    def search_experiences(
+        self,
+        query: str,
+        axis: str = "full",
+        domain: str | None = None,
+        strategy: str | None = None,
+        outcome: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        mode: str = "hybrid",
+        is_filled: bool = False,
+    ) -> Found:
+        """Experiences that have ended, by one of their four texts.
+
+        Args:
+            query: words, or a question.
+            axis: `full`, `strategy`, `surprise` or `root_cause`.
+            domain: only of this one.
+            strategy: only of this one.
+            outcome: `confirmed`, `falsified` or `abandoned`.
+            limit: 1 to 50.
+            mode: `hybrid`, `keyword` or `semantic`.
+            is_filled: whether the newest others of axis, domain, strategy and outcome follow, up to the limit.
+        Raises:
+            UsageError: a value is not possible.
+        """
+        check_one_of("axis", axis, AXES)
+        filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
+        facets = [f"axis:{axis}"]
+        for name, value, known in filters:
+            if value is not None:
+                check_one_of(name, value, known)
+                facets.append(f"{name}:{value}")
+        return self._found(ExperienceSource(), query, tuple(facets), limit, mode, is_filled)
+
+    def search_values(
+        self,
+        query: str,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        axis: str | None = None,
+        domain: str | None = None,
+        mode: str = "hybrid",
+        is_filled: bool = False,
+    ) -> Found:
+        """Values.
+
+        Args:
+            query: words, or a question.
+            limit: 1 to 50.
+            axis: only those whose cluster is of this one.
+            domain: only those that experiences of this one bear out.
+            mode: `hybrid`, `keyword` or `semantic`.
+            is_filled: whether the newest others of axis and domain follow, up to the limit.
+        Raises:
+            UsageError: a value is not possible.
+        """
+        facets = []
+        for name, value, known in (("axis", axis, AXES), ("domain", domain, DOMAINS)):
+            if value is not None:
+                check_one_of(name, value, known)
+                facets.append(f"{name}:{value}")
+        return self._found(ValueSource(), query, tuple(facets), limit, mode, is_filled)
+
+    def search_commits(
+        self,
+        query: str,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        author: str | None = None,
+        since: datetime | None = None,
+        mode: str = "hybrid",
+    ) -> Found:
+        """Commits.
+
+        Raises:
+            UsageError: the limit or the mode is not possible.
+        """
+        facets = () if author is None else (author_facet(author),)
+        return self._of(CommitSource()).find(query, facets=facets, since=since, limit=limit, mode=mode)
+
+    def search_documents(self, query: str, limit: int = DEFAULT_LIMIT, *, mode: str = "hybrid") -> Found:
+        """Passages of documents.
+
+        Raises:
+            UsageError: the limit or the mode is not possible.
+        """
+        return self._of(DocumentSource()).find(query, limit=limit, mode=mode)
+
+    def _of(self, source: Source) -> SourceSearch:
+        return SourceSearch(self.store, source, self.search)
+
+    def _found(
+        self, source: Source, query: str, facets: tuple[str, ...], limit: int, mode: str, is_filled: bool
+    ) -> Found:
+        search = self._of(source)
+        found = search.find(query, facets=facets, limit=limit, mode=mode)
+        return search.fill(found, facets, limit) if is_filled and len(found.hits) < limit else found

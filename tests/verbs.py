@@ -1,0 +1,125 @@
+"""A call of every verb, with what makes it answer."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from harken.engine import Harken
+from harken.serve.verbs.registry import VERBS
+
+Calls = list[tuple[str, dict[str, Any]]]
+
+SECRET_PLACE = "/etc"
+
+
+def make_project(folder: Path) -> Path:
+    """A repository with a commit, code and a document."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "harbour.py").write_text(
+        'def moor_ship(name: str) -> str:\n    """Tie a ship to the quay."""\n    return name\n'
+    )
+    (folder / "notes.md").write_text("# Harbour\n\nThe quay floods in November; ships are moved to the upper basin.\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "Moor ships at the quay"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    return folder
+
+
+def fill(harken: Harken) -> dict[str, str]:
+    """Something to find; the ids that calls need."""
+    asked = harken.record_message("harbour", "user", "Which quay is free for the ship Aurora?")
+    harken.record_message("harbour", "assistant", "Quay seven is free for the Aurora until Friday.")
+    harken.end_exchange("harbour")
+    memory = harken.memories.add("Ships are moored at quay seven first.", "workflow")
+    return {"message": asked.uid, "conversation": asked.conversation_uid, "memory": memory.memory.uid}
+
+
+def calls(ids: Mapping[str, str]) -> Calls:
+    """One call of each verb, in an order in which all of them succeed where no model embeds."""
+    story = {"goal": "Find the leak", "hypothesis": "The valve", "action": "Close it", "prediction": "No drip"}
+    return [
+        ("search", {"query": "quay Aurora", "limit": 1}),
+        ("show", {"id": ids["message"]}),
+        ("context", {"text": "Where is the Aurora?"}),
+        ("fetch_conversation_details", {"conversation_id": ids["conversation"]}),
+        ("status", {}),
+        ("remember", {"content": "The harbour master is called Ilse.", "tags": ["people"]}),
+        ("memories", {"limit": 1}),
+        ("experience_start", {"domain": "debugging", "strategy": "read-the-error", **story}),
+        ("experience_update", {"hypothesis": "The pump"}),
+        ("experience_active", {"session": "another"}),
+        ("experience_adopt", {"session": "another"}),
+        (
+            "experience_resolve",
+            {"status": "falsified", "result": "It drips", "surprise": "Not the pump", "cause": "oversight",
+             "cause_description": "The seal was never looked at"},
+        ),
+        ("experiences", {"domain": "debugging"}),
+        ("values", {}),
+        ("index_code", {}),
+        ("index_commits", {"limit": 10}),
+        ("index_documents", {}),
+        ("assemble_context", {"query": "moor ship quay", "include_items": True}),
+        ("premortem", {"domain": "debugging"}),
+        ("forget", {"ids": [ids["memory"]]}),
+        ("forget", {"ids": [ids["memory"]], "confirm": True}),
+    ]  # fmt: skip
+
+
+# These need vectors of twenty experiences, or a cluster of them.
+REFUSED: Calls = [
+    ("value_clusters", {}),
+    ("value_members", {"cluster_id": "strategy_0"}),
+    ("value_add", {"text": "Read the error first.", "cluster_id": "strategy_0"}),
+]
+
+WRONG: Calls = [
+    ("search", {}),
+    ("search", {"query": ""}),
+    ("search", {"query": "x" * 3000}),
+    ("search", {"query": "quay", "limit": 0}),
+    ("search", {"query": "quay", "lmit": 3}),
+    ("search", {"query": "quay", "since": "the day the ship came"}),
+    ("search", {"query": "quay", "project": "no-such-project"}),
+    ("show", {"id": "ffffffff"}),
+    ("show", {"id": 7}),
+    ("context", {"conversation": "no-such-conversation"}),
+    ("fetch_conversation_details", {}),
+    ("fetch_conversation_details", {"conversation_id": "ffffffffffff"}),
+    ("remember", {"content": "x" * 20_000}),
+    ("remember", {"content": "Fine.", "category": "gossip"}),
+    ("remember", {"content": "Fine.", "directory": SECRET_PLACE}),
+    ("forget", {"ids": []}),
+    ("forget", {"ids": ["ffffffffffff"], "confirm": True}),
+    ("forget", {"ids": ["ffffffffffff"], "kind": "message"}),
+    ("experience_start", {"domain": "cooking"}),
+    ("experience_resolve", {"status": "confirmed"}),
+    ("experience_update", {"cause": "oversight"}),
+    ("assemble_context", {"query": "quay", "types": ["rumours"]}),
+    ("premortem", {}),
+    ("index_code", {"path": SECRET_PLACE}),
+    ("index_code", {"path": "../../../../../../etc"}),
+    ("index_documents", {"path": "/etc/passwd"}),
+    ("index_commits", {"path": "no\0such"}),
+    ("index_code", {"path": "~root"}),
+]
+
+
+def check_answer(name: str, answer: Any) -> None:
+    """The answer is what its schema says."""
+    schema = VERBS[name].answer.model_json_schema(mode="serialization")
+    Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(answer)
+
+
+def check_sentence(message: str) -> None:
+    """An error is one line that says something, and names nothing of the inside."""
+    assert len(message) > 15, message
+    assert "\n" not in message
+    assert not any(word in message for word in ("Traceback", "pydantic", "sqlite", "unexpected", "ValidationError")), (
+        message
+    )
