@@ -22,6 +22,9 @@ from harken.chats import Chats
 from harken.config import LoadedSettings, Settings
 from harken.engine import Harken
 from harken.errors import UsageError
+from harken.index.code import CodeIndex
+from harken.index.commits import CommitIndex
+from harken.index.documents import DocumentIndex
 from harken.record.core import CoreMemory
 from harken.record.replay import Replayed
 from harken.run_time import RunTimeSettings
@@ -229,6 +232,31 @@ class AsyncContextAssembler(Twin[ContextAssembler]):
     get_premortem_context = in_thread(ContextAssembler.get_premortem_context)
 
 
+class AsyncCodeIndex(Twin[CodeIndex]):
+    """Units of code; reached as `AsyncHarken.code`. See `harken.index.code.CodeIndex`."""
+
+    index = in_thread(CodeIndex.index)
+    search = in_thread(CodeIndex.search)
+    similar = in_thread(CodeIndex.similar)
+
+
+class AsyncCommitIndex(Twin[CommitIndex]):
+    """The history of repositories; reached as `AsyncHarken.commits`. See `harken.index.commits.CommitIndex`."""
+
+    index = in_thread(CommitIndex.index)
+    search = in_thread(CommitIndex.search)
+    history = in_thread(CommitIndex.history)
+    churn = in_thread(CommitIndex.churn)
+    authors = in_thread(CommitIndex.authors)
+
+
+class AsyncDocumentIndex(Twin[DocumentIndex]):
+    """Passages of documents; reached as `AsyncHarken.documents`. See `harken.index.documents.DocumentIndex`."""
+
+    index = in_thread(DocumentIndex.index)
+    search = in_thread(DocumentIndex.search)
+
+
 class AsyncChats(Twin[Chats]):
     """Contexts of chats; reached as `AsyncHarken.chats`. See `harken.chats.Chats`."""
 
@@ -306,6 +334,9 @@ class AsyncHarken(Twin[Harken]):
         self.values = AsyncValues(lambda: self.engine.values, self._calls)
         self.sources = AsyncSourceSearcher(lambda: self.engine.sources, self._calls)
         self.assembler = AsyncContextAssembler(lambda: self.engine.assembler, self._calls)
+        self.code = AsyncCodeIndex(lambda: self.engine.code, self._calls)
+        self.commits = AsyncCommitIndex(lambda: self.engine.commits, self._calls)
+        self.documents = AsyncDocumentIndex(lambda: self.engine.documents, self._calls)
         self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
 
     record_message = in_thread(Harken.record_message)

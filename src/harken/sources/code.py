@@ -13,7 +13,7 @@ from harken.storage.indexed.files import find_parts
 from harken.storage.store import Transaction
 
 # What a unit is for stands at its beginning; more of it takes longer to embed, which thousands of units feel.
-ENTRY_TOKENS, TEST_TOKENS = 112, 48
+ENTRY_TOKENS = 112
 _SIGNATURE_TOKENS = 60
 # Who asks where something is done means the code that does it, before its tests and the numbers that it uses.
 TEST_WEIGHT, CONSTANT_WEIGHT = 0.8, 0.9
@@ -30,20 +30,21 @@ class CodeSource:
     def entries(self, record: CodeUnit) -> Sequence[NewEntry]:
         """One entry: what the unit is called, in words, its signature, what is said of it, and how it begins.
 
-        Constants are found by their words alone: a name and a number say little else.
+        Constants are found by their words alone, since a name and a number say little else; so are single tests, whose
+        names say all, and of which there are as many as of everything else together.
         """
         is_test, is_constant = is_test_code(record.path), record.unit_type == "constant"
+        is_one_test = is_test and record.unit_type in ("function", "method")
         parts = (
             spelled(record.qualified_name),
             tokens.clip(record.signature, _SIGNATURE_TOKENS),
             record.docstring,
             record.body,
         )
-        room = TEST_TOKENS if is_test else ENTRY_TOKENS
-        text = tokens.clip("\n".join(part for part in parts if part), room, marker="")
+        text = tokens.clip("\n".join(part for part in parts if part), ENTRY_TOKENS, marker="")
         weight = TEST_WEIGHT if is_test else CONSTANT_WEIGHT if is_constant else 1.0
         facets = (f"language:{record.language}", f"unit:{record.unit_type}")
-        return [NewEntry("", text, facets, weight, is_embedded=not is_constant)]
+        return [NewEntry("", text, facets, weight, is_embedded=not (is_constant or is_one_test))]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The units as they stand in the index, in the order of the hits; those that are gone are left out."""
