@@ -37,7 +37,10 @@ ENDING = (
 CODE = f'def purge_cache(key: str) -> None:\n    """Purge the {THEME}."""\n'
 EXPECTED = {
     "memory": {"category": "decision", "importance": 0.9},
-    "code": {"file_path": "cache.py", "start_line": 1, "end_line": 2, "language": "python", "qualified_name": "cache.purge_cache"},
+    "code": {
+        "file_path": "cache.py", "start_line": 1, "end_line": 2, "language": "python",
+        "qualified_name": "cache.purge_cache",
+    },
     "experience": {
         "domain": "debugging", "strategy": "systematic-elimination", "outcome_status": "falsified",
         "confidence_tier": "silver", "iteration_count": 1,
@@ -68,20 +71,23 @@ def tool(cli: CommandLine, engine_settings: dict[str, Any], server: EmbeddingSer
 
 
 def learn(tool: CommandLine, count: int) -> None:
-    """Experiences of one theme, enough to make a cluster."""
-    with Harken(
-        tool.home, env={"HARKEN_EMBEDDER": "none", **{k: v for k, v in tool.settings.items() if k == "HARKEN_STORE"}}
-    ) as harken:
+    """Experiences of three themes, so many of each, which make three clusters."""
+    store = {name: value for name, value in tool.settings.items() if name == "HARKEN_STORE"}
+    with Harken(tool.home, env={"HARKEN_EMBEDDER": "none", **store}) as harken:
         for number in range(count):
-            go_through(
-                harken,
-                goal=f"Repair the {THEME} {number}",
-                hypothesis=f"The {THEME} differs {number}",
-                action=f"Compared the {THEME}",
-                prediction=f"The {THEME} agree",
-                status="confirmed",
-                result=f"The {THEME} agreed",
-            )
+            for words in (THEME, "deadlock of rows locked in another order", "invoice dated one day early by its zone"):
+                texts = story(words, number)
+                go_through(harken, **texts, status="confirmed", result=f"The {words} agreed")
+
+
+def story(words: str, number: int) -> dict[str, str]:
+    """What an experience of a theme says."""
+    return {
+        "goal": f"Repair the {words}",
+        "hypothesis": f"The {words} differs {number}",
+        "action": f"Compared the {words}",
+        "prediction": f"The {words} agree",
+    }
 
 
 def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field(
@@ -94,7 +100,7 @@ def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field
     tool("memory", "add", f"The {THEME} must be purged on deploy", "--category", "decision", "--importance", "0.9")
     tool("experience", "start", *STORY)
     tool("experience", "resolve", *ENDING)
-    learn(tool, 24)
+    learn(tool, 8)
     lines = [
         {"conversation": "talk", "role": role, "content": words, "ts": f"2026-05-04T10:0{n}:00Z"}
         for n, (role, words) in enumerate(
@@ -105,8 +111,9 @@ def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field
     tool("import", "jsonl", tmp_path / "talk.jsonl")
     tool("worker", "run", "--until-idle")
     [axis] = tool("values", "clusters", "--axis", "full", "--json").json()
-    cluster = axis["clusters"][0]["id"]
-    value = f"Repair the {THEME}: compared the {THEME}, the {THEME} agreed"
+    members = {one["id"]: tool("values", "members", one["id"]).out for one in axis["clusters"]}
+    [cluster] = [uid for uid, shown in members.items() if THEME in shown]
+    value = " ".join([*story(THEME, 1).values(), f"confirmed - The {THEME} agreed"])
     tool("values", "add", cluster, value)
 
     context = tool("assemble", "purge", THEME, "--max-tokens", "4000", "--json").json()
