@@ -113,7 +113,8 @@ def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field
     [axis] = tool("values", "clusters", "--axis", "full", "--json").json()
     members = {one["id"]: tool("values", "members", one["id"]).out for one in axis["clusters"]}
     [cluster] = [uid for uid, shown in members.items() if THEME in shown]
-    value = " ".join([*story(THEME, 1).values(), f"confirmed - The {THEME} agreed"])
+    # The same words in another order: near to its cluster, and no copy of any of its experiences.
+    value = " ".join(sorted(" ".join([f"confirmed The {THEME} agreed", *story(THEME, 1).values()]).split()))
     tool("values", "add", cluster, value)
 
     context = tool("assemble", "purge", THEME, "--max-tokens", "4000", "--json").json()
