@@ -21,7 +21,8 @@ CODE = (
 )
 STORY = (
     "**Experience**: debugging | systematic-elimination\n- **Goal**: Find out why the importer loses rows\n"
-    "- **Hypothesis**: The reader skips lines that end in a carriage return\n- **Outcome**: falsified - all lost 12 rows\n"
+    "- **Hypothesis**: The reader skips lines that end in a carriage return\n"
+    "- **Outcome**: falsified - all lost 12 rows\n"
     "- **Surprise**: Line endings had nothing to do with it"
 )
 
