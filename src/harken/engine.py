@@ -106,9 +106,8 @@ class Harken:
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
         remembered = Remembered(self.recorder, self._found, self.spaces)
-        self.memories = remembered.memories
+        self.memories, self.experiences, self.values = remembered.kept
         self.code, self.commits, self.documents = remembered.indexes
-        self.experiences, self.values = remembered.experiences, remembered.values
         self.sources = remembered.sources
         self.assembler = ContextAssembler(self._searcher, lambda: self.settings, now)
         history = TaskHistory(self.store, self._journal)

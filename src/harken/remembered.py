@@ -35,10 +35,13 @@ class Remembered:
 
     def __init__(self, recorder: Recorder, search: Search, spaces: Spaces) -> None:
         keeper = Keeper(recorder)
-        self.memories = Memories(recorder.store, keeper, search, identify_project, _comparing(recorder.store, spaces))
+        compare = _comparing(recorder.store, spaces)
+        self.kept = (
+            Memories(recorder.store, keeper, search, identify_project, compare),
+            Experiences(recorder.store, keeper, identify_project),
+            Values(recorder.store, keeper, spaces.answering),
+        )
         self.indexes = open_indexes(recorder.store, recorder.redactor, search, recorder.wake, recorder.now)
-        self.experiences = Experiences(recorder.store, keeper, identify_project)
-        self.values = Values(recorder.store, keeper, spaces.answering)
         self.sources = SourceSearcher(recorder.store, search)
 
 

@@ -10,12 +10,24 @@ from typing import Any
 import pytest
 
 import harken
-from harken.async_engine import AsyncBackground, AsyncChat, AsyncHarken, AsyncMemories, AsyncTasks, AsyncUpkeep, Calls
+from harken.assemble.assembler import ContextAssembler
+from harken.async_engine import (
+    AsyncBackground,
+    AsyncChat,
+    AsyncContextAssembler,
+    AsyncHarken,
+    AsyncMemories,
+    AsyncSourceSearcher,
+    AsyncTasks,
+    AsyncUpkeep,
+    Calls,
+)
 from harken.background import Background
 from harken.chat.orchestrator import Chat
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.sources.memories import Memories
+from harken.sources.searcher import SourceSearcher
 from harken.tasks import Tasks
 from harken.testing import HashingEmbedder
 from harken.upkeep import Upkeep
@@ -28,6 +40,8 @@ TWINS = [
     (Background, AsyncBackground),
     (Chat, AsyncChat),
     (Memories, AsyncMemories),
+    (SourceSearcher, AsyncSourceSearcher),
+    (ContextAssembler, AsyncContextAssembler),
 ]
 # What an engine is made of; whoever needs it has `AsyncHarken.engine`.
 _INNER = {"store", "spaces", "recorder"}

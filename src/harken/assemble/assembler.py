@@ -34,7 +34,7 @@ HEADINGS: Mapping[str, str] = {
 }
 CONTEXT_TYPES = tuple(HEADINGS)
 # Of one source among several, fewer candidates are fused than of a whole store.
-_LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 60, 4
+_LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 3
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ def distinct(items: Sequence[ContextItem], similarity: float = 0.9) -> list[Cont
     kept = _Kept(similarity)
     by_relevance = sorted(range(len(items)), key=lambda place: -items[place].relevance)
     texts = [normal(told(item)) for item in items]
-    words = [frozenset(content_terms(text)) for text in texts]
+    words = [_words(text) for text in texts]
     frequency = Counter(word for each in words for word in each)
     places = [place for place in by_relevance if kept.takes(_unit(items[place]), texts[place], words[place], frequency)]
     return [items[place] for place in sorted(places)]
@@ -58,6 +58,11 @@ def told(item: ContextItem) -> str:
     body = _FIRST_LINE.sub("", item.content)
     bare = _LABEL.sub("", _FACTS.sub("", body)).strip()
     return bare or item.content
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a text in its normal form; scripts without spaces in pairs of characters."""
+    return frozenset(text.split() if text.isascii() else content_terms(text))
 
 
 def _unit(item: ContextItem) -> Hashable:

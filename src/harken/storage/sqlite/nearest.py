@@ -51,6 +51,8 @@ class _TurboEngine:
         import turbovec
 
         self.index = turbovec.IdMapIndex(dims, _BITS) if index is None else index
+        # By the identity of a list of ids, which is kept beside it so that no other can take its place.
+        self._allowed: dict[int, tuple[Int64, NDArray[np.uint64]]] = {}
 
     @classmethod
     def load(cls, path: Path, dims: int) -> _TurboEngine:
@@ -59,17 +61,26 @@ class _TurboEngine:
         return cls(dims, turbovec.IdMapIndex.load(str(path)))
 
     def add(self, ids: NDArray[np.int64], matrix: NDArray[np.float32]) -> None:
+        self._allowed.clear()
         self.index.add_with_ids(np.ascontiguousarray(matrix), ids.astype(np.uint64))
 
     def nearest(self, query: NDArray[np.float32], limit: int, among: Int64 | None) -> Int64:
         allowed = None
         if among is not None:
-            # An id that the index lacks would be an error.
-            allowed = np.fromiter(filter(self.index.contains, among.tolist()), dtype=np.uint64)
+            allowed = self._present(among)
             if not len(allowed):
                 return np.empty(0, dtype=np.int64)
         _, ids = self.index.search(query.reshape(1, -1), min(limit, len(self)), allowlist=allowed)
         return np.asarray(ids[0]).astype(np.int64)
+
+    def _present(self, among: Int64) -> NDArray[np.uint64]:
+        """Those of the ids that the index has: one that it lacks would be an error."""
+        if id(among) not in self._allowed:
+            if len(self._allowed) >= _KNOWN_SCOPES:
+                self._allowed.clear()
+            present = np.fromiter(filter(self.index.contains, among.tolist()), dtype=np.uint64)
+            self._allowed[id(among)] = (among, present)
+        return self._allowed[id(among)][1]
 
     def save(self, path: Path) -> None:
         self.index.write(str(path), durable=False)
