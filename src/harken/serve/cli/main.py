@@ -19,6 +19,7 @@ from harken.serve.cli import (
     exporting,
     importing,
     inspecting,
+    installing,
     past,
     searching,
     serving,
@@ -75,6 +76,7 @@ for command in (
     working.worker,
     serving.serve,
     serving.hook,
+    installing.install_command,
     tasking.task,
 ):
     cli.add_command(command)
