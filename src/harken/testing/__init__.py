@@ -1,6 +1,5 @@
 """Stand-ins that ship with Harken, for its own tests and those of its users."""
 
-from harken.testing.anthropic_server import AnthropicServer
 from harken.testing.chat_server import Call, ChatServer, Says
 from harken.testing.embedding_server import EmbeddingServer
 from harken.testing.hashing_embedder import HashingEmbedder, hashed_vectors
@@ -9,7 +8,6 @@ from harken.testing.overlap_reranker import OverlapReranker
 from harken.testing.talk import Talk, talk_of
 
 __all__ = [
-    "AnthropicServer",
     "Call",
     "ChatServer",
     "EmbeddingServer",
