@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STARTING = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
 WORKING = (ROOT / "docs" / "how-memory-works.md").read_text(encoding="utf-8")
 
+AGENTS = (ROOT / "docs" / "coding-agents.md").read_text(encoding="utf-8")
 CHATTING = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
 
 needs_model = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs harken[local]")
@@ -90,3 +91,16 @@ def test_every_layer_is_named_in_its_order() -> None:
         line.split("|")[1].strip() for line in WORKING.split("## One budget")[0].splitlines() if line.count("|") == 4
     ]
     assert table[2:] == [name.value for name in LayerName if name is not LayerName.HISTORY]
+
+
+def test_the_steps_into_coding_agents_print_what_they_are_said_to_print(cli: CommandLine) -> None:
+    assert follow(cli, steps(AGENTS)) == {"install"}
+
+
+def test_the_files_that_are_named_are_those_that_are_written(cli: CommandLine) -> None:
+    rows = [line for line in AGENTS.splitlines() if line.startswith("| `")]
+    for row in rows:
+        agent = row.split("`")[1]
+        for file in cli("install", agent, "--dry-run", "--json").json()["files"]:
+            assert file["path"].replace(str(cli.person), "~") in row
+    assert len(rows) == 5

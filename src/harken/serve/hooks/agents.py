@@ -35,8 +35,8 @@ SESSION_START, PROMPT = "sessionstart", "userpromptsubmit"
 GROWN = frozenset({"stop", "subagentstop", "precompact", "sessionend", "stopfailure"})
 ANSWERED = frozenset({SESSION_START, PROMPT})
 KNOWN = GROWN | ANSWERED
-# What Gemini CLI calls them.
-_ALIASES = {"beforeagent": PROMPT, "precompress": "precompact"}
+# What Gemini CLI calls it.
+_ALIASES = {"beforeagent": PROMPT}
 
 
 def event_name(text: str) -> str:

@@ -38,6 +38,12 @@ def runs_our_hook(item: Any) -> bool:
     return any(isinstance(command, str) and _OURS.search(command) for command in commands)
 
 
+def runs_our_server(value: Any) -> bool:
+    """Whether an MCP server of our name is `harken mcp`, and not something else that is called so."""
+    words = (value.get("args") or value.get("command")) if isinstance(value, dict) else None
+    return isinstance(words, list) and words[-1:] == ["mcp"]
+
+
 def at(data: Any, keys: Keys) -> Any:
     """What is at these keys; None where nothing is."""
     for key in keys:

@@ -150,7 +150,7 @@ def _found(edit: Edit, records: Records) -> tuple[Path, bytes | None, Record | N
 
 def _original(edit: Edit, now: bytes | None, record: Record | None) -> bytes | None:
     """The file without us: as it was, with what its owner changed since."""
-    if now is None or record is None:
+    if now is None or record is None or now == record.before:
         return now
     if mark(now) == record.after:
         return record.before

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
 
 from harken.serve.install import jsonc
-from harken.serve.install.entries import Entry, Keys, SyntaxFault, at, runs_our_hook
+from harken.serve.install.entries import Entry, Keys, SyntaxFault, at, runs_our_hook, runs_our_server
 
 
 class Syntax(NamedTuple):
@@ -57,15 +58,14 @@ def without_entries(syntax: Syntax, text: str, entries: Sequence[Entry], origina
     Raises:
         SyntaxFault: the text is damaged.
     """
-    before = syntax.data(original)
-    syntax.data(text)
+    before, found = syntax.data(original), syntax.data(text)
     for entry in entries:
         if entry.listed:
             text = jsonc.drop_from(text, entry.keys, runs_our_hook)
             text = _with_own_hooks(text, entry, at(before, entry.keys))
         elif (stood := at(before, entry.keys)) is not None:
             text = syntax.put(text, entry.keys, stood)
-        else:
+        elif runs_our_server(at(found, entry.keys)):
             text = syntax.drop(text, entry.keys)
         text = _without_empty(syntax, text, entry.keys, before)
     return text
@@ -80,7 +80,7 @@ def has_entries(syntax: Syntax, text: str, entries: Sequence[Entry]) -> bool:
     found = syntax.data(text)
     for entry in entries:
         there = at(found, entry.keys)
-        if any(map(runs_our_hook, there or ())) if entry.listed else there is not None:
+        if any(map(runs_our_hook, there or ())) if entry.listed else runs_our_server(there):
             return True
     return False
 
@@ -136,13 +136,13 @@ def _toml_put(text: str, keys: Keys, value: Any) -> str:
         if key not in outer:
             outer[key] = tomlkit.table(is_super_table=True)
         outer = outer[key]
-    table = tomlkit.table()
-    for key, inner in value.items():
-        table.add(key, inner)
+    # Tables that stand in one line can only hold others of their kind.
+    table = tomlkit.inline_table() if isinstance(outer, InlineTable) else tomlkit.table()
+    table.update(value)
     try:
         outer[keys[-1]] = table
         return tomlkit.dumps(document)
-    except (TOMLKitError, TypeError, AttributeError) as error:
+    except (TOMLKitError, TypeError, ValueError, AttributeError) as error:
         raise SyntaxFault(f"'{'.'.join(keys)}' cannot be put there") from error
 
 
@@ -152,7 +152,9 @@ def _toml_drop(text: str, keys: Keys) -> str:
     if not isinstance(outer, dict) or keys[-1] not in outer:
         return text
     del outer[keys[-1]]
-    return tomlkit.dumps(document)
+    left = tomlkit.dumps(document)
+    # The line that set our table off from the one before it.
+    return left[:-1] if left.endswith("\n\n") and not text.endswith("\n\n") else left
 
 
 def _toml(text: str) -> tomlkit.TOMLDocument:
