@@ -55,6 +55,21 @@ class CodexModel(LocalServer):
         )
 
 
+class GeminiModel(LocalServer):
+    """Says the same to every request for content, in a stream, as Gemini CLI asks for it."""
+
+    def __init__(self) -> None:
+        super().__init__("beta/models")
+
+    def answer(self, request: Request) -> Reply:
+        """Content; nothing else is known here."""
+        if "alt=sse" not in request.path:
+            return Reply(404, as_body({"error": {"message": "scripted"}}))
+        spoken = {"role": "model", "parts": [{"text": ANSWER}]}
+        said = {"candidates": [{"content": spoken, "finishReason": "STOP", "index": 0}], "usageMetadata": {}}
+        return Reply(pieces=(f"data: {json.dumps(said)}\r\n\r\n".encode(),))
+
+
 def texts_in(value: Any) -> Iterator[str]:
     """Every text of a request, in its order."""
     if isinstance(value, str):

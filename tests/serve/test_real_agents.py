@@ -1,7 +1,7 @@
 """The real coding agents, offline, against a model on this machine.
 
 They are large and not ours to ship. Name them to have them tested:
-`HARKEN_TEST_CLAUDE=/path/to/claude HARKEN_TEST_CODEX=/path/to/codex make test`.
+`HARKEN_TEST_CLAUDE=/path/to/claude HARKEN_TEST_CODEX=/path/to/codex HARKEN_TEST_GEMINI=/path/to/gemini make test`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_models import ANSWER, ClaudeModel, CodexModel, texts_in
+from agent_models import ANSWER, ClaudeModel, CodexModel, GeminiModel, texts_in
 from coding_agent import end, eventually
 from command_line import CommandLine
 from harken.serve.daemon.place import Place
@@ -121,6 +121,29 @@ def test_codex_remembers_in_the_next_session(cli: CommandLine, project: Path) ->
         env = cli.environment(PATIENT)
         words = [codex, "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"]
         check_memory(cli, lambda prompt: run([*words, prompt], project, env), model)
+
+
+def test_gemini_is_given_what_others_were_told(
+    cli: CommandLine, project: Path, daemon: Callable[[], int], tmp_path: Path
+) -> None:
+    gemini = program("HARKEN_TEST_GEMINI")
+    line = {"conversation": "told", "role": "user", "content": FACT, "ts": "2026-05-08T09:00:00Z"}
+    (tmp_path / "told.jsonl").write_text(json.dumps(line))
+    cli("import", "jsonl", tmp_path / "told.jsonl")
+    daemon()
+    settings = cli.person / ".gemini" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}} // mine')
+    cli("install", "gemini")
+    with GeminiModel() as model:
+        where = {"GOOGLE_GEMINI_BASE_URL": model.url.removesuffix("/v1"), "GEMINI_API_KEY": "none"}
+        env = cli.environment({**where, **PATIENT, "GEMINI_CLI_TRUST_WORKSPACE": "true"})
+        assert ANSWER in run([gemini, "-m", "gemini-2.5-flash", "-p", QUESTION], project, env)
+        told = [text for request in model.requests for text in texts_in(request.body) if "harken-recall" in text]
+    # Gemini CLI escapes the marks of what hooks give it.
+    assert len(told) == 1
+    assert FACT in told[0]
+    assert 'date="2026-05-08' in told[0]
 
 
 def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The coding agents that Harken can be put into: their files, their hooks, and what they leave to be done.
 
-Source: the agents' documentation and releases of November 2026; Claude Code and its files seen at work.
+Source: the agents' releases of November 2026. Claude Code, Codex and Gemini CLI were seen at work with what is written
+here; Cursor and OpenCode were not, theirs is from their documentation.
 """
 
 from __future__ import annotations
