@@ -26,6 +26,7 @@ STARTING = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
 INDEXING = (ROOT / "docs" / "indexing.md").read_text(encoding="utf-8")
 WORKING = (ROOT / "docs" / "how-memory-works.md").read_text(encoding="utf-8")
 
+AGENTS = (ROOT / "docs" / "coding-agents.md").read_text(encoding="utf-8")
 CHATTING = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
 REMEMBERING = (ROOT / "docs" / "memories.md").read_text(encoding="utf-8")
 
@@ -116,3 +117,16 @@ def test_a_repository_is_indexed_and_searched_as_the_guide_says(
         "code",
         "commit",
     }
+
+
+def test_the_steps_into_coding_agents_print_what_they_are_said_to_print(cli: CommandLine) -> None:
+    assert follow(cli, steps(AGENTS)) == {"install"}
+
+
+def test_the_files_that_are_named_are_those_that_are_written(cli: CommandLine) -> None:
+    rows = [line for line in AGENTS.splitlines() if line.startswith("| `")]
+    for row in rows:
+        agent = row.split("`")[1]
+        for file in cli("install", agent, "--dry-run", "--json").json()["files"]:
+            assert file["path"].replace(str(cli.person), "~") in row
+    assert len(rows) == 5

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import CommandLine
+from harken.serve.daemon.place import Place
 
 Line = Mapping[str, Any]
 Write = Callable[[str, Iterable[Line]], Path]
@@ -102,3 +104,32 @@ def filled(cli: CommandLine, write: Write) -> CommandLine:
     """The same two conversations in a store of the test's own."""
     cli("import", "jsonl", write("talk.jsonl", TALK))
     return cli
+
+
+@pytest.fixture
+def place(cli: CommandLine) -> Place:
+    return Place(str(cli.home))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def daemon(cli: CommandLine, place: Place) -> Iterator[Callable[[], int]]:
+    """Starts a daemon and gives its process id; whatever runs at the end is ended."""
+
+    started = []
+
+    def start() -> int:
+        started.append(cli.start("serve", "--quiet"))
+        return answering(cli, place)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(PATIENCE_SECONDS)
+    end(place)

@@ -9,149 +9,30 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, end, eventually
 from command_line import PYTHON, CommandLine
-from harken.serve.daemon.client import DaemonError, ask
+from harken.serve.daemon.client import ask
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import Place, home_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
-
-PATIENCE_SECONDS = 60
-
-
-class Agent:
-    """A coding agent's session: it writes a transcript and starts hooks."""
-
-    def __init__(self, cli: CommandLine, folder: Path, session_id: str) -> None:
-        self.cli, self.session_id = cli, session_id
-        self.transcript = folder / f"{session_id}.jsonl"
-        self.cwd = folder
-        self.parent: str | None = None
-        self.count = 0
-
-    def hook(self, event: str, seconds: float = 20.0, **fields: Any) -> str:
-        """Start the hook of an event as the agent does; its stdout."""
-        payload = {"session_id": self.session_id, "transcript_path": str(self.transcript), "cwd": str(self.cwd)}
-        done = self.run(event, json.dumps({**payload, "hook_event_name": event, **fields}).encode(), seconds)
-        return done.stdout.decode()
-
-    def run(self, event: str, stdin: bytes, seconds: float = 20.0) -> subprocess.CompletedProcess[bytes]:
-        """The same with any stdin; it must end with 0 and say nothing on stderr."""
-        env = {**self.cli.environment(), "HARKEN_HOOKS__DEADLINE_SECONDS": str(seconds)}
-        done = subprocess.run(
-            [*PYTHON, "hook", event], env=env, input=stdin, capture_output=True, timeout=60, check=False
-        )
-        assert (done.returncode, done.stderr) == (0, b"")
-        return done
-
-    def context(self, prompt: str) -> str:
-        """What the agent's model gets to read beside a prompt."""
-        out = self.hook("UserPromptSubmit", prompt=prompt)
-        if not out:
-            return ""
-        told = json.loads(out)["hookSpecificOutput"]
-        assert told.keys() == {"hookEventName", "additionalContext"}
-        assert told["hookEventName"] == "UserPromptSubmit"
-        text: str = told["additionalContext"]
-        return text
-
-    def say(self, role: str, text: str) -> None:
-        """Write a line of the transcript."""
-        self.count += 1
-        uuid = f"{self.session_id}-{self.count}"
-        line = {
-            "type": role,
-            "uuid": uuid,
-            "parentUuid": self.parent,
-            "sessionId": self.session_id,
-            "timestamp": f"2026-11-20T10:00:{self.count:02}.000Z",
-            "cwd": str(self.cwd),
-            "message": {"role": role, "content": text if role == "user" else [{"type": "text", "text": text}]},
-        }
-        self.parent = uuid
-        with self.transcript.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-
-@pytest.fixture
-def place(cli: CommandLine) -> Place:
-    return Place(str(cli.home))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def daemon(cli: CommandLine, place: Place) -> Iterator[Callable[[], int]]:
-    """Starts a daemon and gives its process id; whatever runs at the end is ended."""
-
-    started = []
-
-    def start() -> int:
-        started.append(cli.start("serve", "--quiet"))
-        return answering(cli, place)
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait(PATIENCE_SECONDS)
-    end(place)
-
-
-def answering(cli: CommandLine, place: Place) -> int:
-    """The process id of the daemon, once it answers."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            pid: int = ask(place, "/v1/ping", None, cli.environment(), 5.0).body["pid"]
-        except DaemonError:
-            time.sleep(0.05)
-        else:
-            return pid
-    raise AssertionError("no daemon answers")
-
-
-def end(place: Place) -> None:
-    """Kill whatever serves a home, also one that is only just starting."""
-    deadline = time.monotonic() + 3
-    while time.monotonic() < deadline:
-        found = holder(place)
-        if found is None:
-            return
-        os.kill(found.pid, signal.SIGKILL)
-        time.sleep(0.1)
-
-
-def eventually(look: Callable[[], Any]) -> Any:
-    """What is seen, once it is true."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        if seen := look():
-            return seen
-        time.sleep(0.1)
-    raise AssertionError("it never came true")
 
 
 def test_what_one_session_was_told_comes_back_in_another(
     cli: CommandLine, daemon: Callable[[], int], folder: Path
 ) -> None:
     daemon()
-    first = Agent(cli, folder, "first")
+    first = CodingAgent(cli, folder, "first")
     first.say("user", "For the record: our staging cluster is called Zanzibar, and Priya owns it.")
     first.say("assistant", "Noted: staging is Zanzibar, owned by Priya.")
     assert first.hook("Stop") == ""
     eventually(lambda: cli.status()["messages"] == 2)
-    second = Agent(cli, folder, "second")
+    second = CodingAgent(cli, folder, "second")
     told = second.context("Who owns the staging cluster Zanzibar these days?")
     assert "Priya" in told
     assert "<harken-recall " in told
@@ -159,14 +40,14 @@ def test_what_one_session_was_told_comes_back_in_another(
     # The same thing never twice in one conversation, and nothing where nothing matters.
     assert second.context("Again: who owns the staging cluster Zanzibar?") == ""
     assert second.context("thanks") == ""
-    assert "Priya" in Agent(cli, folder, "third").context("Who owns the staging cluster Zanzibar?")
+    assert "Priya" in CodingAgent(cli, folder, "third").context("Who owns the staging cluster Zanzibar?")
 
 
 def test_live_intake_brings_in_what_an_import_brings_in(
     cli: CommandLine, daemon: Callable[[], int], folder: Path, tmp_path: Path
 ) -> None:
     daemon()
-    agent = Agent(cli, folder, "live")
+    agent = CodingAgent(cli, folder, "live")
     for turn in range(3):
         agent.say("user", f"Question {turn} about the harbour plan, please answer in detail.")
         agent.hook("UserPromptSubmit", prompt="Question")
@@ -189,7 +70,7 @@ def exported(cli: CommandLine, file: Path) -> list[str]:
 def test_a_session_begins_with_what_is_always_known(cli: CommandLine, daemon: Callable[[], int], folder: Path) -> None:
     cli("core", "set", "user", "name", "Maya")
     daemon()
-    out = json.loads(Agent(cli, folder, "begun").hook("SessionStart", source="startup"))
+    out = json.loads(CodingAgent(cli, folder, "begun").hook("SessionStart", source="startup"))
     assert out["hookSpecificOutput"]["hookEventName"] == "SessionStart"
     assert "name: Maya" in out["hookSpecificOutput"]["additionalContext"]
 
@@ -201,14 +82,14 @@ def test_garbage_is_answered_with_silence(
 ) -> None:
     cli.home.mkdir(parents=True)
     (cli.home / "run").touch()  # no daemon can be started here
-    assert Agent(cli, folder, "any").run(event, stdin).stdout == b""
+    assert CodingAgent(cli, folder, "any").run(event, stdin).stdout == b""
 
 
 def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
     cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
 ) -> None:
     pid = daemon()
-    agent = Agent(cli, folder, "patient")
+    agent = CodingAgent(cli, folder, "patient")
     agent.say("user", "This was said while the daemon hung, and is not to be lost.")
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -223,7 +104,7 @@ def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
 
 
 def test_the_first_hook_starts_one_daemon_and_loses_nothing(cli: CommandLine, folder: Path, place: Place) -> None:
-    agents = [Agent(cli, folder, f"session-{number}") for number in range(6)]
+    agents = [CodingAgent(cli, folder, f"session-{number}") for number in range(6)]
     for agent in agents:
         agent.say("user", f"Something worth keeping was said in {agent.session_id}.")
     try:
@@ -249,7 +130,7 @@ def test_what_was_reported_outlives_a_killed_daemon(
 ) -> None:
     os.kill(daemon(), signal.SIGKILL)
     eventually(lambda: holder(place) is None)
-    agent = Agent(cli, folder, "reported")
+    agent = CodingAgent(cli, folder, "reported")
     agent.say("user", "Said while nobody served this home, yet not lost.")
     agent.hook("Stop")
     eventually(lambda: cli.status()["messages"] == 1)

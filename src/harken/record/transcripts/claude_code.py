@@ -19,8 +19,10 @@ from harken.record.transcripts.scaffolding import claude_words, is_interruption,
 
 _SUBAGENTS = "subagents"
 _HEAD_LINES = 20
-# Lines that hold no words although some carry a `message`: whole prompts again, progress, bookkeeping.
-_SILENT_TYPES = ("progress", "file-history-snapshot", "queue-operation", "api-request", "api-shape", "api-blob")
+# Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
+# whole prompts again.
+_SILENT_TYPES = ("progress", "file-history-snapshot", "queue-operation")
+_REQUESTS = "api-"
 _SILENT_FLAGS = ("isMeta", "isCompactSummary", "isApiErrorMessage", "teamName")
 # Where a title stands, and which one wins over which: what a person chose over what a model found.
 _SUMMARY_RANK = 1
@@ -254,7 +256,8 @@ def _content(line: Mapping[str, Any]) -> Content:
 
 def _speaks(kind: Any, message: Mapping[str, Any]) -> bool:
     """Whether a line of another or no type is somebody's message all the same."""
-    return kind not in _SILENT_TYPES and "content" in message and message.get("role") in ("user", "assistant")
+    silent = kind in _SILENT_TYPES or str(kind).startswith(_REQUESTS)
+    return not silent and "content" in message and message.get("role") in ("user", "assistant")
 
 
 def _answer(text: str) -> str:

@@ -22,6 +22,7 @@ from harken.serve.cli import (
     indexed,
     indexing,
     inspecting,
+    installing,
     learning,
     past,
     remembering,
@@ -90,6 +91,7 @@ for command in (
     serving.serve,
     serving.hook,
     serving.mcp,
+    installing.install_command,
     tasking.task,
 ):
     cli.add_command(command)

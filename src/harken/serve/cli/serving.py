@@ -148,7 +148,7 @@ def _signal(found: Holder, number: signal.Signals) -> None:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, required=True, metavar="EVENT [--agent NAME]")
+@click.argument("words", nargs=-1, required=True, metavar="EVENT [--agent NAME] [--home PATH]")
 def hook(words: tuple[str, ...]) -> None:
     """Answer an event of a coding agent: its JSON on stdin, ours on stdout. Agents start this, not people."""
     from harken.serve.hooks.client import main

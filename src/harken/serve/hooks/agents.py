@@ -13,27 +13,36 @@ class Agent(NamedTuple):
         format: of its transcripts, and the channel of its conversations.
         max_chars: more than this and the agent shows its model a stump.
         max_tokens: likewise.
+        read: whether its transcripts can be imported.
     """
 
     format: str
     max_chars: int
     max_tokens: int
+    read: bool = True
 
 
-CLAUDE_CODE, CODEX = "claude-code", "codex"
-# Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: seen with both, November 2026.
-AGENTS = {CLAUDE_CODE: Agent(CLAUDE_CODE, 9_500, 100_000), CODEX: Agent(CODEX, 9_500, 2_400)}
+CLAUDE_CODE, CODEX, GEMINI = "claude-code", "codex", "gemini"
+# Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: both, as of November 2026.
+AGENTS = {
+    CLAUDE_CODE: Agent(CLAUDE_CODE, 9_500, 100_000),
+    CODEX: Agent(CODEX, 9_500, 2_400),
+    GEMINI: Agent(GEMINI, 9_500, 100_000, read=False),
+}
 
 SESSION_START, PROMPT = "sessionstart", "userpromptsubmit"
 # Events behind which a transcript has grown.
 GROWN = frozenset({"stop", "subagentstop", "precompact", "sessionend", "stopfailure"})
 ANSWERED = frozenset({SESSION_START, PROMPT})
 KNOWN = GROWN | ANSWERED
+# What Gemini CLI calls it.
+_ALIASES = {"beforeagent": PROMPT}
 
 
 def event_name(text: str) -> str:
     """An event's name without its spelling: `UserPromptSubmit`, `user-prompt-submit` and `userPromptSubmit` are one."""
-    return text.replace("-", "").replace("_", "").lower()
+    plain = text.replace("-", "").replace("_", "").lower()
+    return _ALIASES.get(plain, plain)
 
 
 def transcripts(payload: Mapping[str, Any]) -> list[str]:

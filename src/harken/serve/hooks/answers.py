@@ -84,7 +84,7 @@ class Hooks:
             with self.harken.store.reading() as tx:
                 latest = latest_of_project(tx, keys, uid)
             found = open_experience(self.harken, cwd)
-            if latest is not None:
+            if latest is not None and (latest.title or latest.summary):
                 text = f'Last conversation "{latest.title or "untitled"}"\n{latest.summary}'
                 found += [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value)]
         told = self._told(agent, uid, BRIEF, found)

@@ -1,4 +1,4 @@
-"""`harken hook EVENT`: the process that a coding agent starts at an event.
+"""`harken hook EVENT [--agent NAME] [--home PATH]`: the process that a coding agent starts at an event.
 
 It fails open: whatever goes wrong, it says nothing and ends with 0 within its deadline, and the agent goes on. It pays
 for each import, so it hands what it got to the daemon unread, and prints what comes back unread.
@@ -41,7 +41,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) -> bytes:
-    event, agent = _asked(arguments)
+    event, agent, home = _asked(arguments)
+    if home:
+        env = {**env, "HARKEN_HOME": home}
     payload = sys.stdin.buffer.read(_LONGEST_PAYLOAD)
     place = Place(home_of(env))
     try:
@@ -64,15 +66,21 @@ def _alone(place: Place, event: str, agent: str, payload: bytes, env: Mapping[st
         start(place, env)
 
 
-def _asked(arguments: Sequence[str]) -> tuple[str, str]:
-    """The event and the agent, both fit for a URL: `EVENT [--agent NAME]`."""
+def _asked(arguments: Sequence[str]) -> tuple[str, str, str]:
+    """The event and the agent, both fit for a URL, and the home: `EVENT [--agent NAME] [--home PATH]`."""
     words = list(arguments)
-    agent = "claude-code"
-    if "--agent" in words:
-        at = words.index("--agent")
-        agent = words[at + 1]
-        del words[at : at + 2]
-    return _plain(words[0]), _plain(agent)
+    agent, home = _option(words, "--agent") or "claude-code", _option(words, "--home")
+    return _plain(words[0]), _plain(agent), home
+
+
+def _option(words: list[str], name: str) -> str:
+    """The value of an option, which is taken out of the words."""
+    if name not in words:
+        return ""
+    at = words.index(name)
+    value = words[at + 1]
+    del words[at : at + 2]
+    return value
 
 
 def _plain(text: str) -> str:

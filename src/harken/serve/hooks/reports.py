@@ -35,6 +35,6 @@ def report(folder: str, event: str, agent: str, content: bytes) -> bool:
     payload, name = read_payload(content), event_name(event)
     if payload is None or name not in KNOWN or agent not in AGENTS:
         return False
-    for path in transcripts(payload) if name in GROWN else ():
+    for path in transcripts(payload) if name in GROWN and AGENTS[agent].read else ():
         spool.put(folder, spool.Transcript(AGENTS[agent].format, os.path.abspath(path)))
     return True

@@ -72,6 +72,7 @@ def test_two_lines_with_one_id_are_both_kept(write: Write, said: Said) -> None:
         {"type": "file-history-snapshot", "snapshot": {}},
         {"type": "queue-operation", "content": "words"},
         {"type": "api-request", "message": {"role": "user", "content": "whole prompts again"}},
+        {"type": "api-request-blob", "sessionId": "s1", "message": {"role": "user", "content": "whole prompts again"}},
         {"type": "progress", "message": {"role": "user", "content": "words"}},
         {"silly": "this"},
     ],

@@ -1,0 +1,97 @@
+"""`harken install`: memory put into a coding agent, and taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harken.config import default_home, environment
+from harken.errors import MissingExtraError
+from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.install.command import Command, is_found, own_command, shared_command
+from harken.serve.install.plan import Change, install, plan_install, plan_uninstall, uninstall
+from harken.serve.install.records import Records
+from harken.serve.install.targets import TARGETS, Target, Where
+
+_UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
+
+
+@click.command("install")
+@click.argument("agent", type=click.Choice(list(TARGETS)))
+@click.option("--uninstall", "undo", is_flag=True, help="Take out what was put in; files are as they were before.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option(
+    "--scope",
+    type=click.Choice(["user", "project"]),
+    default="user",
+    show_default=True,
+    help="Your own settings, or the files of the project in this folder, which others may get with it.",
+)
+@json_option
+@with_session
+def install_command(session: Session, agent: str, undo: bool, dry_run: bool, scope: str, as_json: bool) -> None:
+    """Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.
+
+    Shows what changes, keeps each file as it was, and changes nothing else in it; installing again changes nothing.
+    With --uninstall every file is as it was before, to the byte; what you changed since then is kept.
+    """
+    target, home = TARGETS[agent], session.settings().home.expanduser().absolute()
+    project = Path.cwd() if scope == "project" else None
+    if not undo and target.hooked and not all(map(find_spec, ("starlette", "uvicorn"))):
+        raise MissingExtraError("The daemon, which answers an agent's hooks,", "server")
+    command, records = _command(home, shared=project is not None), Records(home)
+    edits = target.edits(Where(Path.home(), project, environment()), command, target.hooked)
+    changes = (plan_uninstall if undo else plan_install)(edits, records)
+    if not dry_run:
+        (uninstall if undo else install)(changes, records)
+    notes = [_UNINSTALLED] if undo else _notes(target, home, shared=project is not None)
+    if as_json:
+        facts = {"agent": agent, "scope": scope, "dry_run": dry_run, "command": list(command.words)}
+        hooks = target.hooked.events if target.hooked and not undo else ()
+        files = [_facts(change, records) for change in changes]
+        print_json({**facts, "hooks": list(hooks), "files": files, "notes": notes})
+    else:
+        _show(session, target, changes, notes, dry_run)
+
+
+def _command(home: Path, *, shared: bool) -> Command:
+    if shared:
+        return Command(shared_command())
+    plain = {name: value for name, value in environment().items() if name != "HARKEN_HOME"}
+    return Command(own_command(), None if home == default_home(plain).absolute() else str(home))
+
+
+def _notes(target: Target, home: Path, *, shared: bool) -> list[str]:
+    notes = list(target.notes)
+    if shared and not is_found():
+        notes.append("The files name `harken` without a folder, for others have it elsewhere; here, PATH lacks it.")
+    if shared and home != default_home({}).absolute():
+        notes.append(f"The files do not name your home: set HARKEN_HOME={home} where you start the agent.")
+    if find_spec("mcp") is None:
+        notes.append("The MCP server needs one more extra: pip install 'harken[mcp]'")
+    kept = [name for name in environment() if name.startswith("HARKEN_") and name != "HARKEN_HOME"]
+    if kept:
+        notes.append(f"{', '.join(sorted(kept))}: not written down; put lasting settings into {home / 'harken.toml'}.")
+    return notes
+
+
+def _facts(change: Change, records: Records) -> dict[str, Any]:
+    backup = records.backup(change.place)
+    kept = str(backup) if backup.exists() else None
+    return {"path": str(change.path), "action": change.action, "backup": kept, "diff": change.diff}
+
+
+def _show(session: Session, target: Target, changes: Sequence[Change], notes: Sequence[str], dry_run: bool) -> None:
+    for change in changes:
+        session.out.print(f"{change.action:<10} {change.path}", markup=False)
+    for change in changes:
+        session.out.print(change.diff, markup=False, end="")
+    if dry_run:
+        session.out.print("Nothing was changed (--dry-run).")
+        return
+    for note in notes:
+        session.note(note)

@@ -1,0 +1,107 @@
+"""A coding agent that starts hooks, and the daemon that answers them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from command_line import PYTHON, CommandLine
+from harken.serve.daemon.client import DaemonError, ask
+from harken.serve.daemon.lock import holder
+from harken.serve.daemon.place import Place
+
+PATIENCE_SECONDS = 60
+
+
+class CodingAgent:
+    """A coding agent's session: it writes a transcript and starts hooks."""
+
+    def __init__(self, cli: CommandLine, folder: Path, session_id: str) -> None:
+        self.cli, self.session_id = cli, session_id
+        self.transcript = folder / f"{session_id}.jsonl"
+        self.cwd = folder
+        self.parent: str | None = None
+        self.count = 0
+
+    def hook(self, event: str, seconds: float = 20.0, **fields: Any) -> str:
+        """Start the hook of an event as the agent does; its stdout."""
+        payload = {"session_id": self.session_id, "transcript_path": str(self.transcript), "cwd": str(self.cwd)}
+        done = self.run(event, json.dumps({**payload, "hook_event_name": event, **fields}).encode(), seconds)
+        return done.stdout.decode()
+
+    def run(self, event: str, stdin: bytes, seconds: float = 20.0) -> subprocess.CompletedProcess[bytes]:
+        """The same with any stdin; it must end with 0 and say nothing on stderr."""
+        env = {**self.cli.environment(), "HARKEN_HOOKS__DEADLINE_SECONDS": str(seconds)}
+        done = subprocess.run(
+            [*PYTHON, "hook", event], env=env, input=stdin, capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done
+
+    def context(self, prompt: str) -> str:
+        """What the agent's model gets to read beside a prompt."""
+        out = self.hook("UserPromptSubmit", prompt=prompt)
+        if not out:
+            return ""
+        told = json.loads(out)["hookSpecificOutput"]
+        assert told.keys() == {"hookEventName", "additionalContext"}
+        assert told["hookEventName"] == "UserPromptSubmit"
+        text: str = told["additionalContext"]
+        return text
+
+    def say(self, role: str, text: str) -> None:
+        """Write a line of the transcript."""
+        self.count += 1
+        uuid = f"{self.session_id}-{self.count}"
+        line = {
+            "type": role,
+            "uuid": uuid,
+            "parentUuid": self.parent,
+            "sessionId": self.session_id,
+            "timestamp": f"2026-11-20T10:00:{self.count:02}.000Z",
+            "cwd": str(self.cwd),
+            "message": {"role": role, "content": text if role == "user" else [{"type": "text", "text": text}]},
+        }
+        self.parent = uuid
+        with self.transcript.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def answering(cli: CommandLine, place: Place) -> int:
+    """The process id of the daemon, once it answers."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            pid: int = ask(place, "/v1/ping", None, cli.environment(), 5.0).body["pid"]
+        except DaemonError:
+            time.sleep(0.05)
+        else:
+            return pid
+    raise AssertionError("no daemon answers")
+
+
+def end(place: Place) -> None:
+    """Kill whatever serves a home, also one that is only just starting."""
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        found = holder(place)
+        if found is None:
+            return
+        os.kill(found.pid, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def eventually(look: Callable[[], Any]) -> Any:
+    """What is seen, once it is true."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if seen := look():
+            return seen
+        time.sleep(0.1)
+    raise AssertionError("it never came true")
