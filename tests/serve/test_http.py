@@ -287,6 +287,12 @@ def test_the_document_is_open_api(app: ASGIApp) -> None:
     assert document["paths"].keys() == {f"/v1/{name}" for name in VERBS}
 
 
+def test_the_guide_names_every_verb() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("| ") and "`" in line]
+    assert set("".join(rows).split("`")[1::2]) == set(VERBS)
+
+
 def test_a_mistake_of_ours_says_nothing_of_what_was_said(
     app: ASGIApp, harken: Harken, capfd: pytest.CaptureFixture[str]
 ) -> None:
