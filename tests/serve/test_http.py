@@ -227,6 +227,11 @@ class TestGuard:
     """Who may speak over TCP."""
 
     @pytest.fixture
+    def harken(self, tmp_path: Path) -> Iterator[Harken]:
+        with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
+            yield opened
+
+    @pytest.fixture
     def http(self, app: ASGIApp) -> Http:
         return Http(Guard(app, TOKEN, ["memory.example.org"]), authorization=f"Bearer {TOKEN}")
 
