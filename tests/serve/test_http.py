@@ -227,6 +227,11 @@ class TestGuard:
     """Who may speak over TCP."""
 
     @pytest.fixture
+    def harken(self, tmp_path: Path) -> Iterator[Harken]:
+        with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
+            yield opened
+
+    @pytest.fixture
     def http(self, app: ASGIApp) -> Http:
         return Http(Guard(app, TOKEN, ["memory.example.org"]), authorization=f"Bearer {TOKEN}")
 
@@ -285,6 +290,12 @@ def test_the_document_is_open_api(app: ASGIApp) -> None:
     validate(document)
     assert document == json.loads(json.dumps(openapi()))
     assert document["paths"].keys() == {f"/v1/{name}" for name in VERBS}
+
+
+def test_the_guide_names_every_verb() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("| ") and "`" in line]
+    assert set("".join(rows).split("`")[1::2]) == set(VERBS)
 
 
 def test_a_mistake_of_ours_says_nothing_of_what_was_said(

@@ -123,7 +123,8 @@ async def _problem(_request: Request, error: Exception) -> Response:
 
 async def _no_such_route(request: Request, error: HTTPException) -> Response:
     places = "POST /v1/{verb}, GET /openapi.json, /mcp"
-    return _error(error.status_code, f"{error.detail}: {request.method} {request.url.path}. There are: {places}.")
+    message = f"{error.detail}: {request.method} {request.url.path}. There are: {places}."
+    return JSONResponse({"error": message}, status_code=error.status_code, headers=error.headers)
 
 
 def _error(status: int, message: str) -> Response:

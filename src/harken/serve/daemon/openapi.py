@@ -57,11 +57,12 @@ def openapi() -> dict[str, Any]:
 
 def _operation(verb: Verb, form: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     errors = {status: {"$ref": f"#/components/responses/Error{status}"} for status in _ERRORS}
+    is_needed = any(facts.is_required() for facts in verb.form.model_fields.values())
     return {
         "operationId": verb.name,
         "summary": verb.title,
         "description": verb.summary,
-        "requestBody": {"required": True, "content": _json(form)},
+        "requestBody": {"required": is_needed, "content": _json(form)},
         "responses": {"200": {"description": "The answer.", "content": _json(answer)}, **errors},
     }
 

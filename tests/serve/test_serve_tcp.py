@@ -1,0 +1,83 @@
+"""Where the daemon may listen, and what its token is kept in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trustme
+
+from command_line import CommandLine
+from harken.errors import HarkenError, UsageError
+from harken.serve.daemon.place import Place
+from harken.serve.daemon.tcp import Tcp
+from harken.serve.daemon.token import own_token
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", ""])
+def test_elsewhere_than_on_loop_back_it_needs_tls(host: str) -> None:
+    with pytest.raises(UsageError, match="--tls-cert"):
+        Tcp(host).check()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
+def test_loop_back_is_open(host: str) -> None:
+    Tcp(host).check()
+
+
+def test_with_tls_it_listens_anywhere(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    made = authority.issue_cert("memory.example.org")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made.cert_chain_pems[0].write_to_path(str(certificate))
+    made.private_key_pem.write_to_path(str(key))
+    Tcp("0.0.0.0", 0, certificate, key).check()
+    key.write_text("no key")
+    with pytest.raises(UsageError, match="TLS cannot be had"):
+        Tcp("0.0.0.0", 0, certificate, key).check()
+    with pytest.raises(UsageError, match="go together"):
+        Tcp("0.0.0.0", 0, certificate).check()
+
+
+def test_the_command_refuses_in_a_line(cli: CommandLine) -> None:
+    assert "--tls-cert" in cli.fails("serve", "--tcp", "--host", "0.0.0.0", code=2)
+    assert "--tcp" in cli.fails("serve", "--port", "4000", code=2)
+
+
+def test_a_port_that_is_taken_is_said(cli: CommandLine) -> None:
+    with Tcp(port=0).listen() as taken:
+        assert "--port" in cli.fails("serve", "--tcp", "--port", str(taken.getsockname()[1]))
+
+
+class TestToken:
+    """The file that clients read it from."""
+
+    def test_it_is_made_once_for_its_user_alone(self, tmp_path: Path) -> None:
+        place = Place(str(tmp_path))
+        token = own_token(place)
+        assert own_token(place) == token
+        assert len(token) >= 32
+        assert Path(place.token).stat().st_mode & 0o777 == 0o600
+        assert Path(place.folder).stat().st_mode & 0o777 == 0o700
+
+    def test_one_that_others_could_read_is_not_used(self, tmp_path: Path) -> None:
+        place = Place(str(tmp_path))
+        own_token(place)
+        Path(place.token).chmod(0o644)
+        with pytest.raises(HarkenError, match="Remove it"):
+            own_token(place)
+
+    def test_a_link_is_not_followed(self, tmp_path: Path) -> None:
+        place = Place(str(tmp_path / "home"))
+        (tmp_path / "known").write_text("k" * 43)
+        Path(place.folder).mkdir(parents=True)
+        Path(place.token).symlink_to(tmp_path / "known")
+        with pytest.raises(HarkenError, match="Remove it"):
+            own_token(place)
+
+    def test_a_short_one_is_not_used(self, tmp_path: Path) -> None:
+        place = Place(str(tmp_path))
+        own_token(place)
+        Path(place.token).write_text("secret\n")
+        with pytest.raises(HarkenError, match="less than"):
+            own_token(place)
