@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Table
 
+from harken.storage.checks import checks
+from harken.storage.clusters import cluster_members, clusters
 from harken.storage.indexed.tables import INDEXED
 from harken.storage.kept.registry import KEPT
 from harken.storage.tables import metadata
@@ -12,5 +14,5 @@ from harken.storage.tables import metadata
 ALL_TABLES: dict[str, Table] = {
     **metadata.tables,
     **{kept.table.name: kept.table for kept in KEPT.values()},
-    **{table.name: table for table in INDEXED},
+    **{table.name: table for table in (*INDEXED, checks, clusters, cluster_members)},
 }

@@ -206,7 +206,7 @@ class TestRefusals:
 
 class TestKeepingInOrder:
     def test_damage_is_found(self, store: SqliteStore, database: Path) -> None:
-        keep(store, talk_of("c", *(f"text {number} {'x' * 200}" for number in range(300))))
+        keep(store, talk_of("c", *(f"text {number} {'x' * 200}" for number in range(1500))))
         store.close()
         content = bytearray(database.read_bytes())
         middle = len(content) // 2 // 4096 * 4096
