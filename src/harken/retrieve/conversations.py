@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from math import prod
@@ -45,6 +45,9 @@ _COMPARED = 200
 _SHORTLIST = 3
 # As in auto-RAG: who has the query's rare words may be so much less similar.
 _LEEWAY = 0.08
+# In a conversation that comes back anyway, an exchange may be so much less similar: what stands beside what was asked
+# for is seldom beside the point. docs/adr/0011-past-conversations.md
+_WITHIN = 0.1
 _HASH_CHARS = 16
 
 _log = structlog.get_logger(__name__)
@@ -116,11 +119,13 @@ class _Gate:
 
     Args:
         scope: among whose entries a word is rare.
+        lowered: how much less similar than the threshold will do.
     """
 
     tx: Transaction
     asked: _Asked
     scope: RowScope
+    lowered: float = 0.0
     _rare: Mapping[str, frozenset[int]] | None = field(default=None, init=False)
 
     def passing(self, found: Lists, conversations: Collection[int] | None = None) -> set[int]:
@@ -135,6 +140,7 @@ class _Gate:
         similarity, threshold = found.similarity.get(entry_id), self.asked.threshold
         if similarity is None or threshold is None:
             return self._says_enough(entry_id, near=similarity is not None)
+        threshold -= self.lowered
         if similarity >= threshold:
             return True
         nearly = similarity >= threshold - self.asked.leeway and entry_id in found.keyword
@@ -217,7 +223,8 @@ class PastConversations:
             heads = conversation_heads(tx, chosen)
             told = [row for row, head in heads.items() if head.summary]
             scores = {row: ranked[row] for row in chosen}
-            placed = place_exchanges(scores, within, gate.passing(within), told, config)
+            lowered = replace(gate, lowered=_WITHIN if config.min_similarity is None else 0.0)
+            placed = place_exchanges(scores, within, lowered.passing(within), told, config)
             said = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
         shown = tuple(_shown(each, heads[each.row], said, within.scores) for each in placed if each.row in heads)
         return PastRecall(shown, query.text, tuple(asked.notes))
