@@ -98,6 +98,7 @@ def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
         assert agent.hook("Stop", seconds=0.5) == ""
         # Two starts of an interpreter are in it, on a machine that others use.
         assert time.monotonic() - begun < 20
+        assert daemons_of(cli.home) == [], "a hook that is not answered must not add a process each time"
     finally:
         os.kill(pid, signal.SIGCONT)
     eventually(lambda: cli.status()["messages"] == 1)

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from harken import __version__
+from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import Place
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 
@@ -45,11 +47,15 @@ def ask(place: Place, route: str, body: Mapping[str, Any] | None, env: Mapping[s
 def start(place: Place, env: Mapping[str, str]) -> None:
     """Start a daemon and leave it to itself; returns at once, whether or not it can live.
 
-    The first one that gets the lock stays, any other leaves again.
+    The first one that gets the lock stays, any other leaves again. Where one of this version holds it already, and only
+    does not answer, none is started: it would be one more process each time.
 
     Raises:
         DaemonError: no process can be started.
     """
+    found = holder(place)
+    if found is not None and found.version == __version__:
+        return
     words = [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet"]
     try:
         process = subprocess.Popen(
