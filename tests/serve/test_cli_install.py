@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from coding_agent import answering
 from command_line import CommandLine
+from harken.serve.daemon.place import Place
 
 AGENTS = ("claude-code", "codex", "cursor", "gemini", "opencode")
 FILES = {
@@ -278,6 +280,8 @@ def test_the_hook_that_was_written_runs_from_anywhere_with_the_same_home(cli: Co
     payload = {"session_id": "s", "cwd": str(tmp_path), "hook_event_name": "SessionStart", "source": "startup"}
     serving = {**env, "HARKEN_HOME": str(cli.home)}
     with cli.running("serve", "--quiet"):
+        # Else the hook starts one more, which may outlive the test.
+        answering(cli, Place(str(cli.home)))
         said = ""
         for _ in range(200):
             done = subprocess.run(
