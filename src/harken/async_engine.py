@@ -208,6 +208,7 @@ class AsyncRunTimeSettings(Twin[RunTimeSettings]):
     """Settings set at run time; reached as `AsyncHarken.run_time`. See `harken.run_time.RunTimeSettings`."""
 
     load = in_thread(RunTimeSettings.load)
+    refresh = in_thread(RunTimeSettings.refresh)
     get = in_thread(RunTimeSettings.get)
     set = in_thread(RunTimeSettings.set)
     unset = in_thread(RunTimeSettings.unset)

@@ -37,19 +37,19 @@ class RunTimeSettings:
         self._store = store
         self._load = load
         self._changed = changed
+        self._seen: dict[str, Any] = {}
 
     def load(self) -> LoadedSettings:
         """The settings with what is kept; a kept value that this Harken refuses is passed over, and logged."""
-        kept = self._kept()
-        while True:
-            try:
-                return self._load(kept)
-            except ConfigError:
-                refused = next((key for key in kept if not self._accepted(key, kept[key])), None)
-                if refused is None:
-                    raise
-                _log.warning("run_time_setting_refused", key=refused)
-                del kept[refused]
+        self._seen = self._kept()
+        return self._understood(dict(self._seen))
+
+    def refresh(self) -> bool:
+        """Follow what another process has set or taken back since; whether it had. For processes that live long."""
+        if self._kept() == self._seen:
+            return False
+        self._changed(self.load())
+        return True
 
     def get(self, key: str) -> SettingValue:
         """The value in force, and where it comes from.
@@ -58,7 +58,7 @@ class RunTimeSettings:
             UsageError: there is no such setting.
         """
         self._known(key)
-        return next(value for value in self.load().values() if value.key == key)
+        return next(value for value in self._understood(self._kept()).values() if value.key == key)
 
     def set(self, key: str, value: Any) -> SettingValue:
         """Keep a value; what is searched and assembled by it follows at once, the rest with the next opening.
@@ -91,6 +91,17 @@ class RunTimeSettings:
         loaded = self.load()
         self._changed(loaded)
         return next((found for found in loaded.values() if found.key == key), SettingValue(key, None, "default"))
+
+    def _understood(self, kept: dict[str, Any]) -> LoadedSettings:
+        while True:
+            try:
+                return self._load(kept)
+            except ConfigError:
+                refused = next((key for key in kept if not self._accepted(key, kept[key])), None)
+                if refused is None:
+                    raise
+                _log.warning("run_time_setting_refused", key=refused)
+                del kept[refused]
 
     def _kept(self) -> dict[str, Any]:
         with self._store.reading() as tx:

@@ -43,6 +43,17 @@ def test_what_one_session_was_told_comes_back_in_another(
     assert "Priya" in CodingAgent(cli, folder, "third").context("Who owns the staging cluster Zanzibar?")
 
 
+def test_what_is_switched_off_elsewhere_is_off_in_a_daemon_that_runs(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path
+) -> None:
+    cli("core", "set", "user", "name", "Maya")
+    daemon()
+    assert "Maya" in CodingAgent(cli, folder, "before").hook("SessionStart", source="startup")
+    cli("config", "set", "hooks.brief", "false")
+    sessions = iter(range(1000))
+    eventually(lambda: not CodingAgent(cli, folder, f"after {next(sessions)}").hook("SessionStart", source="startup"))
+
+
 def test_live_intake_brings_in_what_an_import_brings_in(
     cli: CommandLine, daemon: Callable[[], int], folder: Path, tmp_path: Path
 ) -> None:

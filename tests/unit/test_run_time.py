@@ -30,6 +30,20 @@ def test_a_value_holds_at_once_and_in_the_next_process(harken: Harken, tmp_path:
         assert again.run_time.get("auto_rag.top_k").origin == "run time"
 
 
+def test_what_another_process_sets_is_followed_when_asked_for(harken: Harken, tmp_path: Path) -> None:
+    with open_home(tmp_path / "home") as other:
+        assert not harken.run_time.refresh()
+        other.run_time.set("search.limit", 3)
+        assert harken.run_time.get("search.limit").value == 3
+        assert harken.settings.search.limit != 3
+        assert harken.run_time.refresh()
+        assert harken.settings.search.limit == 3
+        assert not harken.run_time.refresh()
+        other.run_time.unset("search.limit")
+        assert harken.run_time.refresh()
+        assert harken.run_time.get("search.limit").origin == "default"
+
+
 def test_it_stands_above_the_environment_and_below_an_argument(tmp_path: Path) -> None:
     with open_home(tmp_path, HARKEN_SEARCH__LIMIT="7") as harken:
         assert harken.run_time.set("search.limit", 9).value == 9

@@ -131,9 +131,12 @@ class Daemon:
         while not self._server.started:
             await asyncio.sleep(0.01)
         self._ready()
-        idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
         while not self._server.should_exit:
+            idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
+            with suppress(HarkenError):
+                # Somebody may have switched something off: the next hook has to know.
+                await asyncio.to_thread(self._harken.run_time.refresh)
             waited = time.monotonic() - self._asked_at
             # A home that was deleted under it, or a lock file: nobody can find this daemon any more.
             lost = not Path(self._place.lock).exists()
