@@ -77,6 +77,12 @@ def recall_of(uid: str) -> dict[str, str]:
     return system(f"From earlier in this conversation:\n{AS_DATA}\n{quoted}")
 
 
+def with_the_decision(uid: str, window: list[str]) -> list[dict[str, str]]:
+    """The whole prompt in a long segment: the decision, the window, the question, and nothing else."""
+    told = [turn(number, words) for number, words in enumerate(window)]
+    return [system(SYSTEM), recall_of(uid), *told, turn(0, QUESTION)]
+
+
 def test_in_a_short_segment_everything_is_in_the_window_and_nothing_is_searched(
     harken: Harken, embedder: HashingEmbedder
 ) -> None:
@@ -96,12 +102,7 @@ def test_in_a_long_segment_the_deciding_message_stands_before_the_window(harken:
     uid, window = long_talk(harken)
     harken.embed()
     context = harken.build_context(TALK, [QUESTION])
-    assert prompt(context) == [
-        system(SYSTEM),
-        recall_of(uid),
-        *(turn(number, words) for number, words in enumerate(window)),
-        turn(0, QUESTION),
-    ]
+    assert prompt(context) == with_the_decision(uid, window)
     assert [layer.name.value for layer in context.layers] == ["system", "auto_rag", "window", "pending"]
     assert context.tokens == sum(layer.tokens for layer in context.layers) <= context.budget_tokens
 
@@ -177,9 +178,14 @@ def test_a_tool_call_at_the_windows_edge_stays_with_its_result(harken: Harken) -
     ]
     harken.run_time.set("context.sliding_window", 5)
     context = harken.build_context(TALK, ["And now?"])
-    assert prompt(context)[1:3] == [
+    assert prompt(context) == [
+        system(SYSTEM),
         {"role": "assistant", "content": "df -h", "type": "tool_call", "call_id": "c1", "tool_name": "shell"},
         {"role": "tool", "content": "91 % used", "type": "tool_result", "call_id": "c1", "tool_name": "shell"},
+        turn(0, "Clean it."),
+        turn(1, "Nearly full."),
+        turn(0, "Thanks a lot."),
+        turn(0, "And now?"),
     ]
 
 
@@ -213,14 +219,13 @@ def test_core_memory_stands_behind_the_system_prompt(harken: Harken) -> None:
 def test_while_embeddings_are_pending_full_text_carries(harken: Harken) -> None:
     uid, window = long_talk(harken)
     context = harken.build_context(TALK, [QUESTION])
-    assert prompt(context)[1] == recall_of(uid)
-    assert spoken(context)[0] == ("user", window[0])
+    assert prompt(context) == with_the_decision(uid, window)
     assert any("nothing is embedded yet" in note for note in context.notes)
 
 
 @pytest.mark.parametrize("breakage", ["model", "rows"])
 def test_where_vectors_are_broken_full_text_carries(harken: Harken, embedder: HashingEmbedder, breakage: str) -> None:
-    uid, _ = long_talk(harken)
+    uid, window = long_talk(harken)
     harken.embed()
     if breakage == "model":
         embedder.refuse("decide", ProviderError("down"))
@@ -228,17 +233,17 @@ def test_where_vectors_are_broken_full_text_carries(harken: Harken, embedder: Ha
         with harken.store.writing() as tx:
             break_vectors(tx)
     context = harken.build_context(TALK, [QUESTION])
-    assert prompt(context)[1] == recall_of(uid)
+    assert prompt(context) == with_the_decision(uid, window)
     assert any(note.startswith("Searched without vectors") for note in context.notes)
 
 
 def test_where_full_text_is_broken_vectors_carry(harken: Harken) -> None:
-    uid, _ = long_talk(harken)
+    uid, window = long_talk(harken)
     harken.embed()
     with harken.store.writing() as tx:
         break_full_text(tx)
     context = harken.build_context(TALK, [QUESTION])
-    assert prompt(context)[1] == recall_of(uid)
+    assert prompt(context) == with_the_decision(uid, window)
     assert any(note.startswith("Searched without full_text") for note in context.notes)
 
 
