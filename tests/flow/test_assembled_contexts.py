@@ -327,13 +327,14 @@ def test_a_premortem_needs_no_embedding_model(tmp_path: Path, engine_settings: d
     assert "## Unexpected Outcomes" in context.markdown
 
 
-def test_the_async_twins_give_the_same(harken: Harken, tmp_path: Path, embedder: HashingEmbedder) -> None:
+def test_the_async_twins_give_the_same(
+    harken: Harken, embedder: HashingEmbedder, engine_settings: dict[str, Any]
+) -> None:
     expected = assemble(harken, "memories", "experiences")
-    if harken.settings.store is not None:
-        pytest.skip("one engine is enough for a wrapper")
 
     async def run() -> FormattedContext:
-        async with AsyncHarken(harken.home, embedder=embedder, env={}, now=lambda: NOW) as twin:
+        twins = AsyncHarken(harken.home, settings=engine_settings, embedder=embedder, env={}, now=lambda: NOW)
+        async with twins as twin:
             assert (await twin.sources.search_memories(QUERY, 5)).items
             assert (await twin.assembler.get_premortem_context("debugging")).items
             return await twin.assembler.assemble_context(QUERY, ["memories", "experiences"])

@@ -35,12 +35,12 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
         since=None if scope.since is None else to_microseconds(scope.since),
         until=None if scope.until is None else to_microseconds(scope.until),
         facets=scope.facets,
-        without_sources=_present(tx, scope.without_sources),
+        without_sources=present_sources(tx, scope.without_sources),
     )
 
 
-def _present(tx: Transaction, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """Those sources outside of conversations that have entries: what is not there need not be left out."""
+def present_sources(tx: Transaction, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Those sources outside of conversations that have entries: others need neither be looked for nor left out."""
     if not sources:
         return ()
     row = tx.connection.execute(_which_are_there(sources), {"of_tenant": tx.tenant}).one()

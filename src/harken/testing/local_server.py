@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -50,7 +51,7 @@ class Request:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class LocalServer:
+class LocalServer(ABC):
     """Listens on 127.0.0.1 and a free port while its `with` block lasts; a subclass says what a good answer is.
 
     Args:
@@ -111,9 +112,9 @@ class LocalServer:
         with self._lock:
             self.requests.append(request)
 
+    @abstractmethod
     def answer(self, request: Request) -> Reply:
         """What to send, body included."""
-        raise NotImplementedError
 
     def status_of(self, request: Request) -> int:
         """What is wrong with the request before its body is looked at; 200 where nothing is."""

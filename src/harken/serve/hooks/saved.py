@@ -7,6 +7,7 @@ from harken.engine import Harken
 from harken.model import Hit, SearchScope
 from harken.retrieve.query import parse_query
 from harken.retrieve.small_talk import is_small_talk
+from harken.storage.scopes import present_sources
 
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 _MOST = 12
@@ -18,6 +19,10 @@ def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
     query = parse_query(prompt)
     if not query.text or is_small_talk(query):
         return []
+    with harken.store.reading() as tx:
+        if not present_sources(tx, SAVED.sources):
+            # A second search would cost the person who waits as much as the first.
+            return []
     found = harken.search(query.text, scope=SAVED, limit=_MOST)
     near = [hit for hit in found.hits if _is_near(hit, found.threshold)]
     once = {hit.entry.ref_uid: _quote(hit) for hit in reversed(near)}
