@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,29 @@ def answering(cli: CommandLine, place: Place) -> int:
 
 
 def end(place: Place) -> None:
-    """Kill whatever serves a home, also one that is only just starting."""
-    deadline = time.monotonic() + 3
-    while time.monotonic() < deadline:
+    """Kill whatever serves a home, also what is only just starting and holds nothing yet."""
+    for _ in range(100):
         found = holder(place)
-        if found is None:
+        alive = {*daemons_of(Path(place.home)), *([found.pid] if found else [])}
+        if not alive:
             return
-        os.kill(found.pid, signal.SIGKILL)
-        time.sleep(0.1)
+        for pid in alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def daemons_of(home: Path) -> list[int]:
+    """Processes that were started to serve a home, whether or not they do yet; none where there is no `/proc`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words and os.fsencode(str(home)) in words:
+            found.append(int(folder.name))
+    return found
 
 
 def eventually(look: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, end, eventually
+from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.client import ask
 from harken.serve.daemon.lock import holder
@@ -209,16 +209,3 @@ def test_hooks_find_the_home_that_commands_use(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     assert home_of(env) == str(load_settings(None, env).settings.home)
-
-
-def daemons_of(home: Path) -> list[int]:
-    """Processes that serve a home, however they came to be."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"serve" in words and os.fsencode(str(home)) in words:
-            found.append(int(folder.name))
-    return found

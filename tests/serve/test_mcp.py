@@ -21,6 +21,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from coding_agent import end
 from command_line import PYTHON, CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.lock import holder
@@ -257,13 +258,3 @@ def wait(look: Any) -> None:
     while not look():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.1)
-
-
-def end(place: Place) -> None:
-    """Kill the daemon that a server has started, also one that is only just starting."""
-    deadline = time.monotonic() + 3
-    while time.monotonic() < deadline:
-        found = holder(place)
-        if found is not None:
-            os.kill(found.pid, signal.SIGKILL)
-        time.sleep(0.2)
