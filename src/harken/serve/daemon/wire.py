@@ -5,7 +5,8 @@ Written by hand: the standard library's HTTP client takes longer to import than 
 
 from __future__ import annotations
 
-import socket
+# What `socket` is made of: that one makes enumerations of all its constants, which takes as long as Python's own start.
+import _socket
 import time
 
 from harken import __version__
@@ -50,17 +51,19 @@ def exchange(
         f"{VERSION_HEADER}: {__version__}\r\n{SETTINGS_HEADER}: {settings_mark(env)}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(content or b'')}\r\n\r\n"
     )
+    stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
-            _limit(stream, deadline)
-            stream.connect(listening)
-            stream.sendall(head.encode("ascii") + (content or b""))
-            return _parsed(_all_of(stream, deadline))
+        _limit(stream, deadline)
+        stream.connect(listening)
+        stream.sendall(head.encode("ascii") + (content or b""))
+        return _parsed(_all_of(stream, deadline))
     except (OSError, ValueError, IndexError) as error:
         raise DaemonError(type(error).__name__) from error
+    finally:
+        stream.close()
 
 
-def _all_of(stream: socket.socket, deadline: float) -> bytes:
+def _all_of(stream: _socket.socket, deadline: float) -> bytes:
     parts: list[bytes] = []
     size = 0
     while size <= _LONGEST_ANSWER:
@@ -73,7 +76,7 @@ def _all_of(stream: socket.socket, deadline: float) -> bytes:
     raise ValueError("an answer without an end")
 
 
-def _limit(stream: socket.socket, deadline: float) -> None:
+def _limit(stream: _socket.socket, deadline: float) -> None:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError

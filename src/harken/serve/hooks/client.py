@@ -6,9 +6,11 @@ for each import, so it hands what it got to the daemon unread, and prints what c
 
 from __future__ import annotations
 
+# A thread of `threading` or an alarm of `signal` would do as well; importing either takes longer than all this does.
+import _thread
 import os
-import signal
 import sys
+import time
 
 from harken.serve.daemon.place import DEADLINE, Place, home_of
 from harken.serve.daemon.wire import OK, OTHER_VERSION, DaemonError, exchange
@@ -28,8 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     env = os.environ  # noqa: TID251 - harken.config would cost more than the whole answer
     seconds = _deadline(env)
     # Whatever hangs (a pipe that nobody closes, a disk that does not answer), this ends it.
-    signal.signal(signal.SIGALRM, _leave)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    _thread.start_new_thread(_leave_after, (seconds,))
     try:
         if said := _answer(arguments, env, seconds * _SHARE_OF_DAEMON):
             sys.stdout.buffer.write(said)
@@ -94,5 +95,6 @@ def _deadline(env: Mapping[str, str]) -> float:
         return _DEADLINE_SECONDS
 
 
-def _leave(_number: int, _frame: object) -> None:
+def _leave_after(seconds: float) -> None:
+    time.sleep(seconds)
     os._exit(0)
