@@ -183,6 +183,14 @@ def test_it_leaves_when_nobody_asks(cli: CommandLine, place: Place) -> None:
     assert holder(place) is None
 
 
+def test_one_that_nobody_can_find_leaves(daemon: Callable[[], int], place: Place) -> None:
+    daemon()
+    Path(place.socket).unlink()
+    eventually(lambda: holder(place) is None)
+    daemon()
+    assert Path(place.socket).exists()
+
+
 def test_one_of_another_version_makes_way(
     cli: CommandLine, daemon: Callable[[], int], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,8 +41,7 @@ class Intake:
         self._thread = threading.Thread(target=self._run, name="harken-intake", daemon=True)
 
     def start(self) -> None:
-        """Begin with what a daemon before this one left."""
-        spool.restore(self._folder)
+        """Begin, with what a daemon before this one left."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -64,9 +63,14 @@ class Intake:
         while True:
             ending = self._ending.is_set()
             self._signal.clear()
-            for report in spool.waiting(self._folder):
-                self._read(report)
-            self._look_again()
+            try:
+                spool.restore(self._folder)
+                for report in spool.waiting(self._folder):
+                    self._read(report)
+                self._look_again()
+            except OSError as error:
+                # A disk that is full or gone: the reports wait where they are, and so does this thread.
+                _log.warning("reports_not_read", error_class=type(error).__name__)
             if ending:
                 return
             self._signal.wait(_POLL_SECONDS)
@@ -83,8 +87,8 @@ class Intake:
         for transcript, (until, size) in list(self._watched.items()):
             if now > until:
                 del self._watched[transcript]
-            elif _size(transcript) != size:
-                self._import(transcript)
+            elif _size(transcript) != size and not self._import(transcript):
+                spool.put(str(self._folder), transcript)
 
     def _import(self, transcript: Transcript) -> bool:
         """Whether the store took it, or there is nothing to take."""

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,9 +53,6 @@ def held(place: Place) -> Iterator[None]:
         try:
             yield
         finally:
-            # Before the lock goes: whoever gets it next makes its own.
-            with suppress(FileNotFoundError):
-                Path(place.socket).unlink()
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)

@@ -35,6 +35,9 @@ _DRAIN_SECONDS = 20.0
 _BACKLOG = 128
 
 
+_Identity = tuple[int, int] | None
+
+
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -84,13 +87,16 @@ class Daemon:
     def run(self) -> None:
         """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
         listening = _listen(self._place)
+        own = _identity(self._place.socket)
         try:
             self._intake.start()
             self._start_workers()
-            asyncio.run(self._serve(listening))
+            asyncio.run(self._serve(listening, own))
         finally:
-            with suppress(FileNotFoundError):
-                Path(self._place.socket).unlink()
+            # Another's stands there where the home was deleted and made anew.
+            if _identity(self._place.socket) == own:
+                with suppress(FileNotFoundError):
+                    Path(self._place.socket).unlink()
             listening.close()
             self._intake.stop(_DRAIN_SECONDS)
 
@@ -113,8 +119,8 @@ class Daemon:
         """Where hooks report."""
         return self._place.reports
 
-    async def _serve(self, listening: socket.socket) -> None:
-        watching = asyncio.create_task(self._watch())
+    async def _serve(self, listening: socket.socket, own: _Identity) -> None:
+        watching = asyncio.create_task(self._watch(own))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
@@ -127,7 +133,7 @@ class Daemon:
             watching.cancel()
             await self._mcp.close()
 
-    async def _watch(self) -> None:
+    async def _watch(self, own: _Identity) -> None:
         while not self._server.started:
             await asyncio.sleep(0.01)
         self._ready()
@@ -138,8 +144,8 @@ class Daemon:
                 # Somebody may have switched something off: the next hook has to know.
                 await asyncio.to_thread(self._harken.run_time.refresh)
             waited = time.monotonic() - self._asked_at
-            # A home that was deleted under it, or a lock file: nobody can find this daemon any more.
-            lost = not Path(self._place.lock).exists()
+            # A home that was deleted under it, its lock file or its socket: nobody can find this daemon any more.
+            lost = not Path(self._place.lock).exists() or _identity(self._place.socket) != own
             if lost or (idle_seconds and waited > idle_seconds and self._intake.idle and not self._has_work()):
                 self.leave()
 
@@ -182,6 +188,15 @@ def _server(app: ASGIApp, tcp: Tcp | None = None) -> _Server:
 
 def _remote_server(app: ASGIApp, remote: Remote, hosts: Sequence[str]) -> _Server:
     return _server(Guard(app, remote.token, hosts), remote.tcp)
+
+
+def _identity(path: str) -> _Identity:
+    """Which file stands at a path: its device and number; None where there is none."""
+    try:
+        found = Path(path).lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _listen(place: Place) -> socket.socket:

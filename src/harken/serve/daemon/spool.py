@@ -86,6 +86,6 @@ def is_waiting(folder: Path) -> bool:
 
 
 def restore(folder: Path) -> None:
-    """Have what a dead daemon took wait again; only for who holds the lock."""
+    """Have what was taken and not done wait again; only for who holds the lock, and takes nothing meanwhile."""
     for taken in folder.glob(f"*{_TAKEN}"):
         give_back(taken)
