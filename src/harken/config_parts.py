@@ -230,6 +230,7 @@ class HooksConfig(Part):
     Attributes:
         recall: whether a prompt brings back what other conversations say about it.
         brief: whether a session begins with what its project's memory has.
+        premortem: whether a test or build that fails brings back what earlier work says about such a failure.
         max_tokens: what one event may bring back at most; agents' own limits stand below it.
         deadline_seconds: a hook that takes longer ends without a word. Read from the environment alone
             (`HARKEN_HOOKS__DEADLINE_SECONDS`): the hook's process reads no file.
@@ -237,6 +238,7 @@ class HooksConfig(Part):
 
     recall: bool = True
     brief: bool = True
+    premortem: bool = True
     max_tokens: Annotated[int, Field(ge=50, le=100_000)] = 1500
     deadline_seconds: Annotated[float, Field(ge=0.05, le=30)] = 1.5
 

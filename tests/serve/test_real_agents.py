@@ -19,7 +19,9 @@ import pytest
 from agent_models import ANSWER, ClaudeModel, CodexModel, GeminiModel, texts_in
 from coding_agent import end, eventually
 from command_line import CommandLine
+from harken.engine import Harken
 from harken.serve.daemon.place import Place
+from learning import FALSIFIED, go_through
 
 PLUGIN = Path(__file__).resolve().parents[2] / "plugins" / "claude-code"
 FACT = "For the record: our staging cluster is called Zanzibar, and Priya owns it."
@@ -27,6 +29,9 @@ QUESTION = "Who owns the staging cluster Zanzibar?"
 SECONDS = 120
 # Of an interpreter that starts on a machine under load.
 PATIENT = {"HARKEN_HOOKS__DEADLINE_SECONDS": "4"}
+
+CODEX_WORDS = ("exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust")
+FAILED_RESULT = "undefined reference to frobnicate_row"
 
 Say = Callable[[str], str]
 
@@ -92,6 +97,33 @@ def check_memory(cli: CommandLine, say: Say, model: ClaudeModel | CodexModel) ->
     assert sorted(said) == sorted([("user", FACT), ("assistant", ANSWER), ("user", QUESTION), ("assistant", ANSWER)])
 
 
+def claude_environment(cli: CommandLine, model: ClaudeModel, path: str) -> dict[str, str]:
+    """What Claude Code is started with."""
+    quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ANTHROPIC_API_KEY": "none"}
+    where = {"ANTHROPIC_BASE_URL": model.url.removesuffix("/v1"), "PATH": path}
+    return cli.environment({**quiet, **where, **PATIENT})
+
+
+def set_codex_up(cli: CommandLine, model: CodexModel) -> None:
+    """Have Codex ask the model, and install Harken."""
+    (cli.person / ".codex").mkdir()
+    (cli.person / ".codex" / "config.toml").write_text(
+        'model = "scripted"\nmodel_provider = "here"\n\n[model_providers.here]\nname = "here"\n'
+        f'base_url = "{model.url}"\nwire_api = "responses"\n'
+    )
+    cli("install", "codex")
+
+
+def set_gemini_up(cli: CommandLine, model: GeminiModel) -> dict[str, str]:
+    """Install Harken, and have Gemini CLI ask the model: what it is started with."""
+    settings = cli.person / ".gemini" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}} // mine')
+    cli("install", "gemini")
+    where = {"GOOGLE_GEMINI_BASE_URL": model.url.removesuffix("/v1"), "GEMINI_API_KEY": "none"}
+    return cli.environment({**where, **PATIENT, "GEMINI_CLI_TRUST_WORKSPACE": "true"})
+
+
 @pytest.mark.parametrize("way", ["installed", "plugin"])
 def test_claude_code_remembers_in_the_next_session(
     cli: CommandLine, project: Path, path_with_harken: str, way: str
@@ -103,24 +135,16 @@ def test_claude_code_remembers_in_the_next_session(
     else:
         with_plugin = ["--plugin-dir", str(PLUGIN)]
     with ClaudeModel() as model:
-        quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ANTHROPIC_API_KEY": "none"}
-        where = {"ANTHROPIC_BASE_URL": model.url.removesuffix("/v1"), "PATH": path_with_harken}
-        env = cli.environment({**quiet, **where, **PATIENT})
+        env = claude_environment(cli, model, path_with_harken)
         check_memory(cli, lambda prompt: run([claude, *with_plugin, "-p", prompt], project, env), model)
 
 
 def test_codex_remembers_in_the_next_session(cli: CommandLine, project: Path) -> None:
     codex = program("HARKEN_TEST_CODEX")
     with CodexModel() as model:
-        (cli.person / ".codex").mkdir()
-        (cli.person / ".codex" / "config.toml").write_text(
-            'model = "scripted"\nmodel_provider = "here"\n\n[model_providers.here]\nname = "here"\n'
-            f'base_url = "{model.url}"\nwire_api = "responses"\n'
-        )
-        cli("install", "codex")
+        set_codex_up(cli, model)
         env = cli.environment(PATIENT)
-        words = [codex, "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"]
-        check_memory(cli, lambda prompt: run([*words, prompt], project, env), model)
+        check_memory(cli, lambda prompt: run([codex, *CODEX_WORDS, prompt], project, env), model)
 
 
 def test_gemini_is_given_what_others_were_told(
@@ -131,19 +155,79 @@ def test_gemini_is_given_what_others_were_told(
     (tmp_path / "told.jsonl").write_text(json.dumps(line))
     cli("import", "jsonl", tmp_path / "told.jsonl")
     daemon()
-    settings = cli.person / ".gemini" / "settings.json"
-    settings.parent.mkdir()
-    settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}} // mine')
-    cli("install", "gemini")
     with GeminiModel() as model:
-        where = {"GOOGLE_GEMINI_BASE_URL": model.url.removesuffix("/v1"), "GEMINI_API_KEY": "none"}
-        env = cli.environment({**where, **PATIENT, "GEMINI_CLI_TRUST_WORKSPACE": "true"})
+        env = set_gemini_up(cli, model)
         assert ANSWER in run([gemini, "-m", "gemini-2.5-flash", "-p", QUESTION], project, env)
         told = [text for request in model.requests for text in texts_in(request.body) if "harken-recall" in text]
     # Gemini CLI escapes the marks of what hooks give it.
     assert len(told) == 1
     assert FACT in told[0]
     assert 'date="2026-05-08' in told[0]
+
+
+@pytest.fixture
+def failing_build(cli: CommandLine, project: Path) -> str:
+    """A command that fails as an experience tells."""
+    with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
+        go_through(harken, **{**FALSIFIED, "result": FAILED_RESULT})
+    (project / "Makefile").write_text(f'all:\n\t@echo "parser.o: {FAILED_RESULT}"; exit 1\n')
+    return "make all"
+
+
+def check_premortem(model: ClaudeModel | CodexModel | GeminiModel) -> None:
+    """The request behind the failure holds what the experience tells, quoted and dated, and none before it does."""
+    told = [text for request in model.requests for text in texts_in(request.body) if "Premortem: " in text]
+    assert len(told) == 1
+    assert "harken-recall" in told[0]
+    assert 'date="20' in told[0]
+    assert "The rows were duplicates and dropped on purpose" in told[0]
+
+
+def check_only_what_was_said(cli: CommandLine) -> None:
+    """The prompt, the call, its result and the answer are recorded, and nothing of what was injected."""
+    eventually(lambda: cli.status()["messages"] == 4)
+    exported = cli.home.parent / "exported.jsonl"
+    cli("export", exported)
+    told = [line for line in exported.read_text("utf-8").splitlines() if json.loads(line).get("event") == "message"]
+    assert len(told) == 4
+    assert not any("Premortem: " in line or "harken-recall" in line for line in told)
+
+
+def test_claude_code_hears_of_earlier_work_when_a_build_fails(
+    cli: CommandLine, project: Path, daemon: Callable[[], int], path_with_harken: str, failing_build: str
+) -> None:
+    claude = program("HARKEN_TEST_CLAUDE")
+    daemon()
+    cli("install", "claude-code")
+    with ClaudeModel(failing_build) as model:
+        env = claude_environment(cli, model, path_with_harken)
+        assert ANSWER in run([claude, "--allowedTools", "Bash", "-p", "Build it"], project, env)
+        check_premortem(model)
+    check_only_what_was_said(cli)
+
+
+def test_codex_hears_of_earlier_work_when_a_build_fails(
+    cli: CommandLine, project: Path, daemon: Callable[[], int], failing_build: str
+) -> None:
+    codex = program("HARKEN_TEST_CODEX")
+    daemon()
+    with CodexModel(failing_build) as model:
+        set_codex_up(cli, model)
+        free = "--dangerously-bypass-approvals-and-sandbox"
+        assert ANSWER in run([codex, *CODEX_WORDS, free, "Build it"], project, cli.environment(PATIENT))
+        check_premortem(model)
+    check_only_what_was_said(cli)
+
+
+def test_gemini_hears_of_earlier_work_when_a_build_fails(
+    cli: CommandLine, project: Path, daemon: Callable[[], int], failing_build: str
+) -> None:
+    gemini = program("HARKEN_TEST_GEMINI")
+    daemon()
+    with GeminiModel(failing_build) as model:
+        env = set_gemini_up(cli, model)
+        assert ANSWER in run([gemini, "-y", "-m", "gemini-2.5-flash", "-p", "Build it"], project, env)
+        check_premortem(model)
 
 
 def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class ContextAssembler:
         return compose(once_each, failed, plan, max_tokens, config)
 
     def get_premortem_context(
-        self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500
+        self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
     ) -> FormattedContext:
         """What has gone wrong in work like this: failures first, then surprises, their causes, and principles.
 
@@ -106,16 +106,20 @@ class ContextAssembler:
             strategy: one of `STRATEGIES`; how it has done is told as well.
             limit: how many of each kind are looked at, 1 to 50.
             max_tokens: for the whole context; a soft limit.
+            about: what has gone wrong just now; only what is near to it is told. Empty tells of the whole domain.
         Returns:
-            The warnings; empty where there is no experience of the domain yet.
+            The warnings; empty where there is no experience of the domain yet, or none that is near.
         Raises:
             UsageError: the domain, the strategy, the limit or the tokens are not possible.
         """
         checked(limit, MAX_LIMIT, max_tokens)
-        # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
-        once = self._together(limit, self._premortem_vectors, relevance_threshold=-1.0)
+        if about:
+            once = self._together(limit)
+        else:
+            # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
+            once = self._together(limit, self._premortem_vectors, relevance_threshold=-1.0)
         sources = SourceSearcher(once.store, once.search)
-        return premortem(sources, domain, strategy, limit, max_tokens, self.settings().assemble, self.now())
+        return premortem(sources, domain, strategy, limit, max_tokens, self.settings().assemble, self.now(), about)
 
     def _together(self, limit: int, known: Known | None = None, **search: float) -> Searcher:
         """The retrieval path for searches of one call, in which each query is embedded once."""

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from harken.assemble.compose import Items, Plan, compose, gather
 from harken.assemble.dedupe import distinct
+from harken.assemble.near import near
 from harken.assemble.rank import ranked
 from harken.config import AssembleConfig
 from harken.learned.records import DOMAINS, STRATEGIES, Status, check_one_of
@@ -45,6 +46,7 @@ def premortem(
     max_tokens: int,
     config: AssembleConfig,
     now: datetime,
+    about: str = "",
 ) -> FormattedContext:
     """The warnings for a domain, and for a strategy in it.
 
@@ -56,6 +58,7 @@ def premortem(
         max_tokens: a soft limit.
         config: how items are weighed and cut.
         now: the moment, for the age of experiences.
+        about: only what is near to this; how any strategy has done is told then, unless one is named.
     Raises:
         UsageError: there is no such domain or strategy.
     """
@@ -63,8 +66,17 @@ def premortem(
     if strategy is not None:
         check_one_of("strategy", strategy, STRATEGIES)
 
+    def told(found: Found) -> Found:
+        return near(sources.store, found, about) if about else found
+
     def experiences(query: str, axis: str, **filters: str) -> Found:
-        return sources.search_experiences(query, axis, limit=limit, is_filled=True, **filters)
+        return told(
+            sources.search_experiences(about or query, axis, limit=limit, is_filled=not about, **filters),
+        )
+
+    def values(query: str) -> Found:
+        most = min(limit, _MOST_VALUES)
+        return told(sources.search_values(about or query, most, domain=domain, is_filled=not about))
 
     falsified = Status.FALSIFIED.value
     principles = f"principles for {domain}" + (f" using {strategy}" if strategy else "")
@@ -72,11 +84,11 @@ def premortem(
         "failures": lambda: experiences(f"failures and issues in {domain}", "full", domain=domain, outcome=falsified),
         "surprises": lambda: experiences(f"unexpected outcomes in {domain}", "surprise", domain=domain),
         "root causes": lambda: experiences(f"why hypotheses fail in {domain}", "root_cause", domain=domain),
-        "values": lambda: sources.search_values(principles, min(limit, _MOST_VALUES), domain=domain, is_filled=True),
+        "values": lambda: values(principles),
     }
-    if strategy:
-        performance = f"outcomes using {strategy} strategy"
-        asks["strategy"] = lambda: experiences(performance, "strategy", strategy=strategy)
+    if strategy or about:
+        named = {"strategy": strategy} if strategy else {}
+        asks["strategy"] = lambda: experiences(f"outcomes using {strategy} strategy", "strategy", **named)
     found, failed = gather({name: _items(name, ask, config, now) for name, ask in asks.items()})
     title = f"Premortem: {domain}" + (f" with {strategy}" if strategy else "")
     whole = config.model_copy(update={"min_item_tokens": max(_STORY_TOKENS, config.min_item_tokens)})

@@ -21,11 +21,13 @@ SHELL_TOOLS = frozenset(
         "shell_command",
         "local_shell",
         "run_command",
+        "run_shell_command",
         "run_terminal_cmd",
         "terminal",
     ]
 )
 _OPERATOR = re.compile(r"[;&|<>()\n]+")
+_REDIRECTED = re.compile(r"\s*(?:\b[0-9]\s?|&)?[<>].*", re.DOTALL)
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
 _WRAPPERS = (
     ("sudo",), ("time",), ("env",), ("command",), ("exec",), ("nohup",), ("npx",), ("bunx",), ("pnpm", "exec"),
@@ -73,12 +75,14 @@ class CheckCommand:
     """A command line that runs a test or a build.
 
     Attributes:
+        check: the part that tests or builds, without what leads to it or passes its output on.
         is_test: whether it tests; else it builds.
         owns_success: that the line ended well says that the check did.
         owns_failure: that the line ended badly says that the check did.
     """
 
     line: str
+    check: str
     is_test: bool
     owns_success: bool
     owns_failure: bool
@@ -121,7 +125,8 @@ def check_command(line: str) -> CheckCommand | None:
     )
     joined = all(part.then in ("&&", ";", "\n") for part in before)
     ends_well = all(part.then == "&&" for part in parts[place:-1])
-    return CheckCommand(line.strip(), is_test, joined and ends_well, joined and ready and not behind)
+    check = _REDIRECTED.sub("", " ".join(parts[place].words))
+    return CheckCommand(line.strip(), check, is_test, joined and ends_well, joined and ready and not behind)
 
 
 @dataclass(frozen=True, slots=True)

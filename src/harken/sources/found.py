@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -27,11 +27,13 @@ class Found:
         hits: with scores and reasons.
         items: the same as a context shows them, with the facts of their source.
         notes: one sentence for each part that could not answer.
+        threshold: how like the query something must be to be relevant (cosine similarity); None where none applies.
     """
 
     hits: tuple[Hit, ...]
     items: tuple[ContextItem, ...]
     notes: tuple[str, ...] = ()
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class SourceSearch:
         named = None if project is None else str(project)
         scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
         result = self.search(query, scope, limit, mode)
-        return self._shown(result.hits, result.notes)
+        return replace(self._shown(result.hits, result.notes), threshold=result.threshold)
 
     def fill(self, found: Found, facets: tuple[str, ...], limit: int) -> Found:
         """What was found, and behind it the newest others that have the facets, until there are so many."""

@@ -14,29 +14,34 @@ class Agent(NamedTuple):
         max_chars: more than this and the agent shows its model a stump.
         max_tokens: likewise.
         read: whether its transcripts can be imported.
+        marks: whether its hooks are told how a command ended.
     """
 
     format: str
     max_chars: int
     max_tokens: int
     read: bool = True
+    marks: bool = True
 
 
 CLAUDE_CODE, CODEX, GEMINI = "claude-code", "codex", "gemini"
 # Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: both, as of November 2026.
 AGENTS = {
     CLAUDE_CODE: Agent(CLAUDE_CODE, 9_500, 100_000),
-    CODEX: Agent(CODEX, 9_500, 2_400),
+    CODEX: Agent(CODEX, 9_500, 2_400, marks=False),
     GEMINI: Agent(GEMINI, 9_500, 100_000, read=False),
 }
 
 SESSION_START, PROMPT = "sessionstart", "userpromptsubmit"
 # Events behind which a transcript has grown.
 GROWN = frozenset({"stop", "subagentstop", "precompact", "sessionend", "stopfailure"})
-ANSWERED = frozenset({SESSION_START, PROMPT})
+# Claude Code tells of a tool that failed by an event of its own.
+TOOL_USED, TOOL_FAILED = "posttooluse", "posttoolusefailure"
+CHECKED = frozenset({TOOL_USED, TOOL_FAILED})
+ANSWERED = frozenset({SESSION_START, PROMPT, *CHECKED})
 KNOWN = GROWN | ANSWERED
-# What Gemini CLI calls it.
-_ALIASES = {"beforeagent": PROMPT}
+# What Gemini CLI calls them.
+_ALIASES = {"beforeagent": PROMPT, "aftertool": TOOL_USED}
 
 
 def event_name(text: str) -> str:

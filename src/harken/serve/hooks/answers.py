@@ -15,7 +15,8 @@ from harken.engine import Harken
 from harken.model import Trust
 from harken.record.identity import conversation_uid
 from harken.record.project import identify_project
-from harken.serve.hooks.agents import AGENTS, PROMPT, SESSION_START, Agent, event_name
+from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, Agent, event_name
+from harken.serve.hooks.failed import HEADING, failed_check, premortem_quotes
 from harken.serve.hooks.reports import read_payload, report
 from harken.serve.hooks.saved import open_experience, saved_quotes
 from harken.storage.injections import INJECTIONS, given_to, note_given
@@ -56,15 +57,17 @@ class Hooks:
 
     def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> str:
         """What the agent's model is to read with this event; empty where nothing matters."""
-        agent = AGENTS[agent_name]
+        agent, wanted = AGENTS[agent_name], self.harken.settings.hooks
         session_id = payload.get("session_id")
         if not isinstance(session_id, str) or not session_id:
             return ""
-        if event == SESSION_START and self.harken.settings.hooks.brief:
+        if event == SESSION_START and wanted.brief:
             return self._brief(agent, session_id, payload)
         prompt = payload.get("prompt")
-        if event == PROMPT and self.harken.settings.hooks.recall and isinstance(prompt, str):
+        if event == PROMPT and wanted.recall and isinstance(prompt, str):
             return self._recall(agent, session_id, prompt)
+        if event in CHECKED and wanted.premortem:
+            return self._premortem(event, agent, session_id, payload)
         return ""
 
     def _recall(self, agent: Agent, session_id: str, prompt: str) -> str:
@@ -73,12 +76,27 @@ class Hooks:
         past = past_quotes(self.harken.chats.past(prompt, session).conversations)
         return self._told(agent, session.conversation_uid, PAST, [*saved_quotes(self.harken, prompt), *past])
 
+    def _premortem(self, event: str, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> str:
+        """What earlier work says about the test or build that failed; once for each cause."""
+        failure = failed_check(event, agent, payload)
+        if failure is None:
+            return ""
+        side = payload.get("agent_id")
+        # A subagent's conversation is one of its own, by the name that its transcript has.
+        name = f"{session_id}/agent-{side}" if isinstance(side, str) and side else session_id
+        uid = conversation_uid(agent.format, name)
+        with self.harken.store.reading() as tx:
+            if failure.cause in given_to(tx, uid):
+                return ""
+        found = premortem_quotes(self.harken, failure, _directory(payload))
+        return self._told(agent, uid, HEADING, found, failure.cause)
+
     def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> str:
         """What is always known, and what the project's last conversation came to."""
-        cwd = payload.get("cwd")
+        cwd = _directory(payload)
         uid = conversation_uid(agent.format, session_id)
         found: list[Quote] = []
-        if isinstance(cwd, str) and Path(cwd).is_absolute():
+        if cwd is not None:
             project = identify_project(cwd)
             keys = (project.key, *project.aliases) if project else ()
             with self.harken.store.reading() as tx:
@@ -92,8 +110,11 @@ class Hooks:
         known = tokens.clip(core_block(facts), self.harken.settings.hooks.max_tokens // 2) if facts else ""
         return "\n\n".join(part for part in (known, told) if part)
 
-    def _told(self, agent: Agent, uid: str, heading: str, found: Sequence[Quote]) -> str:
-        """As much as fits of what the conversation was not given yet; that it has now been given is written down."""
+    def _told(self, agent: Agent, uid: str, heading: str, found: Sequence[Quote], cause: str = "") -> str:
+        """As much as fits of what the conversation was not given yet; that it has now been given is written down.
+
+        So is the cause, where anything is told because of it.
+        """
         with self.harken.store.reading() as tx:
             known = given_to(tx, uid)
         room = min(self.harken.settings.hooks.max_tokens, agent.max_tokens)
@@ -108,5 +129,12 @@ class Hooks:
             text = longer
         if told:
             with self.harken.store.writing(of=INJECTIONS) as tx:
-                note_given(tx, uid, [quote.uid for quote in told], self.harken.recorder.now())
+                given = [*([cause] if cause else []), *(quote.uid for quote in told)]
+                note_given(tx, uid, given, self.harken.recorder.now())
         return text
+
+
+def _directory(payload: Mapping[str, Any]) -> str | None:
+    """Where the agent works."""
+    cwd = payload.get("cwd")
+    return cwd if isinstance(cwd, str) and Path(cwd).is_absolute() else None

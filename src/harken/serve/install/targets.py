@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harken.serve.hooks.agents import CLAUDE_CODE, CODEX, GEMINI
+from harken.serve.hooks.agents import CHECKED, CLAUDE_CODE, CODEX, GEMINI, event_name
 from harken.serve.install.command import Command
 from harken.serve.install.entries import Entry
 from harken.serve.install.plan import Edit
@@ -50,10 +50,12 @@ class Hooked(NamedTuple):
     Attributes:
         events: those that are answered, as the agent calls them.
         timeout: in the agent's own unit.
+        shell: the tool that runs commands, as the agent calls it; of no other is what it came to reported.
     """
 
     events: tuple[str, ...]
     timeout: int
+    shell: str
 
 
 class Target(NamedTuple):
@@ -78,7 +80,8 @@ _GROWING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 def _hooks(agent: str, hooked: Hooked, command: Command) -> tuple[Entry, ...]:
     def entry(event: str) -> Entry:
         handler = {"type": "command", "command": command.hook(event, agent), "timeout": hooked.timeout}
-        return Entry(("hooks", event), {"hooks": [handler]}, listed=True)
+        matcher = {"matcher": hooked.shell} if event_name(event) in CHECKED else {}
+        return Entry(("hooks", event), {**matcher, "hooks": [handler]}, listed=True)
 
     return tuple(map(entry, hooked.events))
 
@@ -141,14 +144,14 @@ TARGETS: Mapping[str, Target] = {
     CLAUDE_CODE: Target(
         "Claude Code",
         _claude_code,
-        Hooked(("SessionStart", "UserPromptSubmit", *_GROWING), 5),
+        Hooked(("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", *_GROWING), 5, "Bash"),
         ("Start Claude Code anew: sessions that run already keep the settings that they began with.",),
     ),
     CODEX: Target(
         "Codex",
         _codex,
         # Three seconds is what Codex grants SessionEnd at most.
-        Hooked(("SessionStart", "UserPromptSubmit", *_GROWING), 3),
+        Hooked(("SessionStart", "UserPromptSubmit", "PostToolUse", *_GROWING), 3, "Bash"),
         ("Codex starts a hook only when you trust it: type /hooks in Codex once.",),
     ),
     CURSOR: Target("Cursor", _cursor, None, (_NO_HOOKS.format("Cursor"),)),
@@ -156,7 +159,7 @@ TARGETS: Mapping[str, Target] = {
         "Gemini CLI",
         _gemini,
         # In milliseconds, there alone.
-        Hooked(("SessionStart", "BeforeAgent"), 5000),
+        Hooked(("SessionStart", "BeforeAgent", "AfterTool"), 5000, "run_shell_command"),
         ("Gemini CLI is given what other agents' conversations hold; its own are not recorded.",),
     ),
     OPENCODE: Target("OpenCode", _opencode, None, (_NO_HOOKS.format("OpenCode"),)),
