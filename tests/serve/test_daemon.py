@@ -206,6 +206,20 @@ def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callabl
     assert ask(place, "/v1/ping", None, other, 10.0).status == 409
 
 
+def test_what_a_hook_with_other_settings_reports_is_not_lost(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+) -> None:
+    pid = daemon()
+    elsewhere = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_SEARCH__LIMIT": "3"})
+    agent = CodingAgent(elsewhere, folder, "elsewhere")
+    agent.say("user", "Said in a terminal that has a setting of its own.")
+    assert agent.hook("Stop") == ""
+    eventually(lambda: cli.status()["messages"] == 1)
+    found = holder(place)
+    assert found is not None
+    assert (found.pid, daemons_of(cli.home)) == (pid, [])
+
+
 @pytest.mark.parametrize("env", [{}, {"XDG_DATA_HOME": "/somewhere"}, {"HARKEN_HOME": "~/memory"}])
 def test_hooks_find_the_home_that_commands_use(
     env: dict[str, str], cli: CommandLine, monkeypatch: pytest.MonkeyPatch

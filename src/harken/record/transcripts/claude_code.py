@@ -95,7 +95,7 @@ def _session_folder(path: Path) -> Path:
 class _Reader:
     """Reads one file's lines; what it must know of lines before its start, it learns from them again."""
 
-    telling = re.compile(rb'"isSidechain"\s*:\s*true|"(?:custom|ai)-title"')
+    telling = re.compile(rb'"isSidechain"\s*:\s*true|"(?:custom|ai)-title"|"tool_use"')
 
     def __init__(self, path: Path, *, resumed: bool) -> None:
         self._path = path
@@ -115,10 +115,12 @@ class _Reader:
         return not self._waiting
 
     def learn(self, value: dict[str, Any]) -> None:
-        """Note the sidechain that a line belongs to, and how its title ranks."""
+        """Note the sidechain that a line belongs to, how its title ranks, and which tools it calls."""
         conversation, _ = self._conversation(value)
         if named := _title(value):
             self._ranks[conversation] = max(named[1], self._ranks.get(conversation, 0))
+        for piece in _content(value).pieces:
+            self._note(piece)
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what one line says."""
@@ -184,8 +186,7 @@ class _Reader:
         )
 
     def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> ParsedMessage:
-        if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
-            self._tools[piece.call_id] = piece.tool_name
+        self._note(piece)
         role = piece.role(_role(line))
         return ParsedMessage(
             conversation,
@@ -198,6 +199,11 @@ class _Reader:
             tool_name=piece.tool_name or self._tools.get(piece.call_id or ""),
             metadata={**piece.facts, **_facts(line, role)},
         )
+
+    def _note(self, piece: Piece) -> None:
+        """Remember the name of a tool for its result, which has only the call's id."""
+        if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
+            self._tools[piece.call_id] = piece.tool_name
 
 
 def _side_facts(path: Path) -> Mapping[str, Any]:

@@ -129,7 +129,7 @@ def _line(value: Mapping[str, Any], number: int) -> _Line:
 class _Reader:
     """Reads one rollout's lines."""
 
-    telling = re.compile(rb'"user_message"|"item_completed"')
+    telling = re.compile(rb'"user_message"|"item_completed"|_call"')
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -146,8 +146,11 @@ class _Reader:
         return not self._held
 
     def learn(self, value: dict[str, Any]) -> None:
-        """Note the session's facts from the first line, and by which kind of event the person's words come."""
-        self._learn(_line(value, 0))
+        """Note the session's facts, by which kind of event the person's words come, and which tools are called."""
+        line = _line(value, 0)
+        self._learn(line)
+        if line.kind == "response_item" and line.payload is not None and not self._inherited(line):
+            self._note(line.payload)
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what one line says."""
@@ -241,8 +244,7 @@ class _Reader:
         call_id = string(payload.get("call_id"))
         if kind.endswith("_call"):
             given = next((payload[key] for key in _INPUTS if payload.get(key)), None)
-            name = string(payload.get("name")) or kind.removesuffix("_call")
-            self._tools |= {call_id: name} if call_id else {}
+            name = self._note(payload)
             if given or call_id:
                 text = without_recall(call_text(name, given))
                 yield self._message(line, payload, Role.ASSISTANT, Piece(MessageType.TOOL_CALL, text, call_id, name))
@@ -256,6 +258,14 @@ class _Reader:
             facts = known(is_error=failed)
             piece = Piece(MessageType.TOOL_RESULT, without_recall(text), call_id, name or None, facts)
             yield self._message(line, payload, Role.TOOL, piece)
+
+    def _note(self, payload: Mapping[str, Any]) -> str:
+        """Remember the name of the tool that an item calls, for its result, which has only the call's id."""
+        kind, call_id = string(payload.get("type")) or "", string(payload.get("call_id"))
+        name = string(payload.get("name")) or kind.removesuffix("_call")
+        if call_id and kind.endswith("_call"):
+            self._tools[call_id] = name
+        return name
 
     def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> ParsedMessage:
         # Most lines have no id of their own. Time and number are the same in a rollout's plain and compressed form.

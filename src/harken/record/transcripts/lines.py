@@ -96,11 +96,15 @@ def items(path: Path, reader: LineReader, line: Line) -> list[ParsedItem]:
 
 
 def numbered(stream: Iterable[bytes], first: int = 1, offset: int = 0) -> Iterator[Line]:
-    """The stream's lines, the first of which has this number and starts at this offset."""
+    """The stream's lines up to one that is torn, the first of which has this number and starts at this offset."""
     for number, raw in enumerate(stream, first):
         offset += len(raw)
         value, fault = decoded(raw)
-        yield Line(number, offset, value, fault, torn=bool(fault) and not raw.endswith(b"\n"))
+        is_torn = bool(fault) and not raw.endswith(b"\n")
+        yield Line(number, offset, value, fault, is_torn)
+        if is_torn:
+            # Its writer may go on this very moment; its other half, read now, would be a broken line of its own.
+            return
 
 
 def decoded(raw: bytes) -> tuple[dict[str, Any] | None, str]:

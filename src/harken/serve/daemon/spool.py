@@ -5,13 +5,18 @@ A file holds a format and a path, never a word of a transcript.
 
 from __future__ import annotations
 
+import _thread
 import hashlib
 import json
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-_WAITING, _TAKEN = ".json", ".taken"
+_WAITING, _TAKEN, _DRAFT = ".json", ".taken", ".draft"
+# Of a hook that was killed over it; one that lives is done with it in a moment.
+_DRAFT_SECONDS = 60.0
 
 
 class Transcript(NamedTuple):
@@ -35,7 +40,7 @@ def put(folder: str, transcript: Transcript) -> None:
     place = Path(folder)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256("\0".join(transcript).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    draft = place / f"{name}.{os.getpid()}.draft"
+    draft = place / f"{name}.{os.getpid()}.{_thread.get_ident()}{_DRAFT}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, json.dumps(transcript).encode("ascii"))
@@ -86,6 +91,13 @@ def is_waiting(folder: Path) -> bool:
 
 
 def restore(folder: Path) -> None:
-    """Have what was taken and not done wait again; only for who holds the lock, and takes nothing meanwhile."""
+    """Have what was taken and not done wait again, and clear away what dead hooks began.
+
+    Only for who holds the lock, and takes nothing meanwhile.
+    """
     for taken in folder.glob(f"*{_TAKEN}"):
         give_back(taken)
+    for draft in folder.glob(f"*{_DRAFT}"):
+        with suppress(FileNotFoundError):
+            if time.time() - draft.stat().st_mtime > _DRAFT_SECONDS:
+                draft.unlink()

@@ -13,7 +13,7 @@ import sys
 import time
 
 from harken.serve.daemon.place import DEADLINE, Place, home_of
-from harken.serve.daemon.wire import OK, OTHER_VERSION, DaemonError, exchange
+from harken.serve.daemon.wire import OK, DaemonError, exchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,10 +52,11 @@ def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) ->
     except DaemonError:
         _alone(place, event, agent, payload, env)
         return b""
-    if status == OTHER_VERSION:
-        # It makes way, and has not looked at what was reported.
+    if status != OK:
+        # One of another version, with other settings or in trouble has not looked at what was reported.
         _alone(place, event, agent, payload, env)
-    return said if status == OK else b""
+        return b""
+    return said
 
 
 def _alone(place: Place, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:

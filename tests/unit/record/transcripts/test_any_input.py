@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -227,8 +226,8 @@ def test_reading_on_from_any_checkpoint_gives_exactly_the_rest(name: str, data: 
 
 
 def said(items: list[ParsedItem]) -> list[ParsedMessage]:
-    """The messages, without tools' names: a result's call may lie before the place where reading went on."""
-    return [replace(item, tool_name=None) for item in items if isinstance(item, ParsedMessage)]
+    """The messages; a result's tool has its name, also where its call lies before the place where reading went on."""
+    return [item for item in items if isinstance(item, ParsedMessage)]
 
 
 @pytest.mark.parametrize(("name", "folder"), [("claude-code", "claude-code"), ("codex", "codex")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,18 @@ def test_what_is_no_object_says_why_without_quoting_it(raw: bytes, fault: str) -
 def test_only_a_last_line_without_an_end_counts_as_torn() -> None:
     whole, torn = numbered(io.BytesIO(b'{"a\n{"a'))
     assert (whole.torn, torn.torn) == (False, True)
+
+
+def test_a_line_whose_other_half_comes_while_it_is_read_is_left_to_the_next_reading(tmp_path: Path) -> None:
+    file = tmp_path / "growing.jsonl"
+    file.write_bytes(b'{"a": 1}\n{"b"')
+    with file.open("rb") as stream:
+        read = []
+        for line in numbered(stream):
+            read.append((line.value, line.torn))
+            with file.open("ab") as writer:
+                writer.write(b': 2}\n{"c": 3}\n' if line.torn else b"")
+    assert read == [({"a": 1}, False), (None, True)]
 
 
 def test_wrong_bytes_alone_make_no_line_unreadable() -> None:
