@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from harken.assemble.builder import ContextBuilder, Session
@@ -10,7 +11,7 @@ from harken.assemble.history import TaskHistory
 from harken.assemble.layers import ChatContext, ChatMessage
 from harken.assemble.past import past_quotes
 from harken.assemble.pending import Pending
-from harken.config import Settings
+from harken.config import SearchConfig, Settings
 from harken.enrich.extract import Vectorize
 from harken.enrich.summarize_segment import SummarizeSegmentWork
 from harken.enrich.worker import run_until_idle
@@ -57,14 +58,24 @@ class Chats:
         self._now = now
         self._auto_rag = AutoRag(store, lambda: settings().search, reader, now)
         self._past = PastConversations(store, lambda: settings().rag, lambda: settings().search, reader, now)
-        self.builder = ContextBuilder(
-            store=store,
-            search=self._auto_rag.search,
-            context_config=lambda: settings().context,
-            auto_rag_config=lambda: settings().auto_rag,
-            recorded=self._recorded,
-            past=lambda session, query: past_quotes(self.past(query, session).conversations),
-            history=lambda name: history.messages(name, settings().context.subagent_history),
+
+        def trusting() -> SearchConfig:
+            return settings().search.model_copy(update={"include_untrusted": False})
+
+        def builder(auto_rag: AutoRag, others: PastConversations) -> ContextBuilder:
+            return ContextBuilder(
+                store=store,
+                search=auto_rag.search,
+                context_config=lambda: settings().context,
+                auto_rag_config=lambda: settings().auto_rag,
+                recorded=self._recorded,
+                past=lambda session, query: past_quotes(others.search(query, session.conversation_uid).conversations),
+                history=lambda name: history.messages(name, settings().context.subagent_history),
+            )
+
+        self.builder = builder(self._auto_rag, self._past)
+        self._without_untrusted = builder(
+            replace(self._auto_rag, search_config=trusting), replace(self._past, search_config=trusting)
         )
 
     def session(self, conversation: str, channel: str) -> Session:
@@ -104,13 +115,17 @@ class Chats:
         system_prompt: str | None = None,
         is_preview: bool = False,
         past_note: str = "",
+        include_untrusted: bool = True,
     ) -> ChatContext:
         """See `ContextBuilder.build_context`; unless it is a preview, what left the window is noted to be summarized.
+
+        Without what is not to be trusted, none of it is recalled; what was said last stands in the window all the same.
 
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
-        context = self.builder.build_context(
+        builder = self.builder if include_untrusted else self._without_untrusted
+        context = builder.build_context(
             session,
             pending,
             is_subagent,

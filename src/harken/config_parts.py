@@ -57,6 +57,10 @@ class SearchConfig(Part):
             embedding model's own calibration.
         author_lift: what a message gains, as a factor over 1, when the query names its author.
         recency_half_life_days: age at which a message counts half; None ignores age.
+        include_untrusted: whether what is not to be trusted (`Trust.is_untrusted`: what tools brought) is found and
+            comes back at all. What a search asks for can leave it out, never bring it back.
+        untrusted_weight: what its score is multiplied by.
+        untrusted_margin: how much more cosine similarity it needs, wherever some is asked for.
     """
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -68,6 +72,9 @@ class SearchConfig(Part):
     min_query_tokens: Annotated[int, Field(ge=0, le=100)] = 1
     author_lift: Annotated[float, Field(ge=0.0, le=2.0)] = 0.15
     recency_half_life_days: Annotated[float, Field(gt=0)] | None = None
+    include_untrusted: bool = True
+    untrusted_weight: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
+    untrusted_margin: Ratio = 0.1
     context_window: bool = True
     rerank: bool = False
     rerank_top: Annotated[int, Field(ge=2, le=100)] = 10

@@ -169,13 +169,14 @@ class Harken:
         Raises:
             StoreError: it was not kept; the call may be repeated.
         """
-        who = Role(role)
-        trusted = trust or {Role.USER: Trust.OWNER, Role.TOOL: Trust.TOOL}.get(who, Trust.AGENT)
+        who, kind = Role(role), MessageType(type)
+        by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
+        trusted = trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT)
         project = identify_project(directory) if directory is not None else None
         message = NewMessage(
             role=who,
             text=text,
-            type=MessageType(type),
+            type=kind,
             author=author,
             trust=trusted,
             call_id=call_id,
@@ -287,6 +288,7 @@ class Harken:
         channel: str = "library",
         budget_tokens: int | None = None,
         system_prompt: str | None = None,
+        include_untrusted: bool = True,
     ) -> ChatContext:
         """Everything that the model gets to see in its next call; see `ContextBuilder.build_context`.
 
@@ -298,12 +300,18 @@ class Harken:
             channel: of the conversation.
             budget_tokens: None takes the setting.
             system_prompt: None takes the setting.
+            include_untrusted: whether what is not to be trusted may be recalled, where the settings allow that.
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
         found = self.chats.session(session, channel) if isinstance(session, str) else session
+        options = (pending, is_subagent, task_name)
         return self.chats.build(
-            found, pending, is_subagent, task_name, budget_tokens=budget_tokens, system_prompt=system_prompt
+            found,
+            *options,
+            budget_tokens=budget_tokens,
+            system_prompt=system_prompt,
+            include_untrusted=include_untrusted,
         )
 
     def auto_rag(

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from harken.nothing import EMPTY as EMPTY
+from harken.trust import Trust as Trust
 
 
 class Role(StrEnum):
@@ -28,16 +29,6 @@ class MessageType(StrEnum):
     TOOL_RESULT = "tool_result"
     MARKER = "marker"
     SUMMARY = "summary"
-
-
-class Trust(StrEnum):
-    """Where words came from, and so how far they may be believed."""
-
-    OWNER = "owner"
-    AGENT = "agent"
-    TOOL = "tool"
-    IMPORTED = "imported"
-    UNTRUSTED = "untrusted"
 
 
 TASK_CHANNEL = "task"
@@ -231,6 +222,7 @@ class SearchScope:
         until: exclusive, timezone-aware.
         facets: words `name:value`, all of which an entry must have.
         without_sources: kinds of entries that are left out.
+        without_untrusted: whether what is not to be trusted is left out (`Trust.is_untrusted`).
     """
 
     sources: tuple[str, ...] = ()
@@ -242,6 +234,7 @@ class SearchScope:
     until: datetime | None = None
     facets: tuple[str, ...] = ()
     without_sources: tuple[str, ...] = ()
+    without_untrusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

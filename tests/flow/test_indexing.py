@@ -80,7 +80,7 @@ def test_code_is_found_and_shown_as_contexts_show_it(harken: Harken, repository:
         "qualified_name": "shop.budget.divide_budget",
     }
     assert 0 < item.relevance <= 1
-    assert found.hits[0].entry.trust is Trust.UNTRUSTED
+    assert found.hits[0].entry.trust is Trust.IMPORTED
 
 
 def test_only_what_changed_is_made_again(harken: Harken, repository: Repository) -> None:

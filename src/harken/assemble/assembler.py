@@ -53,7 +53,13 @@ class ContextAssembler:
     _premortem_vectors: Known = field(default_factory=dict)
 
     def assemble_context(
-        self, query: str, context_types: Sequence[str], limit: int = 20, max_tokens: int = 2000
+        self,
+        query: str,
+        context_types: Sequence[str],
+        limit: int = 20,
+        max_tokens: int = 2000,
+        *,
+        include_untrusted: bool = True,
     ) -> FormattedContext:
         """What several sources know about a query, most relevant first, each thing once.
 
@@ -62,6 +68,7 @@ class ContextAssembler:
             context_types: any of `memories`, `code`, `experiences`, `values`, `commits`, `documents`, `conversations`.
             limit: how many items of each are looked at, 1 to 50.
             max_tokens: for the whole context; a soft limit, which the first item of each type may pass.
+            include_untrusted: whether what is not to be trusted may be in it, where the settings allow that.
         Returns:
             The context; empty where nothing was found. A source that fails is left out, which the context says.
         Raises:
@@ -72,7 +79,8 @@ class ContextAssembler:
         checked(limit, MAX_LIMIT, max_tokens)
         settings, now = self.settings(), self.now()
         config = settings.assemble
-        once = self._together(limit)
+        allowed = settings.search.include_untrusted and include_untrusted
+        once = self._together(limit, include_untrusted=allowed)
         sources = SourceSearcher(once.store, once.search)
 
         def shown(found: Found) -> Items:
@@ -121,7 +129,7 @@ class ContextAssembler:
         sources = SourceSearcher(once.store, once.search)
         return premortem(sources, domain, strategy, limit, max_tokens, self.settings().assemble, self.now(), about)
 
-    def _together(self, limit: int, known: Known | None = None, **search: float) -> Searcher:
+    def _together(self, limit: int, known: Known | None = None, **search: float | bool) -> Searcher:
         """The retrieval path for searches of one call, in which each query is embedded once."""
         config = self.searcher.config
         fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
@@ -130,7 +138,8 @@ class ContextAssembler:
 
     def _past(self, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
         rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
-        past = PastConversations(once.store, lambda: rag, lambda: settings.search, once.reader, self.now)
+        search = settings.search.model_copy(update={"include_untrusted": once.config.include_untrusted})
+        past = PastConversations(once.store, lambda: rag, lambda: search, once.reader, self.now)
         recall = past.search(query)
         if recall.error_class:
             raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")

@@ -219,7 +219,10 @@ class _Build:
             if ChatMessage(Role.SYSTEM, block(heading, [fenced(q) for q in [*chosen, quote]])).tokens <= room:
                 chosen.append(quote)
         if chosen:
-            items = [(quote.uid, quote.text, "from another conversation", {"source": quote.source}) for quote in chosen]
+            items = [
+                (quote.uid, quote.text, "from another conversation", {"source": quote.source, "trust": quote.trust})
+                for quote in chosen
+            ]
             self._speak(LayerName.PAST, block(heading, [fenced(quote) for quote in chosen]), items)
 
     def talk(self) -> None:
@@ -359,6 +362,7 @@ def _facts(item: Recalled) -> dict[str, object]:
         "role": hit.entry.role,
         "author": hit.entry.author,
         "trust": hit.entry.trust.value,
+        "untrusted": hit.entry.trust.is_untrusted,
         "created_at": hit.entry.created_at.isoformat(),
         "score": round(hit.score, 6),
         "similarity": None if hit.similarity is None else round(hit.similarity, 4),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harken.assemble.rank import on_one_scale
+from harken.assemble.rank import marked, on_one_scale
 from harken.assemble.render import Quote
 from harken.model import ContextItem, Trust
 from harken.retrieve.conversations import PastConversation, PastExchange
+from harken.trust import least_trusted
 
 _SHOWN_CHARS = 200
 
@@ -32,7 +33,7 @@ def _conversation_quote(found: PastConversation) -> Quote:
 def _exchange_quote(found: PastExchange) -> Quote:
     said = [f"{name}: {_cut(text)}" for name, text in (("User", found.user), ("Assistant", found.assistant)) if text]
     facts = f"Exchange ({_facts(found.similarity).rstrip(', ')})" if found.similarity is not None else "Exchange"
-    return Quote("\n".join([facts, *said]), "exchange", found.uid, "", found.at, Trust.AGENT.value)
+    return Quote("\n".join([facts, *said]), "exchange", found.uid, "", found.at, found.trust.value)
 
 
 def _facts(similarity: float | None) -> str:
@@ -74,4 +75,5 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
         "exchange_count": found.exchange_count,
         "exchange_ids": [exchange.uid for exchange in found.exchanges],
     }
-    return ContextItem("conversation", "\n".join(lines), relevance, metadata)
+    trust = least_trusted(exchange.trust for exchange in found.exchanges)
+    return marked(ContextItem("conversation", "\n".join(lines), relevance, metadata), trust)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from harken.config import AssembleConfig
-from harken.model import ContextItem, Hit
+from harken.model import ContextItem, Hit, Trust
+from harken.retrieve.weigh import trust_factor
 from harken.sources.found import Found
 from harken.sources.source import relevance_of
 
@@ -19,14 +20,27 @@ def ranked(found: Found, config: AssembleConfig, now: datetime) -> list[ContextI
     """What a search of one source found, most relevant first, each with its relevance: 0 to 1.
 
     A source is as relevant as its likest record; within it the search's own scores decide, which know the words that
-    similarity does not. Then tier, importance and age, each a factor.
+    similarity does not: also how far a record may be believed, by which its likeness counts less as well. Then tier,
+    importance and age, each a factor.
     """
-    scaled = on_one_scale([hit.score for hit in found.hits], [relevance_of(hit) for hit in found.hits])
+    likenesses = [relevance_of(hit) * trust_factor(hit) for hit in found.hits]
+    scaled = on_one_scale([hit.score for hit in found.hits], likenesses)
     lifted = [
-        replace(item, relevance=round(min(1.0, relevance * _factor(item, hit, config, now)), 4))
+        replace(
+            marked(item, hit.entry.trust), relevance=round(min(1.0, relevance * _factor(item, hit, config, now)), 4)
+        )
         for item, hit, relevance in zip(found.items, found.hits, scaled, strict=True)
     ]
     return sorted(lifted, key=lambda item: -item.relevance)
+
+
+def marked(item: ContextItem, trust: Trust) -> ContextItem:
+    """The item; one that is not to be trusted says so before everything else."""
+    if not trust.is_untrusted:
+        return item
+    return replace(
+        item, content=f"*Trust: {trust.label}*\n{item.content}", metadata={**item.metadata, "trust": trust.value}
+    )
 
 
 def on_one_scale(scores: Sequence[float], likenesses: Sequence[float]) -> list[float]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from harken.model import CoreFact, Entry
+from harken.model import CoreFact, Entry, Trust
 
 RECALLED = "From earlier in this conversation:"
 SUMMARIZED = "Summary of what was said before in this conversation:"
@@ -25,6 +25,7 @@ class Quote:
     Attributes:
         source: `message`, `summary`…
         speaker: who said it: a name, else a role.
+        trust: a `Trust`; what is not to be trusted says so.
     """
 
     text: str
@@ -41,7 +42,7 @@ def fenced(quote: Quote) -> str:
         "source": quote.source,
         "from": quote.speaker,
         "date": quote.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
-        "trust": quote.trust,
+        "trust": Trust(quote.trust).label,
         "id": quote.uid,
     }
     attributes = " ".join(f'{name}="{_attribute(value)}"' for name, value in facts.items() if value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -14,12 +14,12 @@ from harken.storage.past import conversation_heads, conversation_row
 from harken.storage.reading import each_message_of, find_conversation, find_message, messages_of_exchange, resolve_uid
 from harken.storage.runs import newest_exchanges
 from harken.storage.store import Transaction
+from harken.trust import least_trusted
 
 _SHOWN_CHARS = 200
 # What stands around a page: its heading, its fence, where to go on.
 _AROUND_TOKENS = 110
 _WHERE = "Ids stand in the marks of quotations and in the results of search_history."
-_TRUSTED = tuple(Trust)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _conversation(tx: Transaction, uid: str, is_full: bool) -> Details | None:
         said = list(messages)
         trust.extend(message.trust for message in said)
         lines.extend(["", *_told(exchanges.get(exchange_uid), said, is_full)])
-    return Details("conversation", uid, conversation.created_at, _least(trust), "\n".join(lines))
+    return Details("conversation", uid, conversation.created_at, least_trusted(trust), "\n".join(lines))
 
 
 def _exchange(tx: Transaction, uid: str, is_full: bool) -> Details | None:
@@ -113,7 +113,7 @@ def _exchange(tx: Transaction, uid: str, is_full: bool) -> Details | None:
     of_it = newest_exchanges(tx, said[0].conversation_uid)
     exchange = next((each for each in of_it if each.uid == uid), None)
     lines = [f"Conversation: {said[0].conversation_uid}", *_told(exchange, said, is_full)]
-    trust = _least([message.trust for message in said])
+    trust = least_trusted([message.trust for message in said])
     return Details("exchange", uid, said[0].created_at, trust, "\n".join(lines))
 
 
@@ -154,10 +154,6 @@ def _short(said: list[Message]) -> Iterator[str]:
     calls = sum(message.type is MessageType.TOOL_CALL for message in said)
     if calls:
         yield f"Tool calls: {calls}"
-
-
-def _least(found: Iterable[Trust]) -> Trust:
-    return max(found, key=_TRUSTED.index)
 
 
 def _moment(at: datetime) -> str:

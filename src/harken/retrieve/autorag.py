@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import prod
@@ -22,7 +22,7 @@ from harken.retrieve.search import SpaceReader, ranks_of
 from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk, telling_terms
 from harken.retrieve.weigh import AuthorCue, weigh
 from harken.storage.chats import entries_of, exchanges_of
-from harken.storage.entries import entry_facts, load_entries
+from harken.storage.entries import entry_facts, load_entries, untrusted_among
 from harken.storage.scopes import row_scope
 from harken.storage.store import Holding, RowScope, Store, StoredSpace, Transaction
 
@@ -103,12 +103,25 @@ class _Found:
     fused: dict[int, float] = field(default_factory=dict)
     rare: Mapping[str, frozenset[int]] = field(default_factory=dict)
     unsaid: float = 0.0
+    untrusted: set[int] = field(default_factory=set)
+    margin: float = 0.0
     notes: list[str] = field(default_factory=list)
 
     @property
     def extra(self) -> float:
         """How much nearer than the threshold is asked for; none where somebody has set that."""
         return _FOR_UNSAID * self.unsaid if self.leeway else 0.0
+
+    def bar(self, entry_id: int) -> float | None:
+        """The similarity that an entry needs; None where it, or the threshold, is not known."""
+        if self.threshold is None or entry_id not in self.similarity:
+            return None
+        return self.threshold + self.extra + (self.margin if entry_id in self.untrusted else 0.0)
+
+    def is_nearly_near(self, entry_id: int) -> bool:
+        """Whether an entry with its words, and to be trusted, is not quite near enough."""
+        least = (self.threshold or 0.0) - self.leeway
+        return self.similarity[entry_id] >= least and entry_id in self.keyword and entry_id not in self.untrusted
 
 
 @dataclass(slots=True)
@@ -138,7 +151,8 @@ class AutoRag:
 
         Each must be near enough to the query by cosine similarity, found by its words or not. One that is nearly so,
         or has no vector yet, must have at least half of the query's rare words; one that is not quite so far off comes
-        with what it asks or answers. Where a threshold is set, no vector may lie under it.
+        with what it asks or answers. Where a threshold is set, no vector may lie under it. What is not to be trusted
+        must be nearer by a margin, or, without a vector, have all of the rare words.
 
         Args:
             query: what the user says now.
@@ -172,9 +186,10 @@ class AutoRag:
         # The model works while the rows are read: each takes about as long, and neither needs the other.
         embedding = self._threads.submit(self._embedded, query)
         search_config = self.search_config()
-        found = _Found()
+        found = _Found(margin=search_config.untrusted_margin)
         with self.store.reading() as tx:
-            scope = row_scope(tx, SearchScope(segment=segment_uid, sources=("message",)))
+            wanted = SearchScope(segment=segment_uid, sources=("message",))
+            scope = row_scope(tx, replace(wanted, without_untrusted=not search_config.include_untrusted))
             seen = entries_of(tx, excluded)
         depth = min(_DEPTH, search_config.candidates) + len(seen)
         # Both lists each on its own: where one part is broken, the other carries.
@@ -224,16 +239,15 @@ class AutoRag:
         """What may come back, each with the reason."""
         passing: dict[int, Reason] = {}
         unsure: list[int] = []
-        for entry_id in {**found.similarity, **found.keyword}:
-            similarity = found.similarity.get(entry_id)
-            bar = None if similarity is None or found.threshold is None else found.threshold + found.extra
-            if entry_id in seen:
-                continue
-            if similarity is None or bar is None:
+        candidates = [entry_id for entry_id in {**found.similarity, **found.keyword} if entry_id not in seen]
+        found.untrusted = untrusted_among(tx, candidates)
+        for entry_id in candidates:
+            bar = found.bar(entry_id)
+            if bar is None:
                 unsure.append(entry_id)
-            elif similarity >= bar:
+            elif (similarity := found.similarity[entry_id]) >= bar:
                 passing[entry_id] = Reason("similarity", similarity, f"near enough: the threshold is {bar:g}")
-            elif similarity >= bar - found.extra - found.leeway and entry_id in found.keyword:
+            elif found.is_nearly_near(entry_id):
                 unsure.append(entry_id)
         passing |= _partners(tx, found, passing, seen)
         best = sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:limit]
@@ -242,7 +256,7 @@ class AutoRag:
         for entry_id in unsure:
             held = [term for term, holders in rare.items() if entry_id in holders]
             near = entry_id in found.similarity
-            if has_enough(held, rare, near):
+            if has_enough(held, rare, near, entry_id not in found.untrusted):
                 how = "nearly near enough" if near else "has no vector"
                 words = f"{how}, and has of the query's {len(rare)} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / len(rare), words)
@@ -295,8 +309,13 @@ def rare_holders(holding: Holding) -> Mapping[str, frozenset[int]]:
     return {term: held for term, held in holding.of.items() if len(held) <= common} or holding.of
 
 
-def has_enough(held: Sequence[str], rare: Mapping[str, frozenset[int]], near: bool) -> bool:
-    """Half of the rare words; for what is nearly near enough, two that are half of those that anybody has said."""
+def has_enough(held: Sequence[str], rare: Mapping[str, frozenset[int]], near: bool, is_trusted: bool) -> bool:
+    """Half of the rare words; for what is nearly near enough, two that are half of those that anybody has said.
+
+    What is not to be trusted must have all of them.
+    """
+    if not is_trusted:
+        return bool(rare) and len(held) == len(rare)
     said = sum(1 for holders in rare.values() if holders)
     return bool(held) and (2 * len(held) >= len(rare) or (near and len(held) > 1 and 2 * len(held) >= said))
 
@@ -312,7 +331,7 @@ def _partners(tx: Transaction, found: _Found, passing: Mapping[int, Reason], see
     if not passing or not found.leeway or found.threshold is None:
         return {}
     bar = found.threshold - _PARTNER_LEEWAY
-    near = {e: s for e, s in found.similarity.items() if s >= bar and e not in seen}
+    near = {e: s for e, s in found.similarity.items() if s >= bar and e not in seen | found.untrusted}
     exchange_of = exchanges_of(tx, near)
     met = {exchange_of[entry_id] for entry_id in passing if entry_id in exchange_of}
     return {

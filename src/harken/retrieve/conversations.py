@@ -14,7 +14,7 @@ import structlog
 
 from harken import tokens
 from harken.config import RagConfig, SearchConfig
-from harken.model import Role
+from harken.model import Role, Trust
 from harken.providers.embedder import Vectors
 from harken.retrieve.autorag import has_enough, rare_holders, telling_holders
 from harken.retrieve.fuse import fuse_hybrid
@@ -22,7 +22,7 @@ from harken.retrieve.hierarchy import Lists, Placed, best_of, place_exchanges, r
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader
 from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk
-from harken.retrieve.weigh import AuthorCue, weigh
+from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
 from harken.storage.entries import entry_facts
 from harken.storage.past import (
     RETRIEVALS,
@@ -36,6 +36,7 @@ from harken.storage.past import (
     log_retrieval,
 )
 from harken.storage.store import RowScope, Store, StoredSpace, Transaction
+from harken.trust import least_trusted
 
 # How many of each list are fused: of all conversations, and of those that come back, so many for each exchange.
 _DEPTH, _DEPTH_OF_EACH = 120, 8
@@ -62,6 +63,7 @@ class PastExchange:
         score: compares within one recall.
         user: what was asked: of several messages the one that matters most; likewise `assistant`.
         message_uids: those two.
+        trust: the lower one of theirs; an agent's where both may be believed more.
     """
 
     uid: str
@@ -71,6 +73,7 @@ class PastExchange:
     user: str
     assistant: str
     message_uids: tuple[str, ...]
+    trust: Trust = Trust.AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class _Asked:
     vector: Vectors | None = None
     threshold: float | None = None
     leeway: float = 0.0
+    config: SearchConfig = field(default_factory=SearchConfig)
     notes: list[str] = field(default_factory=list)
 
 
@@ -137,20 +141,22 @@ class _Gate:
         return passing
 
     def _passes(self, found: Lists, entry_id: int) -> bool:
-        similarity, threshold = found.similarity.get(entry_id), self.asked.threshold
+        similarity, threshold, trust = found.similarity.get(entry_id), self.asked.threshold, found.facts[entry_id].trust
         if similarity is None or threshold is None:
-            return self._says_enough(entry_id, near=similarity is not None)
+            return self._says_enough(entry_id, similarity is not None, not trust.is_untrusted)
+        if trust.is_untrusted:
+            return similarity >= least_similarity(threshold, trust, self.asked.config)
         threshold -= self.lowered
         if similarity >= threshold:
             return True
         nearly = similarity >= threshold - self.asked.leeway and entry_id in found.keyword
-        return nearly and self._says_enough(entry_id, near=True)
+        return nearly and self._says_enough(entry_id, near=True, is_trusted=True)
 
-    def _says_enough(self, entry_id: int, near: bool) -> bool:
+    def _says_enough(self, entry_id: int, near: bool, is_trusted: bool) -> bool:
         if self._rare is None:
             self._rare = rare_holders(telling_holders(self.tx, self.asked.query, self.scope))
         held = [term for term, holders in self._rare.items() if entry_id in holders]
-        return has_enough(held, self._rare, near)
+        return has_enough(held, self._rare, near, is_trusted)
 
 
 @dataclass(slots=True)
@@ -209,23 +215,28 @@ class PastConversations:
         asked = self._asked(query, config)
         with self.store.reading() as tx:
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
-            everywhere = self._lists(tx, asked, RowScope(without_conversation_id=current), _DEPTH, _DEPTH)
+            trusted = RowScope(without_untrusted=not asked.config.include_untrusted)
+            others = replace(trusted, without_conversation_id=current)
+            everywhere = self._lists(tx, asked, others, _DEPTH, _DEPTH)
             ranked = rank_conversations(everywhere)
             shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
             if not shortlist:
                 return PastRecall(query=query.text, notes=tuple(asked.notes))
-            gate = _Gate(tx, asked, RowScope(conversation_ids=shortlist))
+            gate = _Gate(tx, asked, replace(trusted, conversation_ids=shortlist))
             chosen = self._chosen(everywhere, ranked, shortlist, gate)[: config.conversation_limit]
             if not chosen:
                 return PastRecall(query=query.text, notes=tuple(asked.notes))
             depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(chosen)
-            within = self._lists(tx, asked, RowScope(conversation_ids=tuple(chosen)), depth, max(depth, _COMPARED))
+            inside = replace(trusted, conversation_ids=tuple(chosen))
+            within = self._lists(tx, asked, inside, depth, max(depth, _COMPARED))
             heads = conversation_heads(tx, chosen)
             told = [row for row, head in heads.items() if head.summary]
             scores = {row: ranked[row] for row in chosen}
             lowered = replace(gate, lowered=_WITHIN if config.min_similarity is None else 0.0)
-            placed = place_exchanges(scores, within, lowered.passing(within), told, config)
-            said = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
+            passing = lowered.passing(within)
+            placed = place_exchanges(scores, within, passing, told, config)
+            told_of = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
+            said = {row: _quotable(head, passing) for row, head in told_of.items()}
         shown = tuple(_shown(each, heads[each.row], said, within.scores) for each in placed if each.row in heads)
         return PastRecall(shown, query.text, tuple(asked.notes))
 
@@ -239,7 +250,7 @@ class PastConversations:
 
     def _asked(self, query: Query, config: RagConfig) -> _Asked:
         """The query with its vector. Made before the transaction: a model may take seconds."""
-        asked = _Asked(query)
+        asked = _Asked(query, config=self.search_config())
         try:
             reader = self.reader()
             if reader is None:
@@ -258,7 +269,7 @@ class PastConversations:
 
     def _lists(self, tx: Transaction, asked: _Asked, scope: RowScope, depth: int, compared: int) -> Lists:
         """The best of a scope by words and by meaning, so many of each; more may be compared to spare a statement."""
-        config = self.search_config()
+        config = asked.config
         keyword = dict(tx.text.search(tx.connection, asked.query.terms, scope, depth, config.context_window))
         near: dict[int, float] = {}
         similarity: dict[int, float] = {}
@@ -315,6 +326,11 @@ def _shown(
     )
 
 
+def _quotable(head: ExchangeHead, passing: Collection[int]) -> ExchangeHead:
+    """The exchange less what is not to be trusted and has not passed by itself."""
+    return replace(head, said=tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing))
+
+
 def _shown_exchange(
     head: ExchangeHead, score: float, similarity: float | None, scores: Mapping[int, float]
 ) -> PastExchange:
@@ -326,5 +342,6 @@ def _shown_exchange(
             best = mine[default]
         chosen.append(best)
     user, assistant = (message.text if message else "" for message in chosen)
-    uids = tuple(message.uid for message in chosen if message)
-    return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids)
+    shown = [message for message in chosen if message]
+    uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
+    return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust)

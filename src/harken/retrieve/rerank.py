@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from harken.model import Hit, Reason
 from harken.providers.embedder import Reranker
+from harken.retrieve.weigh import trust_factor
 
 
 def rerank(reranker: Reranker, query: str, hits: Sequence[Hit], top: int, blend: float) -> list[Hit]:
@@ -17,14 +18,19 @@ def rerank(reranker: Reranker, query: str, hits: Sequence[Hit], top: int, blend:
         query: as it was asked.
         hits: best first.
         top: how many are looked at again; the others keep their places behind them.
-        blend: the judgement's share, 0 to 1; both parts are brought to 0..1 among the `top` first.
+        blend: the judgement's share, 0 to 1; both parts are brought to 0..1 among the `top` first. What is not to be
+            trusted loses as much of it as of its score: what is written to be found reads like an answer.
     """
     head, tail = list(hits[:top]), list(hits[top:])
     if len(head) < 2:
         return [*head, *tail]
     judged = _normalized(reranker.score(query, [hit.entry.spoken for hit in head]).tolist())
     scores = _normalized([hit.score for hit in head])
-    blended = [(1 - blend) * score + blend * judgement for score, judgement in zip(scores, judged, strict=True)]
+    trusted = [trust_factor(hit) for hit in head]
+    blended = [
+        (1 - blend) * score + blend * judgement * factor
+        for score, judgement, factor in zip(scores, judged, trusted, strict=True)
+    ]
     order = sorted(range(len(head)), key=lambda index: -blended[index])
     places = sorted((hit.score for hit in head), reverse=True)
     return [

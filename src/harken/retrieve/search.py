@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import prod
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from harken.providers.embedder import Embedder, Reranker, Vectors
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.rerank import rerank
-from harken.retrieve.weigh import AuthorCue, weigh
+from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
 from harken.storage.entries import EntryFacts, entry_facts, load_entries
 from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store, StoredSpace, Transaction
@@ -99,6 +99,8 @@ class Searcher:
         threshold = self._threshold(asked)
         with self.store.reading() as tx:
             rows = row_scope(tx, scope or SearchScope())
+            if not self.config.include_untrusted:
+                rows = replace(rows, without_untrusted=True)
             found = self._candidates(tx, query, rows, asked, mode, max(limit, self.config.candidates))
             hits = self._hits(tx, query, found, threshold, limit)
         if self.config.rerank if use_reranker is None else use_reranker:
@@ -150,7 +152,7 @@ class Searcher:
                 for entry_id, score in fused.items()
                 if entry_id in found.keyword or found.similarity[entry_id] >= threshold
             }
-        facts = without_echoes(entry_facts(tx, list(fused)))
+        facts = without_echoes(self._near_enough(found, threshold, entry_facts(tx, list(fused))))
         weighed = self._weighed(query, fused, facts, found.quoting)
         wanted = max(limit, self.config.rerank_top)
         best = sorted(weighed, key=lambda entry_id: (-weighed[entry_id][0], -entry_id))[:wanted]
@@ -170,6 +172,19 @@ class Searcher:
             for entry_id in best
             if entry_id in entries
         ]
+
+    def _near_enough(
+        self, found: _Candidates, threshold: float | None, facts: Mapping[int, EntryFacts]
+    ) -> Mapping[int, EntryFacts]:
+        """Candidates less those that merely resemble, are not to be trusted, and do not resemble enough for that."""
+        if threshold is None:
+            return facts
+        return {
+            entry_id: each
+            for entry_id, each in facts.items()
+            if entry_id in found.keyword
+            or found.similarity[entry_id] >= least_similarity(threshold, each.trust, self.config)
+        }
 
     def _fused(self, found: _Candidates) -> dict[int, float]:
         fused = fuse_hybrid(found.keyword, found.vector, found.similarity, self.config)

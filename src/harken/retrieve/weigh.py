@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from harken.config import SearchConfig
-from harken.model import Reason, Role
+from harken.model import Hit, Reason, Role, Trust
 from harken.retrieve.query import Query
 from harken.storage.entries import EntryFacts
 
 _ASSISTANT_CUES = frozenset({"you", "your"})
 _USER_CUES = frozenset({"i", "my", "me"})
 _SECONDS_PER_DAY = 86_400
+_TRUST = "trust"
 
 
 def weigh(facts: EntryFacts, cue: AuthorCue, config: SearchConfig, now: datetime) -> list[Reason]:
@@ -25,7 +26,19 @@ def weigh(facts: EntryFacts, cue: AuthorCue, config: SearchConfig, now: datetime
         reasons.append(Reason("recency", 0.5 ** (age_days / config.recency_half_life_days), f"{age_days:.0f} days old"))
     if facts.weight != 1.0:
         reasons.append(Reason("importance", facts.weight))
+    if facts.trust.is_untrusted and config.untrusted_weight != 1.0:
+        reasons.append(Reason(_TRUST, config.untrusted_weight, f"not to be trusted: {facts.trust.label}"))
     return reasons
+
+
+def least_similarity(threshold: float, trust: Trust, config: SearchConfig) -> float:
+    """The cosine similarity that an entry needs where others need the threshold."""
+    return threshold + config.untrusted_margin if trust.is_untrusted else threshold
+
+
+def trust_factor(hit: Hit) -> float:
+    """What its trust has multiplied a hit's score by; 1 for what may be trusted."""
+    return next((reason.value for reason in hit.reasons if reason.name == _TRUST), 1.0)
 
 
 class AuthorCue:

@@ -27,6 +27,7 @@ from harken.storage.batches import batches, rows_among, rows_in
 from harken.storage.columns import Instant, from_microseconds
 from harken.storage.store import Dialect, RowScope, Transaction
 from harken.storage.tables import conversations, entries, entry_facets, exchanges, projects, refers
+from harken.trust import UNTRUSTED
 
 _NEIGHBOURS = 2
 # Among entries of one moment, the one that comes now stands last: its id is the highest.
@@ -179,6 +180,17 @@ def _facts(dialect: Dialect) -> Select[Any]:
     return select(entries.c.id, *columns, *places).where(*chosen)
 
 
+def untrusted_among(tx: Transaction, entry_ids: Sequence[int]) -> set[int]:
+    """Those of the entries that are not to be trusted."""
+    return {row[0] for row in rows_among(tx, _untrusted(tx.dialect), entry_ids)}
+
+
+@cache
+def _untrusted(dialect: Dialect) -> Select[Any]:
+    chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
+    return select(entries.c.id).where(*chosen, entries.c.trust.in_([trust.value for trust in UNTRUSTED]))
+
+
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:
     """Which of the entries a scope lets through."""
     statement = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
@@ -207,6 +219,8 @@ def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
         conditions.append(entries.c.segment_id == scope.segment_id)
     if scope.roles:
         conditions.append(entries.c.role.in_(scope.roles))
+    if scope.without_untrusted:
+        conditions.append(entries.c.trust.not_in([trust.value for trust in UNTRUSTED]))
     if scope.since is not None:
         conditions.append(entries.c.created_at >= from_microseconds(scope.since))
     if scope.until is not None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import and_, delete, func, insert, select
 
-from harken.model import MessageType, Role
+from harken.model import MessageType, Role, Trust
 from harken.storage.batches import rows_in
 from harken.storage.store import Transaction
 from harken.storage.tables import (
@@ -47,6 +47,7 @@ class SaidMessage:
     role: Role
     author: str | None
     text: str
+    trust: Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def exchange_heads(
     if not exchange_ids:
         return {}
     seen = and_(entries.c.tenant == messages.c.tenant, entries.c.ref_uid == messages.c.uid, entries.c.part == "")
-    columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.author)
+    columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.author, messages.c.trust)
     spoken = (
         select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"), entries.c.id.label("entry_id"))
         .select_from(messages.outerjoin(entries, seen))
@@ -158,7 +159,7 @@ def exchange_heads(
     )
     said: dict[int, list[SaidMessage]] = {}
     for row in rows_in(tx, spoken, messages.c.exchange_id, exchange_ids):
-        message = SaidMessage(row.uid, row.entry_id, Role(row.role), row.author, row.text)
+        message = SaidMessage(row.uid, row.entry_id, Role(row.role), row.author, row.text, Trust(row.trust))
         said.setdefault(row[0], []).append(message)
     heads = select(exchanges.c.id, exchanges.c.uid, exchanges.c.started_at).where(exchanges.c.tenant == tx.tenant)
     return {

@@ -36,6 +36,7 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
         until=None if scope.until is None else to_microseconds(scope.until),
         facets=scope.facets,
         without_sources=present_sources(tx, scope.without_sources),
+        without_untrusted=scope.without_untrusted,
     )
 
 

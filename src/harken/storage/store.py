@@ -36,6 +36,7 @@ class RowScope:
         without_conversation_id: no entry of this one.
         facets: all of these.
         without_sources: no entry of these sources.
+        without_untrusted: no entry that is not to be trusted.
     """
 
     sources: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class RowScope:
     without_conversation_id: int | None = None
     facets: tuple[str, ...] = ()
     without_sources: tuple[str, ...] = ()
+    without_untrusted: bool = False
 
     @property
     def is_open(self) -> bool:

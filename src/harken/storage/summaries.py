@@ -293,7 +293,8 @@ def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
         "project_id": place.project_id,
         "role": None,
         "author": None,
-        "trust": Trust.AGENT.value,
+        # Their summaries are made of what tools brought.
+        "trust": (Trust.TOOL if found.kind == TOOLS else Trust.AGENT).value,
         "created_at": found.covers,
         "text": f"{found.title}\n{found.text}" if found.title else found.text,
         "weight": 1.0,

@@ -109,7 +109,7 @@ class Talk:
             text=text,
             created_at=moment,
             author=author,
-            trust=Trust.OWNER if role is Role.USER else Trust.AGENT,
+            trust={Role.USER: Trust.OWNER, Role.TOOL: Trust.TOOL}.get(role, Trust.AGENT),
             metadata=metadata,
         )
         self.messages.append(message)

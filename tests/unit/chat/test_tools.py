@@ -70,7 +70,7 @@ def test_a_transcript_has_every_word_and_tool(harken: Harken, toolbox: Toolbox) 
         "tool_result shell: pump.txt",
     ):
         assert part in whole
-    assert 'trust="tool"' in whole
+    assert 'trust="tool, untrusted"' in whole
     one = call(toolbox, FETCH, exchange_id=exchange, include_full_transcript=True).text
     assert "The seal of the kitchen tap" in one
     assert "pump" not in one

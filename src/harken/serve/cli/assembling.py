@@ -12,7 +12,7 @@ import click
 from harken.assemble.assembler import CONTEXT_TYPES
 from harken.learned.records import DOMAINS, STRATEGIES
 from harken.model import FormattedContext
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.cli.session import Session, json_option, print_json, untrusted_option, with_session
 from harken.sources.found import MAX_LIMIT
 
 
@@ -32,12 +32,22 @@ def _options(limit: int, max_tokens: int) -> Callable[[Callable[..., Any]], Call
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option("--types", default=",".join(CONTEXT_TYPES), show_default=True, help="What is looked into, by commas.")
+@untrusted_option
 @_options(20, 2000)
-def assemble(session: Session, query: tuple[str, ...], types: str, limit: int, max_tokens: int, as_json: bool) -> None:
+def assemble(
+    session: Session,
+    query: tuple[str, ...],
+    types: str,
+    no_untrusted: bool,
+    limit: int,
+    max_tokens: int,
+    as_json: bool,
+) -> None:
     """Print what is known about QUERY as Markdown: memories, code, experiences, values, commits and more."""
     names = [name.strip() for name in types.split(",") if name.strip()]
     with session.engine() as harken:
-        context = harken.assembler.assemble_context(" ".join(query), names, limit, max_tokens)
+        asked = (" ".join(query), names, limit, max_tokens)
+        context = harken.assembler.assemble_context(*asked, include_untrusted=not no_untrusted)
     _print(session, context, as_json)
 
 

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from harken.assemble.layers import Layer, LayerName
 from harken.chat.prompt import PAST_TOOL_NOTE, SYSTEM_PROMPT
-from harken.model import CoreFact
+from harken.model import CoreFact, Trust
 from harken.record.core import SECTIONS
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.cli.session import Session, counted, json_option, print_json, untrusted_option, with_session
 from harken.serve.facts.context import context_facts
 
 _EXCERPT = 160
@@ -22,10 +22,16 @@ _SECTION = click.Choice(SECTIONS)
 @click.argument("text", nargs=-1)
 @click.option("--conversation", help="Its id, the beginning of it, or its own name; else the one that was active last.")
 @click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="In place of the setting.")
+@untrusted_option
 @json_option
 @with_session
 def context_command(
-    session: Session, text: tuple[str, ...], conversation: str | None, budget: int | None, as_json: bool
+    session: Session,
+    text: tuple[str, ...],
+    conversation: str | None,
+    budget: int | None,
+    no_untrusted: bool,
+    as_json: bool,
 ) -> None:
     """Show what a model would get to see if TEXT were said now: each layer, its tokens, and why it is there.
 
@@ -39,7 +45,13 @@ def context_command(
         else:
             found, prompt, note = harken.chats.find(conversation), None, ""
         context = harken.chats.build(
-            found, pending, budget_tokens=budget, system_prompt=prompt, is_preview=True, past_note=note
+            found,
+            pending,
+            budget_tokens=budget,
+            system_prompt=prompt,
+            is_preview=True,
+            past_note=note,
+            include_untrusted=not no_untrusted,
         )
     if as_json:
         print_json(context_facts(context, found.conversation_uid))
@@ -117,4 +129,6 @@ def _print_layer(session: Session, layer: Layer) -> None:
         said = f"{speaker}: " if speaker else ""
         session.out.print(Text(f"  {said}{shown}"))
         if layer.name in (LayerName.AUTO_RAG, LayerName.PAST, LayerName.SUMMARY):
-            session.out.print(Text(f"    {item.uid} · {item.why}", "dim"))
+            trust = Trust(item.facts.get("trust", Trust.AGENT))
+            label = f" · {trust.label}" if trust.is_untrusted else ""
+            session.out.print(Text(f"    {item.uid} · {item.why}{label}", "dim"))

@@ -177,6 +177,8 @@ def _exchange_facts(exchange: PastExchange) -> dict[str, Any]:
         "score": exchange.score,
         "user": exchange.user,
         "assistant": exchange.assistant,
+        "trust": exchange.trust.value,
+        "untrusted": exchange.trust.is_untrusted,
     }
 
 
@@ -187,7 +189,9 @@ def _print_conversation(session: Session, talk: PastConversation) -> None:
         session.out.print(Text(f"  Summary: {talk.summary}"))
     session.out.print(Text(f"  Exchanges: {talk.exchange_count}"))
     for exchange in talk.exchanges:
-        session.out.print(Text(f"  Exchange ID: {', '.join([exchange.uid, *_similarity(exchange.similarity)])}"))
+        trust = [exchange.trust.label] if exchange.trust.is_untrusted else []
+        facts = [exchange.uid, *_similarity(exchange.similarity), *trust]
+        session.out.print(Text(f"  Exchange ID: {', '.join(facts)}"))
         for speaker, text in (("User", exchange.user), ("Assistant", exchange.assistant)):
             words = " ".join(text.split())
             if words:

@@ -210,6 +210,7 @@ def _print_memory(session: Session, found: Memory, whole: bool = False) -> None:
     line.append(f"  {found.project.name}" if found.project else "", style="cyan")
     line.append("".join(f" #{tag}" for tag in found.tags), style="yellow")
     line.append(f"  {found.uid}", style="dim")
+    line.append(f"  {found.trust.label}" if found.trust.is_untrusted else "", style="red")
     session.out.print(line)
     words = found.content if whole else " ".join(found.content.split())
     session.out.print(Text("  " + (words if whole or len(words) <= _EXCERPT else words[: _EXCERPT - 1] + "…")))

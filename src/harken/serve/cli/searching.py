@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import click
 from rich.text import Text
 
-from harken.model import Hit, Message, SearchResult, SearchScope
+from harken.model import Hit, Message, SearchResult, SearchScope, Trust
 from harken.retrieve.dates import parse_since, parse_until
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.cli.session import Session, json_option, print_json, untrusted_option, with_session
 from harken.serve.facts.said import hit_facts, surroundings_facts
 
 _EXCERPT = 280
@@ -30,6 +30,7 @@ _ROLES = ("user", "assistant", "tool")
 @click.option("--mode", type=click.Choice(_MODES), default="hybrid", help="Words, meaning, or both.")
 @click.option("--rerank/--no-rerank", default=None, help="Have a local cross-encoder judge the best ten again.")
 @click.option("--explain", is_flag=True, help="Show what each hit's score is made of.")
+@untrusted_option
 @json_option
 @with_session
 def search(
@@ -45,6 +46,7 @@ def search(
     mode: str,
     rerank: bool | None,
     explain: bool,
+    no_untrusted: bool,
     as_json: bool,
 ) -> None:
     """Find what was said or saved, by word and by meaning; code, commits and documents with --source."""
@@ -56,6 +58,7 @@ def search(
         roles=role,
         since=parse_since(since, now) if since else None,
         until=parse_until(until, now) if until else None,
+        without_untrusted=no_untrusted,
     )
     with session.engine() as harken:
         result = harken.search(" ".join(query), scope=scope, limit=limit, mode=mode, rerank=rerank)
@@ -113,6 +116,7 @@ def _print_hit(session: Session, hit: Hit, result: SearchResult, explain: bool) 
     speaker = entry.author or entry.role or entry.source
     line = Text(f"  {speaker}, {readable_age(entry.created_at)}  ", style="green")
     line.append(entry.ref_uid, style="dim")
+    line.append(_label(entry.trust), style="red")
     session.out.print(line)
     text = Text("    " + _excerpt(entry.text, result.terms))
     pattern = _pattern(result.terms)
@@ -121,6 +125,11 @@ def _print_hit(session: Session, hit: Hit, result: SearchResult, explain: bool) 
     session.out.print(text)
     if explain:
         session.out.print(Text("    " + _explanation(hit, result.threshold), style="dim"))
+
+
+def _label(trust: Trust) -> str:
+    """What stands behind what is not to be trusted."""
+    return f"  {trust.label}" if trust.is_untrusted else ""
 
 
 def _short(project: str) -> str:
@@ -149,6 +158,7 @@ def _print_message(session: Session, message: Message, marked: bool) -> None:
     style = "bold yellow" if marked else "green"
     line = Text(f"{'> ' if marked else ''}{speaker}{what}, {stamp}  ", style=style)
     line.append(message.uid, style="dim")
+    line.append(_label(message.trust), style="red")
     session.out.print(line)
     session.out.print(Text(message.text))
     session.out.print()

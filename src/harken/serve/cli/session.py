@@ -119,6 +119,12 @@ def json_option(command: Callable[Parameters, Result]) -> Callable[Parameters, R
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
+def untrusted_option(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The option `--no-untrusted`, for every command that recalls."""
+    words = "Leave out what is not to be trusted: what tools brought, web pages among it."
+    return click.option("--no-untrusted", is_flag=True, help=words)(command)
+
+
 def with_session(command: Callable[..., Result]) -> Callable[..., Result]:
     """Hand the command its session as the first argument."""
 

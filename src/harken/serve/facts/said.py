@@ -21,6 +21,7 @@ def hit_facts(hit: Hit) -> dict[str, Any]:
         "role": entry.role,
         "author": entry.author,
         "trust": entry.trust.value,
+        "untrusted": entry.trust.is_untrusted,
         "created_at": entry.created_at.isoformat(),
         "text": entry.text,
         "score": round(hit.score, 6),
@@ -44,6 +45,7 @@ def message_facts(message: Message) -> dict[str, Any]:
         "tool_name": message.tool_name,
         "call_id": message.call_id,
         "trust": message.trust.value,
+        "untrusted": message.trust.is_untrusted,
         "created_at": message.created_at.isoformat(),
         "text": message.text,
     }

@@ -19,6 +19,7 @@ def memory_facts(found: Memory) -> dict[str, Any]:
         "tags": list(found.tags),
         "project": found.project.key if found.project else None,
         "trust": found.trust.value,
+        "untrusted": found.trust.is_untrusted,
         "created_at": format_time(found.created_at),
         "updated_at": format_time(found.updated_at),
         "accessed_at": None if found.accessed_at is None else format_time(found.accessed_at),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from harken.assemble.render import Quote
+from harken.config import SearchConfig
 from harken.engine import Harken
 from harken.model import Hit, SearchScope
 from harken.retrieve.query import parse_query
 from harken.retrieve.small_talk import is_small_talk
+from harken.retrieve.weigh import least_similarity
 from harken.storage.scopes import present_sources
 
 SAVED = SearchScope(sources=("memory", "experience", "value"))
@@ -24,7 +26,8 @@ def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
             # A second search would cost the person who waits as much as the first.
             return []
     found = harken.search(query.text, scope=SAVED, limit=_MOST)
-    near = [hit for hit in found.hits if _is_near(hit, found.threshold)]
+    config = harken.settings.search
+    near = [hit for hit in found.hits if _is_near(hit, found.threshold, config)]
     once = {hit.entry.ref_uid: _quote(hit) for hit in reversed(near)}
     return list(reversed(once.values()))[:_SHOWN]
 
@@ -41,9 +44,11 @@ def open_experience(harken: Harken, directory: str) -> list[Quote]:
     return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
 
 
-def _is_near(hit: Hit, threshold: float | None) -> bool:
+def _is_near(hit: Hit, threshold: float | None, config: SearchConfig) -> bool:
     """By meaning alone: one shared word is no reason to tell of something that nobody asked for."""
-    return hit.similarity is not None and threshold is not None and hit.similarity >= threshold
+    if hit.similarity is None or threshold is None:
+        return False
+    return hit.similarity >= least_similarity(threshold, hit.entry.trust, config)
 
 
 def _quote(hit: Hit) -> Quote:

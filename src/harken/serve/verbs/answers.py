@@ -28,6 +28,7 @@ class HitFacts(Facts):
     role: str | None
     author: str | None
     trust: str
+    untrusted: bool
     created_at: str
     text: str
     score: float
@@ -70,6 +71,7 @@ class MessageFacts(Facts):
     tool_name: str | None
     call_id: str | None
     trust: str
+    untrusted: bool
     created_at: str
     text: str
     truncated: bool
@@ -85,6 +87,7 @@ class MemoryFacts(Facts):
     tags: list[str]
     project: str | None
     trust: str
+    untrusted: bool
     created_at: str
     updated_at: str
     accessed_at: str | None

@@ -12,6 +12,7 @@ from harken.chat.tools import Arguments
 from harken.engine import Harken
 from harken.model import FormattedContext
 from harken.serve.verbs.known import ContextType, Domain, Strategy
+from harken.serve.verbs.said import INCLUDE_UNTRUSTED
 from harken.serve.verbs.verb import Caller, Facts, Verb
 from harken.sources.found import MAX_LIMIT
 
@@ -31,6 +32,7 @@ class Assemble(_Sized):
     types: list[ContextType] = Field(
         default_factory=lambda: list(CONTEXT_TYPES), min_length=1, max_length=20, description="What is looked into."
     )
+    include_untrusted: bool = INCLUDE_UNTRUSTED
 
 
 class Premortem(_Sized):
@@ -61,7 +63,9 @@ class Assembled(Facts):
 
 
 def _assemble(harken: Harken, wanted: Assemble, _caller: Caller) -> Assembled:
-    found = harken.assembler.assemble_context(wanted.query, wanted.types, wanted.limit, wanted.max_tokens)
+    found = harken.assembler.assemble_context(
+        wanted.query, wanted.types, wanted.limit, wanted.max_tokens, include_untrusted=wanted.include_untrusted
+    )
     return _answer(found, wanted)
 
 

@@ -22,6 +22,11 @@ from harken.serve.facts.standing import report_facts, status_facts
 from harken.serve.verbs.answers import ContextFacts, Details, Found, Shown, Standing
 from harken.serve.verbs.verb import Caller, Verb
 
+INCLUDE_UNTRUSTED = Field(
+    True,
+    description="False leaves out what is not to be trusted: whatever tools brought, pages among it. Where the "
+    "settings leave it out, true does not bring it back.",
+)
 OFFSET = "Where to go on: the next_offset of the answer before."
 _MOST_OFFSET = 1000
 _MESSAGE_CHARS = 4000
@@ -50,6 +55,7 @@ class Search(Arguments):
     limit: int = Field(10, ge=1, le=50, description="How many hits at most.")
     offset: int = Field(0, ge=0, le=_MOST_OFFSET, description=OFFSET)
     mode: Literal["hybrid", "keyword", "semantic"] = Field("hybrid", description="Words, meaning, or both.")
+    include_untrusted: bool = INCLUDE_UNTRUSTED
     text_chars: int = Field(
         1000, ge=50, le=50_000, description="A longer text is cut, and its hit marked as truncated; show has all of it."
     )
@@ -74,6 +80,7 @@ class Context(Arguments):
         None, max_length=200, description="Its id, or its own name; left out, the one that was active last."
     )
     budget: int | None = Field(None, ge=1, le=1_000_000, description="Tokens, in place of the setting.")
+    include_untrusted: bool = INCLUDE_UNTRUSTED
 
 
 class Nothing(Arguments):
@@ -89,6 +96,7 @@ def _search(harken: Harken, wanted: Search, _caller: Caller) -> Found:
         roles=tuple(wanted.roles),
         since=parse_since(wanted.since, now) if wanted.since else None,
         until=parse_until(wanted.until, now) if wanted.until else None,
+        without_untrusted=not wanted.include_untrusted,
     )
     end = wanted.offset + wanted.limit
     # One more tells whether there are others.
@@ -125,7 +133,9 @@ def _kept(harken: Harken, uid: str, missing: NotFoundError) -> Shown:
 def _context(harken: Harken, wanted: Context, _caller: Caller) -> ContextFacts:
     session = harken.chats.find(wanted.conversation)
     pending = [wanted.text] if wanted.text else []
-    context = harken.chats.build(session, pending, budget_tokens=wanted.budget, is_preview=True)
+    context = harken.chats.build(
+        session, pending, budget_tokens=wanted.budget, is_preview=True, include_untrusted=wanted.include_untrusted
+    )
     return ContextFacts.model_validate(context_facts(context, session.conversation_uid))
 
 

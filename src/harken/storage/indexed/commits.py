@@ -108,7 +108,7 @@ def add_commits(tx: Transaction, project_id: int, project: str, new: Sequence[tu
     if files:
         tx.connection.execute(insert(commit_files), files)
     heads = [
-        (RecordHead(SOURCE, uid, commit.authored_at, project_id, Trust.UNTRUSTED), [entry])
+        (RecordHead(SOURCE, uid, commit.authored_at, project_id, Trust.IMPORTED), [entry])
         for uid, (commit, entry) in fresh.items()
     ]
     add_record_entries(tx, heads)

@@ -146,7 +146,7 @@ def replace_parts(
         tx.connection.execute(insert(table), rows)
     # Texts of one length are embedded together, which saves padding.
     seen = sorted([*(part for _, part in new), *other], key=lambda part: len(part.entry.text))
-    heads = [(RecordHead(source, part.uid, at, project_id, Trust.UNTRUSTED), [part.entry]) for part in seen]
+    heads = [(RecordHead(source, part.uid, at, project_id, Trust.IMPORTED), [part.entry]) for part in seen]
     add_record_entries(tx, heads)
     return Changes(len(new), len(other), len(gone))
 

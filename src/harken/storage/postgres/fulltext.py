@@ -16,6 +16,7 @@ from harken.storage.entries import scope_conditions
 from harken.storage.postgres.text_forms import day_in_words, plain_words
 from harken.storage.store import Holding, RowScope, Scored
 from harken.storage.tables import entries
+from harken.trust import UNTRUSTED
 
 # In stores with more entries the rarest words choose who is ranked, as many as so many entries hold: reading an entry's
 # words from its row costs 4 µs.
@@ -36,9 +37,11 @@ _SPOKEN = text(f"""
         CASE WHEN e.is_turn THEN concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})
         ELSE '' END AS beside,
         concat_ws(' ', 'o:' || e.source, 'r:' || e.role, 'p:' || e.project_id, 'c:' || e.conversation_id,
-            'g:' || e.segment_id, (SELECT string_agg('f:' || md5(f.facet), ' ' ORDER BY f.facet) FROM entry_facets f
+            'g:' || e.segment_id, CASE WHEN e.trust = ANY (:untrusted) THEN 'u:1' END,
+            (SELECT string_agg('f:' || md5(f.facet), ' ' ORDER BY f.facet) FROM entry_facets f
                 WHERE f.tenant = e.tenant AND f.entry_id = e.id)) AS scope
     FROM entries e WHERE e.tenant = current_setting('harken.tenant') AND e.id = ANY (:ids)""")
+_UNTRUSTED = [trust.value for trust in UNTRUSTED]
 _INDEX = text("SELECT harken_index(:ids, :own, :beside, :scope, :lengths)")
 _UNINDEX = text("SELECT harken_unindex(:ids)")
 _DIFFERING = text("SELECT harken_differing(:ids, :own, :beside, :scope)")
@@ -176,7 +179,7 @@ class TsvectorIndex:
 def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequence[Any]]:
     for start in range(0, len(entry_ids), _ROWS_AT_ONCE):
         part = list(entry_ids[start : start + _ROWS_AT_ONCE])
-        rows = connection.execute(_SPOKEN, {"ids": part}).all()
+        rows = connection.execute(_SPOKEN, {"ids": part, "untrusted": _UNTRUSTED}).all()
         if rows:
             yield rows
 
@@ -205,6 +208,8 @@ def _scope_query(scope: RowScope) -> str:
     without = [f"o:{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:
         without.append(f"c:{scope.without_conversation_id}")
+    if scope.without_untrusted:
+        without.append("u:1")
     parts += ["!" + _lexeme(token) for token in without]
     return " & ".join(parts)
 

@@ -16,6 +16,11 @@ ALTER TABLE entry_words ALTER COLUMN words SET STATISTICS 300
 ;;
 CREATE INDEX IF NOT EXISTS ix_entry_words ON entry_words USING gin (words) WITH (gin_pending_list_limit = 512)
 ;;
+-- What an older Harken has indexed gets the word of entries that are not to be trusted ('u:1').
+UPDATE entry_words w SET words = w.words || array_to_tsvector(ARRAY['u:1']) FROM entries e
+WHERE e.tenant = w.tenant AND e.id = w.entry_id AND e.trust IN ('tool', 'untrusted')
+    AND NOT w.words @@ $$'u:1'$$::tsquery
+;;
 CREATE OR REPLACE FUNCTION harken_words(own text, beside text, scope text) RETURNS tsvector
 LANGUAGE sql STABLE SET search_path = {schema}, pg_temp AS $$
     SELECT setweight(to_tsvector('{schema}.harken', own), 'A') || setweight(to_tsvector('{schema}.harken', beside), 'B')

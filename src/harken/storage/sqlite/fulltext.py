@@ -15,6 +15,7 @@ from harken.storage.sqlite import postings
 from harken.storage.sqlite.connection import words
 from harken.storage.store import Holding, RowScope, Scored
 from harken.storage.tables import entries
+from harken.trust import UNTRUSTED
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
@@ -33,16 +34,21 @@ _NEIGHBOURS = (
     WHERE n.is_turn = 1 AND n.conversation_id = e.conversation_id AND (n.created_at, n.id) {0} (e.created_at, e.id)
     ORDER BY n.created_at {1}, n.id {1} LIMIT 2)), '')"""
 )
-SCHEMA = (
-    f"""CREATE VIEW entry_words AS SELECT
+_UNTRUSTED = ", ".join(f"'{trust.value}'" for trust in UNTRUSTED)
+# What stands in the scope of an entry that is not to be trusted.
+MARK = "untrusted"
+VIEW = f"""CREATE VIEW entry_words AS SELECT
     e.id AS id,
     harken_words({_SPOKEN.format("e")}) AS own,
     CASE WHEN e.is_turn THEN harken_words(
         {_NEIGHBOURS.format("<", "DESC")} || ' ' || {_NEIGHBOURS.format(">", "ASC")}) ELSE '' END AS context,
     harken_day(e.created_at) AS day,
     'o' || e.source || coalesce(' r' || e.role, '') || coalesce(' p' || e.project_id, '')
-        || coalesce(' c' || e.conversation_id, '') || coalesce(' g' || e.segment_id, '') AS scope
-    FROM entries e""",
+        || coalesce(' c' || e.conversation_id, '') || coalesce(' g' || e.segment_id, '')
+        || CASE WHEN e.trust IN ({_UNTRUSTED}) THEN ' {MARK}' ELSE '' END AS scope
+    FROM entries e"""
+SCHEMA = (
+    VIEW,
     f"""CREATE VIRTUAL TABLE {INDEX} USING fts5({_COLUMNS},
     content='entry_words', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2')""",
     # Larger steps of merging than the defaults (4; 1 MB): imports index a sixth faster, searches are no slower.
@@ -134,6 +140,20 @@ class Fts5Index:
         """Merge the index into one piece, which drops the words of removed entries from it."""
         connection.exec_driver_sql("INSERT INTO entry_index(entry_index) VALUES ('optimize')")
 
+    def renew(self, connection: Connection) -> None:
+        """Bring what an older Harken has indexed up to date: entries that are not to be trusted get their mark.
+
+        In the order in which each of the two views says what is in the index.
+        """
+        marked = f"FROM entry_words WHERE id IN (SELECT id FROM entries WHERE trust IN ({_UNTRUSTED}))"
+        for statement in (
+            f"INSERT INTO entry_index(entry_index, rowid, {_COLUMNS}) SELECT 'delete', id, {_COLUMNS} {marked}",
+            "DROP VIEW entry_words",
+            VIEW,
+            f"INSERT INTO entry_index(rowid, {_COLUMNS}) SELECT id, {_COLUMNS} {marked}",
+        ):
+            connection.exec_driver_sql(statement)
+
     def problems(self, connection: Connection) -> list[str]:
         """One sentence if the index differs from the rows."""
         try:
@@ -213,7 +233,7 @@ def _count(connection: Connection, scope: RowScope) -> int:
     """How many entries a scope has; from the index where it can tell, since rows lie far apart."""
     groups = [f"scope : ({tokens})" for tokens in _scope_tokens(scope)]
     beyond_tokens = (scope.since, scope.until, scope.without_conversation_id, scope.without_sources, scope.facets)
-    if groups and not any(beyond_tokens):
+    if groups and not any(beyond_tokens) and not scope.without_untrusted:
         counted = "SELECT count(*) FROM entry_index WHERE entry_index MATCH ?"
         return int(connection.exec_driver_sql(counted, (" AND ".join(groups),)).scalar_one())
     inside = select(func.count()).select_from(entries).where(*scope_conditions(scope))
@@ -236,6 +256,8 @@ def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
     without = [f"o{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:
         without.append(f"c{scope.without_conversation_id}")
+    if scope.without_untrusted:
+        without.append(MARK)
     for token in without:
         query = f"({query}) NOT scope : {_phrase(token)}"
     return query

@@ -141,6 +141,7 @@ class SqliteStore:
                 self._create(tx.connection)
             else:
                 migrations.upgrade(tx.connection)
+                self.text.renew(tx.connection)
 
     def _enable_wal(self) -> None:
         raw = self._engine.raw_connection()

@@ -76,6 +76,15 @@ SCOPES: dict[str, tuple[Callable[[Town], SearchScope], set[str]]] = {
     ),
     "conversation by its own name": (lambda _town: SearchScope(conversation="garden"), {"three"}),
     "segment": (lambda town: SearchScope(segment=town.first_segment), {"one"}),
+    "what may be trusted": (lambda _town: SearchScope(without_untrusted=True), {"one", "two", "three", "four"}),
+    "what may be trusted, of a project": (
+        lambda _town: SearchScope(project="house", without_untrusted=True),
+        {"one", "two"},
+    ),
+    "what may be trusted, of a day": (
+        lambda _town: SearchScope(until=START + DAY, without_untrusted=True),
+        {"one", "two"},
+    ),
     "role": (lambda _town: SearchScope(roles=("assistant",)), {"two"}),
     "roles": (lambda _town: SearchScope(roles=("assistant", "tool")), {"two", "tool"}),
     "since, inclusive": (lambda _town: SearchScope(since=START + DAY), {"three", "four"}),

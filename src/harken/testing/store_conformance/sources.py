@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from harken.errors import NotFoundError
-from harken.model import Kept, NewEntry, ProjectIdentity, SearchScope
+from harken.model import Kept, NewEntry, ProjectIdentity, SearchScope, Trust
 from harken.storage.entries import in_scope, load_entries
 from harken.storage.kept.rows import drop_kept, each_kept, find_kept, kept_uid
 from harken.storage.known import find_tombstones
@@ -40,6 +40,11 @@ SCOPES: dict[str, tuple[SearchScope, list[str]]] = {
     "a source": (SearchScope(sources=("memory",)), ["m1 ", "m2 "]),
     "two sources": (SearchScope(sources=("memory", "message")), ["m1 ", "m2 ", "message"]),
     "without a source": (SearchScope(without_sources=("code", "commit", "experience")), ["m1 ", "m2 ", "message"]),
+    "what may be trusted": (
+        SearchScope(without_untrusted=True),
+        ["c1 ", "e1 full", "e1 surprise", "m1 ", "message"],
+    ),
+    "what may be trusted, of a source": (SearchScope(sources=("memory",), without_untrusted=True), ["m1 "]),
     "a facet": (SearchScope(facets=("domain:debugging",)), ["e1 full", "e1 surprise"]),
     "two facets, both of them": (SearchScope(facets=("domain:debugging", "axis:surprise")), ["e1 surprise"]),
     "a facet with spaces and marks": (SearchScope(facets=("author:Ann O'Neil",)), ["m1 "]),
@@ -56,7 +61,8 @@ def _remember(store: Store) -> None:
     with store.writing() as tx:
         house = ensure_project(tx, _HOUSE)
         for uid, (source, made) in _RECORDS.items():
-            head = RecordHead(source, uid, START, house if source == "memory" else None)
+            trust = Trust.UNTRUSTED if uid == "m2" else Trust.AGENT
+            head = RecordHead(source, uid, START, house if source == "memory" else None, trust)
             add_record_entries(tx, [(head, made)])
 
 

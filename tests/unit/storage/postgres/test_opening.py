@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from sqlalchemy import URL
 from harken.config import load_settings
 from harken.engine import Harken
 from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
-from harken.storage.store import Migrated, migrate_store, open_store
+from harken.model import Role
+from harken.storage.store import Migrated, RowScope, migrate_store, open_store
+from harken.testing.store_conformance.asking import found, keep, text_problems
+from harken.testing.talk import Talk
 from postgres_server import PostgresServer
 
 
@@ -84,6 +88,29 @@ class TestSchema:
         said = refusal(server_url, tmp_path, SchemaError)
         assert "0000" in said
         assert "migrate" in said
+
+    def test_what_was_indexed_before_learns_what_is_not_to_be_trusted(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        talk = Talk("town")
+        talk.say("zebra one")
+        talk.say("zebra code", Role.ASSISTANT)
+        talk.say("zebra page", Role.TOOL)
+        with closing(open_store(text_of(server_url), tmp_path)) as store:
+            keep(store, talk)
+        for statement in (
+            "UPDATE entries SET trust = 'untrusted', source = 'code' WHERE text = 'zebra code'",
+            "UPDATE entry_words SET words = ts_delete(words, 'o:message') || array_to_tsvector(ARRAY['o:code'])"
+            " FROM entries e WHERE e.id = entry_id AND source = 'code'",
+            "UPDATE entry_words SET words = ts_delete(words, 'u:1')",
+            "UPDATE alembic_version SET version_num = '0009'",
+        ):
+            postgres.execute(statement, server_url.database)
+        migrate(server_url, tmp_path)
+        with closing(open_store(text_of(server_url), tmp_path)) as store:
+            assert text_problems(store) == []
+            assert len(found(store, "zebra")) == 3
+            assert len(found(store, "zebra", scope=RowScope(without_untrusted=True))) == 2
 
     def test_a_newer_schema(self, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> None:
         postgres.execute("UPDATE alembic_version SET version_num = '9999'", server_url.database)
