@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import structlog
@@ -11,16 +11,18 @@ from harken.enrich.spaces import Spaces
 from harken.errors import MissingExtraError, ProviderError
 from harken.index.indexes import open_indexes
 from harken.model import DERIVED_SOURCES, SearchScope
+from harken.providers.clusters import unit
 from harken.record.keep import Keeper
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.experiences import Experiences
-from harken.sources.memories import Meanings, Memories, Search
+from harken.sources.memories import Compare, Memories, Search
 from harken.sources.searcher import SourceSearcher
 from harken.sources.values import Values
-from harken.storage.store import RowScope, Store, Transaction
+from harken.storage.store import RowScope, Store
 
 _MEMORIES = RowScope(sources=("memory",))
+_MOST_WAITING = 64
 
 _log = structlog.get_logger(__name__)
 
@@ -53,22 +55,26 @@ def said_or_saved(scope: SearchScope | None) -> SearchScope:
     return replace(given, without_sources=DERIVED_SOURCES)
 
 
-def _comparing(store: Store, spaces: Spaces) -> Callable[[str], Meanings]:
-    def prepare(text: str) -> Meanings:
+def _comparing(store: Store, spaces: Spaces) -> Compare:
+    def compare(text: str, others: Mapping[int, str]) -> Mapping[int, float]:
         try:
             found = spaces.answering()
-            vector = None if found is None else found.embedder.embed_passages([text])[0]
+            embedder = spaces.embedder() if found is None else found.embedder
+            if embedder is None or not others:
+                return {}
+            vector = unit(embedder.embed_passages([text])[0])
+            told: dict[int, float] = {}
+            if found is not None:
+                with store.reading() as tx:
+                    _, told = store.nearest.compare(tx, found.space, vector, _MEMORIES, 1, list(others))
+            # The newest wait longest to be embedded, and are the likeliest to be said again.
+            waiting = [entry_id for entry_id in others if entry_id not in told][-_MOST_WAITING:]
+            vectors = list(embedder.embed_passages([others[entry_id] for entry_id in waiting])) if waiting else []
         except (ProviderError, MissingExtraError) as error:
             # Duplicates are then known by their words alone.
             _log.warning("not_compared_by_meaning", error_class=type(error).__name__)
-            return lambda _tx, _entry_ids: {}
+            return {}
+        fresh = {entry_id: float(unit(one) @ vector) for entry_id, one in zip(waiting, vectors, strict=True)}
+        return {entry_id: told[entry_id] for entry_id in others if entry_id in told} | fresh
 
-        def compare(tx: Transaction, entry_ids: Sequence[int]) -> Mapping[int, float]:
-            if found is None or vector is None:
-                return {}
-            _, told = store.nearest.compare(tx, found.space, vector, _MEMORIES, 1, entry_ids)
-            return {entry_id: told[entry_id] for entry_id in entry_ids if entry_id in told}
-
-        return compare
-
-    return prepare
+    return compare

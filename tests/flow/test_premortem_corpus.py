@@ -38,7 +38,7 @@ def harken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harken]:
 
 
 def test_failures_come_first_then_surprises_root_causes_and_values(harken: Harken) -> None:
-    """Must show 4: debugging with systematic-elimination."""
+    """Functional 8 and 9: debugging with systematic-elimination."""
     clusters = harken.values.clusters("full")[0].clusters
     nearest = [harken.values.members(one.uid)[0].experience for one in clusters]
     debugging = next((one, each) for one, each in zip(clusters, nearest, strict=True) if each.domain == "debugging")

@@ -93,7 +93,7 @@ def story(words: str, number: int) -> dict[str, str]:
 def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field(
     tool: CommandLine, tmp_path: Path
 ) -> None:
-    """Must show 2: one round trip per source through a real store, written by us and rendered by us."""
+    """Testing 2: one round trip per source through a real store, written by us and rendered by us."""
     repository = new_repository(tmp_path / "shop")
     repository.commit(f"Purge the {THEME}", cache_py=CODE, guide_md=f"# Guide\n\nThe {THEME} is purged nightly.\n")
     tool("index", "all", repository.root)

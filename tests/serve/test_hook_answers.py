@@ -78,10 +78,17 @@ def test_a_session_begins_with_the_projects_open_experience(hooks: Hooks, tmp_pa
         action="Clear the cache",
         prediction="The build passes",
         directory=tmp_path,
+        session="crashed",
     )
     payload = {"session_id": "new", "cwd": str(tmp_path), "hook_event_name": "SessionStart", "source": "startup"}
     said = json.loads(hooks.answer("SessionStart", "claude-code", json.dumps(payload).encode()))
-    assert "Make the nightly build green" in said["hookSpecificOutput"]["additionalContext"]
+    offered = said["hookSpecificOutput"]["additionalContext"]
+    assert "Make the nightly build green" in offered
+    assert "Begun in another session, and still open: it can be adopted, or resolved as abandoned." in offered
+    own = {**payload, "session_id": "crashed"}
+    again = hooks.answer("SessionStart", "claude-code", json.dumps(own).encode()).decode()
+    assert "nightly build" in again
+    assert "another session" not in again
     elsewhere = {**payload, "session_id": "other", "cwd": str(tmp_path / "elsewhere")}
     assert hooks.answer("SessionStart", "claude-code", json.dumps(elsewhere).encode()) == b""
 

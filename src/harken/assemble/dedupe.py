@@ -11,15 +11,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rapidfuzz import fuzz
+from rapidfuzz import fuzz, process
 
 from harken.model import ContextItem
 from harken.sources.likeness import normal
+from harken.sources.opposed import denies
 from harken.words import content_terms
 
-_SHORT_CHARS = 150
+_SHORT_CHARS = 250
 # A number makes two facts of two sentences, but not of two stories.
-_NUMBERED_CHARS = 200
+_SENTENCE_CHARS = 200
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _UNITS: Mapping[str, tuple[str, ...]] = {
     "experience": ("id",),
@@ -87,7 +88,7 @@ class _Kept:
         rarest = sorted(words, key=lambda word: (frequency[word], word))[: len(words) // 2 + 1]
         if unit is not None and unit in self.units:
             return False
-        if any(self._is_same(text, self.texts[place]) for place in self._near(text, rarest)):
+        if self._is_said(text, rarest):
             return False
         if unit is not None:
             self.units.add(unit)
@@ -99,14 +100,22 @@ class _Kept:
             self.by_word.setdefault(word, []).append(place)
         return True
 
+    def _is_said(self, text: str, words: Sequence[str]) -> bool:
+        if not text:
+            return False
+        near = {place: self.texts[place] for place in self._near(text, words)}
+        alike = process.extract_iter(text, near, scorer=fuzz.ratio, score_cutoff=100 * self.similarity)
+        return any(other and _tell_the_same(text, other) for other, _, _ in alike)
+
     def _near(self, text: str, words: Sequence[str]) -> Iterator[int]:
         # A little longer than what counts as short, so that two of one length on either side of it still meet.
         places = set(self.short) if len(text) * self.similarity <= _SHORT_CHARS else set()
         places.update(place for word in words for place in self.by_word.get(word, ()))
         yield from places
 
-    def _is_same(self, one: str, other: str) -> bool:
-        if not one or not other or fuzz.ratio(one, other, score_cutoff=100 * self.similarity) == 0:
-            return False
-        is_long = max(len(one), len(other)) > _NUMBERED_CHARS
-        return is_long or Counter(_NUMBER.findall(one)) == Counter(_NUMBER.findall(other))
+
+def _tell_the_same(one: str, other: str) -> bool:
+    """Whether texts of nearly the same words tell the same: a number, or a denial, makes two facts of two sentences."""
+    if max(len(one), len(other)) > _SENTENCE_CHARS:
+        return True
+    return Counter(_NUMBER.findall(one)) == Counter(_NUMBER.findall(other)) and not denies(one, other)

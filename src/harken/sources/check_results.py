@@ -60,6 +60,8 @@ _SUCCESSES = re.compile(
     r")$",
     re.MULTILINE,
 )
+# What pytest draws around its last line.
+_BAR = re.compile(r"^=+ | =+$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 
 
@@ -91,8 +93,10 @@ def check_result(check: CheckCommand, channel: str, printed: str, facts: Mapping
 def told_lines(printed: str, result: str) -> str:
     """The lines that say how it went, as they were printed: those of failures, or of success, else the last ones."""
     text = _COLOUR.sub("", printed)
-    found = [each.group().rstrip() for each in (_FAILURES if result == FAILED else _SUCCESSES).finditer(text)]
-    lines = found or [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+    found = [
+        _BAR.sub("", each.group()).strip() for each in (_FAILURES if result == FAILED else _SUCCESSES).finditer(text)
+    ]
+    lines = list(filter(None, found)) or [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
     if len(lines) > _TOLD_LINES:
         # The first failure and the summary at the end say the most.
         lines = [*lines[: _TOLD_LINES - _TAIL_LINES], *lines[-_TAIL_LINES:]]

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz, process
 
+from harken.sources.opposed import are_of_two, changes, denies, is_weekday, marked_words, restates
+
 ALIKE_IN_WORDS, ALIKE_IN_MEANING = 0.90, 0.92
 SAME, WORDS, MEANING = "the same words", "alike in words", "alike in meaning"
+DENIED, CHANGED = "says otherwise", "says what has changed"
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
 _OF_A_SUBJECT = frozenset({"fact", "context"})
 _OF_A_MOMENT = frozenset({"event", "error"})
@@ -26,7 +29,7 @@ class Alike:
 
     Attributes:
         similarity: 0 to 1; what it measures stands in `why`.
-        why: `the same words`, `alike in words` or `alike in meaning`.
+        why: `the same words`, `alike in words`, `alike in meaning`, `says otherwise` or `says what has changed`.
     """
 
     uid: str
@@ -51,8 +54,20 @@ def find_alike(content: str, category: str, others: Mapping[str, str], meanings:
     for uid, similarity in meanings.items():
         if uid in others and similarity >= ALIKE_IN_MEANING and uid not in found:
             found[uid] = Alike(uid, similarity, MEANING)
-    kept = [one for one in found.values() if one.why == SAME or not _are_two(content, others[one.uid], category)]
+    if category not in _OF_A_MOMENT:
+        found |= _opposed(content, {uid: text for uid, text in others.items() if uid not in found})
+    sure = (SAME, DENIED, CHANGED)
+    kept = [one for one in found.values() if one.why in sure or not _are_two(content, others[one.uid], category)]
     return sorted(kept, key=lambda one: (one.why != SAME, -one.similarity, one.uid))
+
+
+def _opposed(content: str, others: Mapping[str, str]) -> dict[str, Alike]:
+    """Those that the content denies, or says the change of, however few words they share."""
+    found = {}
+    for uid, text in others.items():
+        if why := DENIED if restates(content, text) else CHANGED if changes(content, text) else "":
+            found[uid] = Alike(uid, fuzz.ratio(normal(content), normal(text)) / 100, why)
+    return found
 
 
 def normal(text: str) -> str:
@@ -64,25 +79,14 @@ def normal(text: str) -> str:
 def _are_two(one: str, other: str, category: str) -> bool:
     """Whether they differ in what makes them two things rather than one said anew.
 
-    Two names make two facts, and another number another event; a decision, a preference or a way of working that
-    differs in either is the same one, decided anew.
+    Two subjects make two things. Two names make two facts, and another number or weekday another event; a decision, a
+    preference or a way of working that differs in either is the same one, decided anew.
     """
+    if are_of_two(one, other) or (category in _OF_A_MOMENT and denies(one, other)):
+        return True
     if category not in _OF_A_SUBJECT | _OF_A_MOMENT:
         return False
-    first, second = Counter(_marked(one)), Counter(_marked(other))
+    first, second = Counter(marked_words(one)), Counter(marked_words(other))
     differing = [*(first - second), *(second - first)]
-    numbered = any(any(character.isdigit() for character in word) for word in differing)
-    named = any(not any(character.isdigit() for character in word) for word in differing)
-    return named or (numbered and category in _OF_A_MOMENT)
-
-
-def _marked(text: str) -> list[str]:
-    """Words with a number in them, and those with a capital inside of a sentence."""
-    words = text.split()
-    found = []
-    for place, word in enumerate(words):
-        begins = place == 0 or words[place - 1].endswith((".", "!", "?", ":"))
-        bare = word.strip(_MARKS)
-        if any(character.isdigit() for character in bare) or (not begins and any(map(str.isupper, bare))):
-            found.append(bare.casefold())
-    return found
+    numbered = [word for word in differing if is_weekday(word) or any(map(str.isdigit, word))]
+    return len(numbered) < len(differing) or (bool(numbered) and category in _OF_A_MOMENT)

@@ -24,7 +24,7 @@ from harken.sources.memory import (
 from harken.sources.source import Keeper
 from harken.storage.kept.memories import SOURCE, Standing, accessed_times, list_memories, standing_memories
 from harken.storage.kept.rows import find_kept, kept_uid, set_local
-from harken.storage.scopes import ensure_project, project_row
+from harken.storage.scopes import ensure_project, known_project, project_row
 from harken.storage.store import Store, Transaction
 
 _MOST_FOUND, _MOST_LISTED = 100, 1000
@@ -40,8 +40,7 @@ class Search(Protocol):
         ...
 
 
-Meanings = Callable[[Transaction, Sequence[int]], Mapping[int, float]]
-Compare = Callable[[str], Meanings]
+Compare = Callable[[str, Mapping[int, str]], Mapping[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Memories:
 
     Args:
         identify: says which project a directory belongs to.
-        compare: prepares the comparison of a text with entries by meaning; compares nothing without a model.
+        compare: the cosine similarity of a text to others, by the ids of their entries; to none without a model.
     """
 
     store: Store
@@ -114,12 +113,12 @@ class Memories:
         kind, own_tags = checked_category(category), checked_tags(self.keeper.clean(list(tags)))
         weight = None if importance is None else checked_importance(importance)
         project = project or (None if directory is None else self.identify(directory))
-        meanings = self.compare(text)
+        meanings = self._compared(text, kind, project)
         saved: list[Saved] = []
 
         def choose(tx: Transaction) -> Sequence[Kept]:
             project_id = None if project is None else ensure_project(tx, project)
-            found = _alike(tx, text, standing_memories(tx, kind, project_id), kind, meanings)
+            found = _alike(text, standing_memories(tx, kind, project_id), kind, meanings)
             known = find_kept(tx, SOURCE, [one.uid for one in found])
             older = [memory_of(known[one.uid]) for one in found]
             moment = self.keeper.now()
@@ -290,6 +289,15 @@ class Memories:
         written = self.keeper.keep(SOURCE, choose)
         return Saved(memory_of(written[0]), "superseded", tuple(merged))
 
+    def _compared(self, text: str, category: str, project: ProjectIdentity | None) -> Mapping[int, float]:
+        """Before the write lock, since a model may take its time; what comes in between is known by its words."""
+        with self.store.reading() as tx:
+            project_id = None if project is None else known_project(tx, project)
+            if project is not None and project_id is None:
+                return {}
+            standing = standing_memories(tx, category, project_id)
+        return self.compare(text, {one.entry_id: one.content for one in standing})
+
     def _touch(self, uids: Sequence[str]) -> None:
         """Note that memories were looked at on purpose; what recalls them by itself does not write."""
         if uids:
@@ -309,9 +317,8 @@ def _standing_over(new: Memory, older: Sequence[Memory]) -> Memory:
     return replace(new, tags=tags, supersedes=tuple(one.uid for one in older))
 
 
-def _alike(tx: Transaction, text: str, standing: Sequence[Standing], category: str, meanings: Meanings) -> list[Alike]:
-    by_entry = {one.entry_id: one.uid for one in standing}
-    compared = {by_entry[entry]: score for entry, score in meanings(tx, list(by_entry)).items()} if standing else {}
+def _alike(text: str, standing: Sequence[Standing], category: str, meanings: Mapping[int, float]) -> list[Alike]:
+    compared = {one.uid: meanings[one.entry_id] for one in standing if one.entry_id in meanings}
     return find_alike(text, category, {one.uid: one.content for one in standing}, compared)
 
 

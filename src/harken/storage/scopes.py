@@ -129,19 +129,27 @@ def project_identity(tx: Transaction, condition: ColumnElement[bool]) -> Project
     return ProjectIdentity(row.key, row.name, tuple(aliases))
 
 
-def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
-    """The project's row id, made if it is new; its aliases are remembered."""
-    keys = (identity.key, *identity.aliases)
+def known_project(tx: Transaction, identity: ProjectIdentity) -> int | None:
+    """The project's row id, by its key or a name that it had; None for a new one."""
     row_id: int | None = tx.connection.execute(
         select(projects.c.id).where(projects.c.tenant == tx.tenant, projects.c.key == identity.key)
     ).scalar()
-    if row_id is None:
-        row_id = tx.connection.execute(
-            select(project_aliases.c.project_id)
-            .where(project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys))
-            .order_by(project_aliases.c.id)
-            .limit(1)
-        ).scalar()
+    if row_id is not None:
+        return row_id
+    keys = (identity.key, *identity.aliases)
+    found: int | None = tx.connection.execute(
+        select(project_aliases.c.project_id)
+        .where(project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys))
+        .order_by(project_aliases.c.id)
+        .limit(1)
+    ).scalar()
+    return found
+
+
+def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
+    """The project's row id, made if it is new; its aliases are remembered."""
+    keys = (identity.key, *identity.aliases)
+    row_id = known_project(tx, identity)
     if row_id is None:
         row = {"tenant": tx.tenant, "key": identity.key, "name": identity.name}
         tx.connection.execute(tx.dialect.upsert(projects, row, ("key",)))

@@ -58,7 +58,7 @@ def context(name: str) -> FormattedContext:
 
 @pytest.mark.parametrize("name", list(MIXED))
 def test_the_count_is_within_a_fifth_of_what_a_model_counts(name: str) -> None:
-    """Quality 1, must show 6: token estimation within 20 % of actual."""
+    """Quality 1: token estimation within 20 % of actual."""
     found = context(name)
     assert found.token_count == tokens.estimate(found.markdown)
     assert found.token_count == pytest.approx(COUNTED[name], rel=0.2)

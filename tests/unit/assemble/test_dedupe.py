@@ -86,7 +86,7 @@ def planted() -> list[tuple[ContextItem, ContextItem]]:
 
 
 def test_at_least_nine_of_ten_planted_duplicates_are_removed_and_the_more_relevant_one_stays() -> None:
-    """Must show 7; acceptance: deduplication works across sources, and catches more than 90 % of duplicates."""
+    """Functional 3, quality 2: deduplication works across sources, and catches more than 90 % of duplicates."""
     pairs = planted()
     everything = [item for pair in pairs for item in pair]
     random.Random(3).shuffle(everything)
@@ -97,7 +97,7 @@ def test_at_least_nine_of_ten_planted_duplicates_are_removed_and_the_more_releva
 
 
 def test_none_of_ten_near_misses_is_removed() -> None:
-    """Must show 7: texts 70 % alike are two things."""
+    """Functional 3: texts 70 % alike are two things."""
     pairs = [(memory(f"a{n}", text), commit(f"{n}" * 40, reworded(text, 0.7, n))) for n, text in enumerate(OTHERS)]
     for first, second in pairs:
         assert 60 <= fuzz.ratio(normal(told(first)), normal(told(second))) <= 75
@@ -117,6 +117,23 @@ def test_sentences_that_differ_in_a_number_are_two_facts() -> None:
     ]
     assert distinct(items) == items
     assert len(distinct([*items, commit("d" * 40, "staging runs PostgreSQL 16 on the small host.")])) == 2
+
+
+def test_a_sentence_and_its_denial_are_two_facts() -> None:
+    said, denied = "Deploys on Fridays are allowed for the shop", "Deploys on Fridays are not allowed for the shop"
+    items = [memory("a", said, 0.9), commit("b" * 40, denied), learned("value", "c", f"{said}.", 0.3)]
+    assert distinct(items) == items[:2]
+
+
+def test_typing_errors_all_over_a_paragraph_do_not_make_another_of_it() -> None:
+    chance = random.Random(5)
+    for text in OTHERS:
+        letters = list(f"{text}. {STORY}")
+        for place in chance.sample(range(len(letters)), len(letters) // 16):
+            letters[place] = chance.choice("aeioust")
+        worse = memory("worse", "".join(letters), 0.3)
+        others = [memory(str(n), other) for n, other in enumerate(OTHERS)]
+        assert worse not in distinct([worse, *others, memory("better", f"{text}. {STORY}", 0.9)])
 
 
 def test_a_long_story_and_a_short_note_of_it_are_compared_whatever_script_they_are_in() -> None:

@@ -80,7 +80,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_an_item_cannot_make_a_heading_or_swallow_the_next(text: str) -> None:
-    """Acceptance: markdown renders correctly, whatever was remembered."""
+    """Quality 3: markdown renders correctly, whatever was remembered."""
     first = contained(item("memory", f"**Memory**: {text}\n*Category: fact, Importance: 0.5*"))
     second = contained(item("memory", "**Memory**: the second one\n*Category: fact, Importance: 0.5*"))
     whole = document("Context", [Section("Memories", (first, second))], ["Quoted."], "2 items from 1 sources")

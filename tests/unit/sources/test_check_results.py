@@ -75,6 +75,9 @@ def test_nothing_is_told_where_nothing_can_be(line: str, printed: str, facts: di
 def test_the_lines_that_say_it_are_those_that_were_printed() -> None:
     printed = "collected 5 items\n\ntests/a.py F....\nFAILED tests/a.py::test_b - boom\n1 failed, 4 passed in 0.32s\n"
     assert told_lines(printed, "failed") == "FAILED tests/a.py::test_b - boom\n1 failed, 4 passed in 0.32s"
+    assert told_lines("== FAILURES ==\n==== 1 failed in 0.3s ====", "failed") == "1 failed in 0.3s"
+    jest = "FAIL src/cart.test.js\n  ● total\n\nTests:       1 failed, 5 total"
+    assert told_lines(jest, "failed") == "FAIL src/cart.test.js\nTests:       1 failed, 5 total"
     assert told_lines("one\ntwo\n\nthree\nfour\n", "passed") == "two\nthree\nfour"
     many = "\n".join(f"FAILED tests/a.py::test_{n}" for n in range(40))
     kept = told_lines(many, "failed").splitlines()

@@ -229,7 +229,7 @@ def test_a_test_that_ran_suggests_the_outcome_and_makes_it_captured(harken: Hark
     one = harken.experiences.resolve()
     assert one.outcome is not None
     assert one.outcome.auto_captured
-    assert (one.outcome.result, one.outcome.evidence_uid) == ("====== 5 passed in 0.32s ======", evidence)
+    assert (one.outcome.result, one.outcome.evidence_uid) == ("5 passed in 0.32s", evidence)
 
 
 def test_an_outcome_that_no_test_says_is_not_captured(harken: Harken) -> None:

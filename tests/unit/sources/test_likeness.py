@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.sources.likeness import MEANING, SAME, WORDS, find_alike, normal
+from harken.sources.likeness import CHANGED, DENIED, MEANING, SAME, WORDS, find_alike, normal
 
 SENTENCES = st.text(st.sampled_from("abc AB1.,!#+"), min_size=1, max_size=30).filter(str.strip)
 
@@ -51,6 +51,83 @@ def test_another_name_is_another_fact(category: str) -> None:
 
 def test_a_name_does_not_keep_an_outdated_decision() -> None:
     assert why("We store the sessions of users in Redis 7", "We store the sessions of users in Redis") == WORDS
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Standup is not on Tuesdays", "Standup is on Tuesdays"),
+        ("We no longer deploy on Fridays", "We deploy on Fridays"),
+        ("Ann doesn’t like dark mode", "Ann likes dark mode"),
+        ("Never use tabs", "Use tabs"),
+        ("Магазин больше не обновляем по пятницам", "Магазин обновляем по пятницам"),
+    ],
+)
+def test_a_denial_stands_in_place_of_what_it_denies(new: str, old: str) -> None:
+    for category in ("fact", "preference", "decision", "workflow", "context"):
+        assert why(new, old, category) in (WORDS, DENIED)
+        assert why(old, new, category) in (WORDS, DENIED)
+    assert why(new, old, "event") is None
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Standup has moved to Thursdays", "Standup is on Tuesdays at 10"),
+        ("We now use Postgres for sessions", "We use Redis for sessions"),
+        ("Sprints now take 3 weeks", "Sprints take 2 weeks"),
+        ("Деплой магазина теперь по четвергам", "Деплой магазина по вторникам"),
+    ],
+)
+def test_what_has_changed_stands_in_place_of_what_was_before(new: str, old: str) -> None:
+    assert why(new, old, "fact") == why(new, old, "decision") == CHANGED
+    assert why(new, old, "event") is None
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Standup has moved to Thursdays", "Standup is in Zoom"),
+        ("We now use Postgres for queues", "We use Redis for sessions"),
+        ("Деплой блога теперь по четвергам", "Деплой магазина по вторникам"),
+        ("Nothing has changed", "Standup is on Tuesdays"),
+    ],
+)
+def test_a_change_of_one_thing_leaves_others_alone(new: str, old: str) -> None:
+    assert why(new, old) is None
+
+
+def test_another_weekday_is_another_time_of_the_same_fact_and_another_event() -> None:
+    assert why("Standup is on Thursdays", "Standup is on Tuesdays", "fact") == WORDS
+    assert why("Standup was on Thursday", "Standup was on Tuesday", "event", similarity=0.95) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ann prefers tabs over spaces in Python files", "Bob prefers tabs over spaces in Python files"),
+        ("Аня любит чай", "Оля любит чай"),
+        ("The API of staging listens on port 8080", "The API of production listens on port 8080"),
+        ("The daily standup is held by the whole team", "The weekly standup is held by the whole team"),
+        ("Maya's birthday is on 3 May", "Mark's birthday is on 3 May"),
+    ],
+)
+def test_the_same_of_two_subjects_is_two_things_however_alike(one: str, other: str) -> None:
+    for category in ("preference", "fact", "workflow", "decision"):
+        assert why(one, other, category, similarity=0.98) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Never squash commits before merging", "Always squash commits before merging"),
+        ("Disable the caches in production", "Enable the caches in production"),
+        ("The user prefers light mode in the editor", "The user prefers dark mode in the editor"),
+        ("Prefer large commits over big ones", "Prefer small commits over big ones"),
+    ],
+)
+def test_another_stand_on_the_same_thing_is_the_newer_one(new: str, old: str) -> None:
+    assert why(new, old, "preference", similarity=0.97) is not None
 
 
 def test_a_rewording_is_known_by_its_meaning() -> None:

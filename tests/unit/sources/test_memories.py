@@ -98,6 +98,25 @@ def test_a_rewording_is_known_by_its_meaning(harken: Harken) -> None:
     assert [(one.uid, one.why) for one in saved.alike] == [(old.uid, "alike in meaning")]
 
 
+def test_a_rewording_is_known_before_anything_was_embedded(harken: Harken, tmp_path: Path) -> None:
+    (tmp_path / "house").mkdir()
+    for place in (None, tmp_path / "house"):
+        old = harken.memories.add("Tests run before pushes happen", "workflow", directory=place).memory
+        saved = harken.memories.add("pushes happen before tests Tests run", "workflow", directory=place)
+        assert [(one.uid, one.why) for one in saved.alike] == [(old.uid, "alike in meaning")]
+    assert len(contents(harken)) == 2
+
+
+def test_without_a_model_what_is_said_anew_is_known_by_its_words(
+    tmp_path: Path, engine_settings: dict[str, Any]
+) -> None:
+    with Harken(tmp_path, settings={"embedder": "none", **engine_settings}, env={}) as harken:
+        harken.memories.add("Standup is on Tuesdays at 10")
+        assert harken.memories.add("Standup has moved to Thursdays").alike[0].why == "says what has changed"
+        assert harken.memories.add("Standup has not moved to Thursdays").outcome == "superseded"
+        assert contents(harken) == ["Standup has not moved to Thursdays"]
+
+
 def test_other_categories_and_projects_are_left_alone(harken: Harken, tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     harken.memories.add("Use tabs", "preference")

@@ -12,13 +12,13 @@ from harken.sources.candidates import Candidate
 
 def print_experience(session: Session, one: Experience) -> None:
     """The whole story."""
-    head = f"{one.uid}  {one.status.value} {one.tier}  iteration {one.iteration_count}  {one.agent}"
-    session.out.print(Text(head.replace("  ", " · "), "bold"))
+    standing = f"{one.status.value} {one.tier}".rstrip()
+    session.out.print(Text(f"{one.uid} · {standing} · iteration {one.iteration_count} · {one.agent}", "bold"))
     session.out.print(Text(experience_markdown(one, "root_cause")))
     for number, each in enumerate(one.history, start=1):
         session.out.print(Text(f"  iteration {number}: {each.hypothesis} | {each.action} | {each.prediction}", "dim"))
     for note in one.notes:
-        session.out.print(Text(f"  note: {note.text}", "dim"))
+        session.out.print(Text("  note: " + note.text.replace("\n", "\n  "), "dim"))
 
 
 def print_candidate(session: Session, one: Candidate) -> None:

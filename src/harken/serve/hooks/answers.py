@@ -101,7 +101,7 @@ class Hooks:
             keys = (project.key, *project.aliases) if project else ()
             with self.harken.store.reading() as tx:
                 latest = latest_of_project(tx, keys, uid)
-            found = open_experience(self.harken, cwd)
+            found = open_experience(self.harken, cwd, session_id)
             if latest is not None and (latest.title or latest.summary):
                 text = f'Last conversation "{latest.title or "untitled"}"\n{latest.summary}'
                 found += [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value)]

@@ -32,15 +32,17 @@ def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
     return list(reversed(once.values()))[:_SHOWN]
 
 
-def open_experience(harken: Harken, directory: str) -> list[Quote]:
-    """The experience that is under way in a folder's project."""
-    found = harken.experiences.active(directory=directory)
+def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]:
+    """The experience that is under way in a folder's project, and whether another session has left it open."""
+    found = harken.experiences.active(directory=directory, session=session)
     if found is None:
         return []
     one = found.experience
     text = (
         f"Open experience: {one.goal}\nHypothesis: {one.hypothesis}\nAction: {one.action}\nPrediction: {one.prediction}"
     )
+    if found.is_orphan:
+        text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
     return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
 
 
