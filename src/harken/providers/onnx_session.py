@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ class OnnxModel:
     Args:
         files: where it is.
         max_tokens: longer texts are cut.
-        threads: CPU threads that one call uses.
+        threads: how many batches run at once, each on one CPU thread.
     """
 
     def __init__(self, files: ModelFiles, max_tokens: int, threads: int = 2) -> None:
@@ -119,6 +120,27 @@ class OnnxModel:
             ) from error
         return Output(np.asarray(values, dtype=np.float32), mask)
 
+    def run_all(self, rows: Sequence[Tokens], max_rows: int | None = None) -> Iterator[tuple[list[int], Output]]:
+        """Run any number of rows, those of like length together: positions of a batch, and its output.
+
+        Two batches side by side, each on one thread, take a fifth less time than one after the other on two threads
+        (13,200 tokens a second against 10,900); a question of a few words takes no longer on one.
+
+        Args:
+            rows: texts as tokens.
+            max_rows: most rows of a batch, at least 1.
+        Raises:
+            ProviderError: the model refuses.
+        """
+        # The longest first, so that no thread is left with one while the other has nothing more to do.
+        batches = list(length_batches([len(row.ids) for row in rows], max_rows=max_rows))[::-1]
+        feeds = ([rows[position] for position in batch] for batch in batches)
+        if len(batches) < 2 or self._threads < 2:
+            yield from zip(batches, map(self.run, feeds), strict=True)
+            return
+        with ThreadPoolExecutor(min(self._threads, len(batches)), "harken-onnx") as pool:
+            yield from zip(batches, pool.map(self.run, feeds), strict=True)
+
     def output_dims(self) -> int | None:
         """Length of the output's last axis; None where the model leaves it open."""
         dims = self._load().session.get_outputs()[0].shape[-1]
@@ -128,7 +150,7 @@ class OnnxModel:
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
-                    self._loaded = _load(self.files, self.max_tokens, self._threads)
+                    self._loaded = _load(self.files, self.max_tokens)
         return self._loaded
 
 
@@ -150,15 +172,13 @@ def vendor_errors() -> tuple[type[Exception], ...]:
     return (*own, RuntimeError, ValueError)
 
 
-def _load(files: ModelFiles, max_tokens: int, threads: int) -> _Loaded:
+def _load(files: ModelFiles, max_tokens: int) -> _Loaded:
     import onnxruntime
 
     errors = vendor_errors()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Threads that spin after a call double its CPU time and gain nothing (15.0 against 6.7 ms a query).
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Fatal only: every error is raised, and stderr belongs to the caller.
     options.log_severity_level = 4
     try:

@@ -76,3 +76,23 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, bge_folder: Path) 
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ModelFileError, match=r"tokenizer\.json is no tokenizer"):
         OnnxModel(ModelFiles("mine", tmp_path, ""), max_tokens=64).tokens("hello")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_rows_come_back_once_each_with_their_own_output(bge_folder: Path, threads: int) -> None:
+    model = OnnxModel(ModelFiles("bge", bge_folder, ""), max_tokens=64, threads=threads)
+    rows = [model.tokens("word " * (1 + number % 40)) for number in range(60)]
+    seen = {
+        position: len(row)
+        for batch, output in model.run_all(rows)
+        for position, row in zip(batch, output.values, strict=True)
+    }
+    assert sorted(seen) == list(range(60))
+    assert list(model.run_all([])) == []
+
+
+def test_a_batch_that_fails_beside_others_is_a_provider_error(bge_folder: Path) -> None:
+    model = OnnxModel(ModelFiles("bge", bge_folder, ""), max_tokens=64)
+    rows = [model.tokens("word " * 60)] * 40 + [Tokens([10**9], [0])]
+    with pytest.raises(ProviderError, match="the model bge failed"):
+        list(model.run_all(rows))

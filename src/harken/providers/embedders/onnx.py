@@ -12,7 +12,7 @@ from harken.errors import ModelFileError, ProviderError
 from harken.providers.embedder import Space, Vectors
 from harken.providers.model_card import ModelCard, read_card
 from harken.providers.model_files import BGE_SMALL, ModelFiles, ModelRequest, find_model
-from harken.providers.onnx_session import OnnxModel, Output, Tokens, length_batches
+from harken.providers.onnx_session import OnnxModel, Output, Tokens
 from harken.providers.options import EmbedderOptions
 from harken.providers.vectors import unit_rows
 
@@ -111,8 +111,7 @@ class OnnxEmbedder:
 
     def _embed(self, rows: Sequence[Tokens]) -> Vectors:
         vectors = np.empty((len(rows), self.space.dims), dtype=np.float32)
-        for batch in length_batches([len(row.ids) for row in rows], max_rows=self._max_rows):
-            output = self._model.run([rows[position] for position in batch])
+        for batch, output in self._model.run_all(rows, self._max_rows):
             vectors[batch] = self._pooled(output)
         return vectors
 

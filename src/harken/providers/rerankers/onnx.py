@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from harken.errors import ModelFileError
 from harken.providers.model_files import MARCO_RERANKER, ModelFiles, ModelRequest, find_model
-from harken.providers.onnx_session import OnnxModel, length_batches
+from harken.providers.onnx_session import OnnxModel
 from harken.providers.options import RerankerOptions
 
 
@@ -56,8 +56,8 @@ class OnnxReranker:
         """
         scores = np.empty(len(texts), dtype=np.float32)
         pairs = [self._model.tokens(query, text) for text in texts]
-        for batch in length_batches([len(pair.ids) for pair in pairs]):
-            values = self._model.run([pairs[position] for position in batch]).values
+        for batch, output in self._model.run_all(pairs):
+            values = output.values
             if values.size != len(batch):
                 raise ModelFileError(f"{self._model.files.model} gives {values.shape}, not one number a pair")
             # Clipped, since the exponential of a far-off logit overflows; float32 is 0 or 1 there anyway.
