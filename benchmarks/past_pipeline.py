@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from harken.engine import Harken
+from harken.enrich.worker import WorkerState
 from report import keep, show
 from speed_search import fill_vectors
 from synthetic import Talk, Talks, write_jsonl
@@ -77,10 +78,14 @@ def one_slice(harken: Harken, watched: Watched, file: Path) -> dict[str, float]:
     harken.import_transcripts("jsonl", [file])
     watched.batches.clear()
     begin, cpu = time.perf_counter(), time.process_time()
-    harken.background.start()
-    while any(report.waiting for report in harken.background.status()):
-        time.sleep(_PATIENCE_SECONDS * 10)
-    pipeline, pipeline_cpu = time.perf_counter() - begin, time.process_time() - cpu
+    worker = harken.background.start()
+    assert worker is not None
+    pipeline = pipeline_cpu = 0.0
+    # Counting what waits costs as much as several batches: only once the last worker looks up from its work.
+    while not pipeline or any(report.waiting for report in harken.background.status()):
+        while worker.status().state is not WorkerState.IDLE:
+            time.sleep(_PATIENCE_SECONDS)
+        pipeline, pipeline_cpu = time.perf_counter() - begin, time.process_time() - cpu
     harken.background.stop()
     begin, cpu = time.perf_counter(), time.process_time()
     for batch in watched.batches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -34,7 +34,7 @@ from harken.storage.summaries import (
     put_summaries,
     read_summaries,
 )
-from harken.storage.summary_material import conversation_messages, exchange_messages
+from harken.storage.summary_material import Told, conversation_messages, exchange_messages, short_exchanges
 from harken.storage.work import complete, fail, lease_owners, owned, release
 
 _log = structlog.get_logger(__name__)
@@ -123,10 +123,13 @@ class SummarizeWork:
 
     def _summarize(self, due: Sequence[Due]) -> None:
         extracts: list[tuple[Due, Summary]] = []
+        together: Mapping[int, Sequence[Told]] | None = None
         for item in due:
             try:
                 summarizer = self.summarizer_for(self.kind, item.uid)
-                summary = self._summary(item, summarizer)
+                if together is None:
+                    together = self._read(due) if summarizer.name == EXTRACTIVE else {}
+                summary = self._summary(item, summarizer, together.get(item.item_id))
             except HarkenError as error:
                 if self._failed(item, error):
                     break
@@ -142,9 +145,19 @@ class SummarizeWork:
             # Whoever can go on, here or elsewhere, need not wait for the leases to end.
             self.give_back()
 
-    def _summary(self, item: Due, summarizer: Summarizer) -> Summary:
+    def _read(self, due: Sequence[Due]) -> Mapping[int, Sequence[Told]]:
+        """What is said in short exchanges, at once: a model would keep the last ones waiting too long."""
+        if self.kind != EXCHANGE:
+            return {}
         with self.store.reading() as tx:
-            texts = self._texts(tx, item, with_summaries=summarizer.name != EXTRACTIVE)
+            return short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
+
+    def _summary(self, item: Due, summarizer: Summarizer, told: Sequence[Told] | None) -> Summary:
+        if told is not None:
+            texts = [exchange_text(told, item.status, item.error)]
+        else:
+            with self.store.reading() as tx:
+                texts = self._texts(tx, item, with_summaries=summarizer.name != EXTRACTIVE)
         if self.kind == EXCHANGE:
             self._summarize_tools(item, texts[0].tools, summarizer)
             return summarizer.exchange(texts[0])

@@ -230,7 +230,7 @@ class Dialect(Protocol):
 
         Args:
             table: where to.
-            rows: complete but for the id, with the tenant.
+            rows: complete but for the id, with the tenant; `{}` where they are given when the statement is executed.
             key: the columns of the unique key, without the tenant.
             changes: what a row of the same key gets instead; may speak of its columns. None leaves it as it is.
             where: the row of the same key is changed only if this holds for it.

@@ -109,7 +109,8 @@ def claim(
     free = or_(work.c.lease_until.is_(None), work.c.lease_until < now)
     rows = [{"tenant": tx.tenant, "kind": kind, "item_id": item_id, "attempts": 0, **lease} for item_id in item_ids]
     if rows:
-        tx.connection.execute(tx.dialect.upsert(work, rows, ("kind", "item_id"), lease, where=free))
+        # The rows apart from the statement, which is then made once however many they are.
+        tx.connection.execute(tx.dialect.upsert(work, {}, ("kind", "item_id"), lease, where=free), rows)
     return owned(tx, kind, item_ids, owner)
 
 

@@ -35,23 +35,25 @@ def choose(sentences: Sequence[str], count: int, embed: Embed | None = None) -> 
     """
     if len(sentences) <= count:
         return list(range(len(sentences)))
-    candidates = _worth_weighing(sentences, count)
+    terms = [content_terms(sentence) for sentence in sentences]
+    candidates = _worth_weighing(sentences, terms, count)
     if len(candidates) <= count:
         return candidates
+    said = [terms[index] for index in candidates]
     texts = [sentences[index] for index in candidates]
-    rows = term_vectors(texts) if embed is None else np.asarray(embed(texts), dtype=np.float32)
+    rows = _weighed_terms(said) if embed is None else np.asarray(embed(texts), dtype=np.float32)
     centroid = rows.sum(axis=0)
     length = float(np.linalg.norm(centroid))
     relevance = (rows @ centroid) / length if length else np.zeros(len(texts), dtype=np.float32)
-    relevance = relevance * _fullness(texts)
+    relevance = relevance * _fullness(said)
     relevance[0] += _LEAD
     return sorted(candidates[row] for row in most_relevant(rows, relevance, _RELEVANCE, count))
 
 
-def _worth_weighing(sentences: Sequence[str], count: int) -> list[int]:
+def _worth_weighing(sentences: Sequence[str], terms: Sequence[Sequence[str]], count: int) -> list[int]:
     """The first of sentences that are alike, and, where they are enough, those that say more than "Sure!"."""
     first = list({sentence: index for index, sentence in reversed(list(enumerate(sentences)))}.values())[::-1]
-    full = [index for index in first if len(content_terms(sentences[index])) >= _FEW_TERMS]
+    full = [index for index in first if len(terms[index]) >= _FEW_TERMS]
     return full if len(full) >= count else first
 
 
@@ -85,21 +87,25 @@ def most_relevant(
     return chosen
 
 
-def _fullness(sentences: Sequence[str]) -> NDArray[np.float32]:
+def _fullness(terms: Sequence[Sequence[str]]) -> NDArray[np.float32]:
     """Towards 1 the more terms a sentence has: a short one is near a centroid for the little that it does not say."""
-    counts = np.array([len(set(content_terms(sentence))) for sentence in sentences], dtype=np.float32)
+    counts = np.array([len(set(each)) for each in terms], dtype=np.float32)
     return np.asarray(counts / (counts + _FEW_TERMS), dtype=np.float32)
 
 
 def term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:
     """A row for each sentence, unit length or zero: its terms, the rarer among the sentences the heavier."""
-    counted = [Counter(content_terms(sentence)) for sentence in sentences]
+    return _weighed_terms([content_terms(sentence) for sentence in sentences])
+
+
+def _weighed_terms(said: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+    counted = [Counter(terms) for terms in said]
     frequency = Counter(term for terms in counted for term in terms)
     columns = {term: column for column, term in enumerate(frequency)}
-    rows = np.zeros((len(sentences), max(1, len(columns))), dtype=np.float32)
+    rows = np.zeros((len(said), max(1, len(columns))), dtype=np.float32)
     for row, terms in zip(rows, counted, strict=True):
         for term, count in terms.items():
-            row[columns[term]] = count * math.log1p(len(sentences) / frequency[term])
+            row[columns[term]] = count * math.log1p(len(said) / frequency[term])
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     np.divide(rows, lengths, out=rows, where=lengths > 0)
     return rows

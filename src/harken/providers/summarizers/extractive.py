@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from itertools import chain
 from typing import TypeVar
 
 from harken import tokens
@@ -25,6 +27,8 @@ _LINE_TOKENS = 40
 _TROUBLE = re.compile(r"\b(error|exception|failed|failure|fatal|denied|not found|traceback)\b", re.IGNORECASE)
 _STEP = " → "
 _Item = TypeVar("_Item")
+# Its speaker, where one is known, and its words.
+_Sentence = tuple[str | None, str]
 
 
 class ExtractiveSummarizer:
@@ -53,20 +57,25 @@ class ExtractiveSummarizer:
 
     def conversation(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """The three sentences that stand for all, and a title: what was asked for first."""
-        return Summary(self.segment(exchanges).text, _title(exchanges))
+        told = [_told(exchange.spoken) for exchange in exchanges]
+        said = [_summary_of(each) or sentences for each, sentences in zip(exchanges, told, strict=True)]
+        return Summary(self._standing_for(said), _title(exchanges, told))
 
     def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """The three sentences that stand for all."""
-        candidates = _sampled([sentence for exchange in exchanges for sentence in _sentences_of(exchange)])
-        # Weighed without the speakers, whose names would be what all sentences have in common.
-        chosen = choose([sentence for _, sentence in candidates], _CONVERSATION_SENTENCES, self._embed)
-        return Summary(" ".join(_ended(spoken(*candidates[index])) for index in chosen))
+        return Summary(self._standing_for([_summary_of(each) or _told(each.spoken) for each in exchanges]))
 
     def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
         """Each call, and the line of its result that tells most."""
         if len(uses) > TOOLS_AT_MOST:
             raise ValueError(f"{len(uses)} tool calls at once, {TOOLS_AT_MOST} at most")
         return [Summary(_STEP.join(part for part in (_call(use), _outcome(use.result)) if part)) for use in uses]
+
+    def _standing_for(self, said: Sequence[Sequence[_Sentence]]) -> str:
+        candidates = _sampled([sentence for each in said for sentence in each])
+        # Weighed without the speakers, whose names would be what all sentences have in common.
+        chosen = choose([sentence for _, sentence in candidates], _CONVERSATION_SENTENCES, self._embed)
+        return " ".join(_ended(spoken(*candidates[index])) for index in chosen)
 
     def _best(self, said: Sequence[Spoken]) -> str:
         """The sentence that stands for some messages, with its speaker where one is known."""
@@ -75,13 +84,11 @@ class ExtractiveSummarizer:
         return spoken(*found[chosen[0]]) if chosen else ""
 
 
-def _sentences_of(exchange: ExchangeText) -> list[tuple[str | None, str]]:
-    if exchange.summary:
-        return [(None, exchange.summary)]
-    return _told(exchange.spoken)
+def _summary_of(exchange: ExchangeText) -> list[_Sentence]:
+    return [(None, exchange.summary)] if exchange.summary else []
 
 
-def _told(said: Sequence[Spoken]) -> list[tuple[str | None, str]]:
+def _told(said: Sequence[Spoken]) -> list[_Sentence]:
     return [(each.author, sentence) for each in said for sentence in split_sentences(each.text)]
 
 
@@ -93,17 +100,29 @@ def _sampled(items: Sequence[_Item]) -> Sequence[_Item]:
     return [items[index * (count - 1) // (_MAX_CANDIDATES - 1)] for index in range(_MAX_CANDIDATES)]
 
 
-def _title(exchanges: Sequence[ExchangeText]) -> str:
+def _title(exchanges: Sequence[ExchangeText], told: Sequence[Sequence[_Sentence]]) -> str:
     """The first sentence of a person that says something of which more is said, cut short."""
-    told = [_told(exchange.spoken) for exchange in exchanges]
-    mentions = Counter(term for each in told for _, sentence in each for term in set(content_terms(sentence)))
     asked = [said for exchange in exchanges for said in exchange.spoken if said.role is Role.USER]
     sentences = [sentence for _, sentence in _told(asked[:_TITLE_MESSAGES])]
-    terms = [content_terms(sentence) for sentence in sentences]
-    full = [place for place, found in enumerate(terms) if len(set(found)) >= _MIN_TITLE_TERMS]
-    recurring = [place for place in full if any(mentions[term] > 1 for term in terms[place])]
-    best = [*recurring, *full, *range(len(sentences))][:1]
-    return _short(sentences[best[0]]) if best else ""
+    terms = [set(content_terms(sentence)) for sentence in sentences]
+    full = [place for place, found in enumerate(terms) if len(found) >= _MIN_TITLE_TERMS]
+    # Read as far as is needed: the answer mostly takes a question up.
+    terms_of = cache(lambda sentence: frozenset(content_terms(sentence)))
+    everything = [sentence for each in told for _, sentence in each]
+    recurring = (place for place in full if _recurs(terms[place], map(terms_of, everything)))
+    best = next(chain(recurring, full, range(len(sentences))), None)
+    return "" if best is None else _short(sentences[best])
+
+
+def _recurs(terms: set[str], said: Iterable[Collection[str]]) -> bool:
+    """Whether one of the terms stands in two of the sentences."""
+    seen: set[str] = set()
+    for sentence in said:
+        mentioned = terms.intersection(sentence)
+        if not seen.isdisjoint(mentioned):
+            return True
+        seen |= mentioned
+    return False
 
 
 def _short(sentence: str) -> str:
