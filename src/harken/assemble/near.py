@@ -33,5 +33,9 @@ def _with_enough_words(store: Store, hits: list[Hit], query: str) -> set[int]:
     sources = tuple({hit.entry.source for hit in hits})
     with store.reading() as tx:
         rare = rare_holders(telling_holders(tx, parse_query(query), row_scope(tx, SearchScope(sources=sources))))
-    held = {hit.entry.id: [term for term, holders in rare.items() if hit.entry.id in holders] for hit in hits}
-    return {entry_id for entry_id, terms in held.items() if has_enough(terms, rare, near=False)}
+    wordy = set()
+    for hit in hits:
+        held = [term for term, holders in rare.items() if hit.entry.id in holders]
+        if has_enough(held, rare, near=False, is_trusted=not hit.entry.trust.is_untrusted):
+            wordy.add(hit.entry.id)
+    return wordy
