@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import CommandLine
-from conftest import Disk
+from disks import Disk
 from harken.engine import Harken
 from harken.errors import StoreFullError
 

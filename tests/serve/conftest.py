@@ -12,7 +12,10 @@ import pytest
 
 from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import CommandLine
+from disks import disk
 from harken.serve.daemon.place import Place
+
+__all__ = ["disk"]
 
 Line = Mapping[str, Any]
 Write = Callable[[str, Iterable[Line]], Path]

@@ -49,7 +49,7 @@ def store() -> Store:
 
 @pytest.fixture
 def intake(reports: Path, store: Store) -> Iterator[Intake]:
-    made = Intake(reports, store.bring_in)
+    made = Intake(reports, store.bring_in, set())
     made.start()
     yield made
     made.stop(10)

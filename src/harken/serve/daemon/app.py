@@ -21,6 +21,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError
 from harken.serve.daemon.body import BodyError, content_of
 from harken.serve.daemon.guard import REMOTE
+from harken.serve.daemon.spool import Transcript
 from harken.serve.daemon.verb_routes import problem_of, verb_routes
 from harken.serve.daemon.wire import OTHER_SETTINGS, OTHER_VERSION, SETTINGS_HEADER, VERSION_HEADER
 from harken.serve.hooks.agents import CLAUDE_CODE
@@ -33,6 +34,7 @@ class Life(Protocol):
     """What the routes need of the process that they are served by."""
 
     settings_mark: str
+    unwritten: set[Transcript]
 
     @property
     def reports(self) -> str:
@@ -54,7 +56,7 @@ class Life(Protocol):
 
 def make_app(harken: Harken, life: Life, mcp: ASGIApp) -> Starlette:
     """The routes over an open store, and MCP at `/mcp`."""
-    hooks = Hooks(harken, life.reports)
+    hooks = Hooks(harken, life.reports, life.unwritten)
 
     async def ping(_request: Request) -> Response:
         return JSONResponse({"version": __version__, "pid": os.getpid(), "home": str(harken.home)})

@@ -30,11 +30,13 @@ class Intake:
     Args:
         folder: of the reports.
         bring_in: imports one transcript; what the store refuses waits and is tried again.
+        unwritten: transcripts whose report the disk refused; put down as soon as it takes them.
     """
 
-    def __init__(self, folder: Path, bring_in: Callable[[Transcript], None]) -> None:
+    def __init__(self, folder: Path, bring_in: Callable[[Transcript], None], unwritten: set[Transcript]) -> None:
         self._folder = folder
         self._bring_in = bring_in
+        self._unwritten = unwritten
         self._signal = threading.Event()
         self._ending = threading.Event()
         self._watched: dict[Transcript, tuple[float, int]] = {}
@@ -51,7 +53,7 @@ class Intake:
     @property
     def idle(self) -> bool:
         """Whether nothing is being read, and nothing waits."""
-        return not spool.is_waiting(self._folder)
+        return not self._unwritten and not spool.is_waiting(self._folder)
 
     def stop(self, seconds: float) -> None:
         """Read what waits, as far as that gets within so many seconds; the rest waits for the next daemon."""
@@ -65,15 +67,21 @@ class Intake:
             self._signal.clear()
             try:
                 spool.restore(self._folder)
+                self._write_down()
                 for report in spool.waiting(self._folder):
                     self._read(report)
                 self._look_again()
             except OSError as error:
-                # A disk that is full or gone: the reports wait where they are, and so does this thread.
+                # A disk that is full or gone may be neither the next time; the reports wait where they are.
                 _log.warning("reports_not_read", error_class=type(error).__name__)
             if ending:
                 return
             self._signal.wait(_POLL_SECONDS)
+
+    def _write_down(self) -> None:
+        for transcript in list(self._unwritten):
+            spool.put(str(self._folder), transcript)
+            self._unwritten.discard(transcript)
 
     def _read(self, report: Path) -> None:
         taken, transcript = spool.take(report)
@@ -88,7 +96,7 @@ class Intake:
             if now > until:
                 del self._watched[transcript]
             elif _size(transcript) != size and not self._import(transcript):
-                spool.put(str(self._folder), transcript)
+                self._unwritten.add(transcript)
 
     def _import(self, transcript: Transcript) -> bool:
         """Whether the store took it, or there is nothing to take."""

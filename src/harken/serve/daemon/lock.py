@@ -62,7 +62,7 @@ def holder(place: Place) -> Holder | None:
     """Who holds the lock now; None where nobody does."""
     try:
         descriptor = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         try:

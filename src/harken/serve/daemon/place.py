@@ -36,9 +36,11 @@ class Place:
         self.lock = os.path.join(self.folder, "daemon.lock")
         self.token = os.path.join(self.folder, "token")
         self.reports = os.path.join(self.folder, "reports")
-        self.socket = os.path.join(self.folder, "daemon.sock")
+        # A home that has two names, one by a link, has one daemon at one socket.
+        real = os.path.realpath(home)
+        self.socket = os.path.join(real, "run", "daemon.sock")
         if len(os.fsencode(self.socket)) > _LONGEST_SOCKET:
-            self.socket = _short(home)
+            self.socket = _short(real)
 
 
 def home_of(env: Mapping[str, str]) -> str:

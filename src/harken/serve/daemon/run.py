@@ -77,7 +77,8 @@ class Daemon:
         self._place = place
         self._ready = ready
         self._asked_at = time.monotonic()
-        self._intake = Intake(Path(place.reports), self._bring_in)
+        self.unwritten: set[Transcript] = set()
+        self._intake = Intake(Path(place.reports), self._bring_in, self.unwritten)
         self._mcp = Mount(harken)
         app = make_app(harken, self, self._mcp)
         self._server = _server(app)

@@ -41,12 +41,14 @@ def put(folder: str, transcript: Transcript) -> None:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256("\0".join(transcript).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     draft = place / f"{name}.{os.getpid()}.{_thread.get_ident()}{_DRAFT}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, json.dumps(transcript).encode("ascii"))
-    finally:
-        os.close(descriptor)
-    draft.replace(place / f"{name}{_WAITING}")
+        draft.touch(0o600)
+        # Closed before it is renamed: some disks say only then that they are full.
+        draft.write_text(json.dumps(transcript), encoding="ascii")
+        draft.replace(place / f"{name}{_WAITING}")
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def waiting(folder: Path) -> list[Path]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from harken import tokens
 from harken.assemble.past import past_quotes
@@ -15,12 +17,15 @@ from harken.engine import Harken
 from harken.model import Trust
 from harken.record.identity import conversation_uid
 from harken.record.project import identify_project
+from harken.serve.daemon.spool import Transcript, put
 from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, Agent, event_name
 from harken.serve.hooks.failed import HEADING, failed_check, premortem_quotes
-from harken.serve.hooks.reports import read_payload, report
+from harken.serve.hooks.reports import grown, read_payload
 from harken.serve.hooks.saved import open_experience, saved_quotes
 from harken.storage.injections import INJECTIONS, given_to, note_given
 from harken.storage.past import latest_of_project
+
+_log = structlog.get_logger(__name__)
 
 BRIEF = "What this project's memory has:"
 
@@ -32,10 +37,12 @@ class Hooks:
     Args:
         harken: the store.
         reports: folder where transcripts that have grown are put down.
+        unwritten: those that could not be, the disk being full, say; whoever reads the folder tries again.
     """
 
     harken: Harken
     reports: str
+    unwritten: set[Transcript] = field(default_factory=set)
 
     def answer(self, event: str, agent: str, content: bytes) -> bytes:
         """What the hook is to print; nothing where nothing matters.
@@ -46,14 +53,24 @@ class Hooks:
             content: what the agent told its hook, unread.
         """
         name, payload = event_name(event), read_payload(content)
-        if payload is None or not report(self.reports, event, agent, content):
+        transcripts = grown(event, agent, payload)
+        if payload is None or transcripts is None:
             return b""
+        for transcript in transcripts:
+            self._report(transcript)
         text = self.context(name, agent, payload)
         if not text:
             return b""
         called = payload.get("hook_event_name")
         told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": text}
         return json.dumps({"hookSpecificOutput": told}).encode()
+
+    def _report(self, transcript: Transcript) -> None:
+        try:
+            put(self.reports, transcript)
+        except OSError as error:
+            _log.warning("report_failed", error_class=type(error).__name__)
+            self.unwritten.add(transcript)
 
     def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> str:
         """What the agent's model is to read with this event; empty where nothing matters."""

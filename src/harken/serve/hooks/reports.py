@@ -32,9 +32,16 @@ def report(folder: str, event: str, agent: str, content: bytes) -> bool:
     Raises:
         OSError: the folder cannot be written.
     """
-    payload, name = read_payload(content), event_name(event)
+    found = grown(event, agent, read_payload(content))
+    for transcript in found or ():
+        spool.put(folder, transcript)
+    return found is not None
+
+
+def grown(event: str, agent: str, payload: dict[str, Any] | None) -> list[spool.Transcript] | None:
+    """The transcripts that an event says have grown; None where event, agent or payload is none that we know."""
+    name = event_name(event)
     if payload is None or name not in KNOWN or agent not in AGENTS:
-        return False
-    for path in transcripts(payload) if name in GROWN and AGENTS[agent].read else ():
-        spool.put(folder, spool.Transcript(AGENTS[agent].format, os.path.abspath(path)))
-    return True
+        return None
+    paths = transcripts(payload) if name in GROWN and AGENTS[agent].read else []
+    return [spool.Transcript(AGENTS[agent].format, os.path.abspath(path)) for path in paths]
