@@ -291,7 +291,7 @@ class FormattedContext:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEnd:
-    """An exchange has ended, well or not."""
+    """An exchange has ended, well or not; or, where it is in progress once more, has not ended after all."""
 
     exchange_uid: str
     conversation_uid: str

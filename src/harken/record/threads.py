@@ -60,7 +60,8 @@ class Thread:
         """Give a message its segment and exchange.
 
         A user's words begin an exchange, unless the one in progress has no reply yet: then they belong to it. What
-        comes before anybody asked begins one as well, so that every reply is in an exchange.
+        comes before anybody asked begins one as well, so that every reply is in an exchange. One that was completed
+        and goes on is in progress again: its transcript was read in the middle of a turn.
         """
         if self.segment is None:
             uid = derived_uid("segment", self.conversation_uid, "1")
@@ -70,6 +71,8 @@ class Thread:
             self.end(ExchangeStatus.COMPLETED if self.replied else ExchangeStatus.FAILED)
             self._begin(message, self.segment)
         assert self.exchange is not None  # noqa: S101 - begun above where there was none
+        if message.role is not Role.SYSTEM and self.exchange.status is ExchangeStatus.COMPLETED:
+            self._reopen(self.exchange)
         whole = replace(message, segment_uid=self.segment.uid, exchange_uid=self.exchange.uid)
         self.messages.append(whole)
         self.events.append(whole)
@@ -86,6 +89,12 @@ class Thread:
         if self.exchange is not None and self.exchange.status is ExchangeStatus.IN_PROGRESS and self.last_at:
             self.events.append(ExchangeEnd(self.exchange.uid, self.conversation_uid, status, self.last_at, error))
             self.exchange = replace(self.exchange, status=status)
+
+    def _reopen(self, exchange: Exchange) -> None:
+        self.exchange = replace(exchange, status=ExchangeStatus.IN_PROGRESS)
+        # The moment of its end, so that both stand in one file of the journal, in this order.
+        at = self.last_at or exchange.started_at
+        self.events.append(ExchangeEnd(exchange.uid, self.conversation_uid, ExchangeStatus.IN_PROGRESS, at))
 
     def _asks(self, message: Message) -> bool:
         return message.role is Role.USER and message.type is MessageType.TEXT

@@ -17,6 +17,7 @@ from harken.model import (
     Event,
     Exchange,
     ExchangeEnd,
+    ExchangeStatus,
     Kept,
     Message,
     MessageType,
@@ -157,7 +158,7 @@ class Ingest:
             "number": event.number,
             "status": (end or event).status.value,
             "started_at": event.started_at,
-            "completed_at": end.at if end else event.completed_at,
+            "completed_at": _ended_at(end) if end else event.completed_at,
             "error": (end or event).error,
         }
 
@@ -233,7 +234,7 @@ class Ingest:
                 "of_tenant": self._tx.tenant,
                 "of_uid": event.exchange_uid,
                 "new_status": event.status.value,
-                "moment": event.at,
+                "moment": _ended_at(event),
                 "new_error": event.error,
             }
             for event in ends
@@ -279,6 +280,10 @@ class Ingest:
 
 
 # Built once, like those below: they run with every recorded message.
+def _ended_at(end: ExchangeEnd) -> datetime | None:
+    return None if end.status is ExchangeStatus.IN_PROGRESS else end.at
+
+
 _INSERT_MESSAGES = insert(messages)
 _INSERTED = {
     table.name: insert(table).returning(table.c.uid, table.c.id) for table in (conversations, segments, exchanges)

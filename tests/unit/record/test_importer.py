@@ -174,6 +174,35 @@ class TestSecondTime:
         run(place, CLAUDE, file)
         assert [row["status"] for row in place.rows()["exchanges"]] == ["completed", "completed"]
 
+    @pytest.mark.parametrize("lines", range(1, 8))
+    def test_a_file_that_is_read_after_every_line_gives_the_rows_of_one_reading(
+        self, place: RecordedHome, file: Path, tmp_path: Path, empty_database: Path, lines: int
+    ) -> None:
+        called = [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]
+        answered = [{"type": "tool_result", "tool_use_id": "t", "content": "quay 7"}]
+        turn = [
+            line(0, "Where is the Aurora?"),
+            line(1, "I look.", "assistant"),
+            line(2, "", "assistant", message={"role": "assistant", "content": called}),
+            line(3, "", message={"role": "user", "content": answered}),
+            line(4, "At quay seven.", "assistant"),
+            line(5, "Thank you, and the Borea?"),
+            line(6, "I look.", "assistant"),
+        ][:lines]
+        for number in range(1, lines + 1):
+            file.write_text("".join(f"{one}\n" for one in turn[:number]))
+            run(place, CLAUDE, file)
+        once = RecordedHome(tmp_path / "once", empty_database)
+        run(once, CLAUDE, file)
+        expected = once.rows()
+        once.close()
+        for _ in range(2):
+            found = place.rows()
+            assert found["exchanges"] == expected["exchanges"]
+            assert found["messages"] == expected["messages"]
+            assert place.doctor() == []
+            place.lose_database()
+
     def test_a_line_that_was_cut_off_is_read_once_it_is_whole(self, place: RecordedHome, file: Path) -> None:
         whole = transcript("one", "two")
         file.write_text(whole[:-20])
