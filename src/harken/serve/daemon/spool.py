@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from harken.folders import make_private
+
 _WAITING, _TAKEN = ".json", ".taken"
 
 
@@ -33,7 +35,7 @@ def put(folder: str, transcript: Transcript) -> None:
         OSError: the folder cannot be written.
     """
     place = Path(folder)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(place)
     name = hashlib.sha256("\0".join(transcript).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     draft = place / f"{name}.{os.getpid()}.draft"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
