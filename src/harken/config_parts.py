@@ -60,7 +60,7 @@ class SearchConfig(Part):
         include_untrusted: whether what is not to be trusted (`Trust.is_untrusted`: what tools brought) is found and
             comes back at all. What a search asks for can leave it out, never bring it back.
         untrusted_weight: what its score is multiplied by.
-        untrusted_margin: how much more cosine similarity it needs, wherever some is asked for.
+        untrusted_margin: by how much less cosine similarity it counts: so much more it needs where some is asked for.
     """
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 10

@@ -143,7 +143,7 @@ class ContextAssembler:
         recall = past.search(query)
         if recall.error_class:
             raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")
-        return past_items(recall.conversations)
+        return past_items(recall.conversations, search.untrusted_weight)
 
 
 def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:

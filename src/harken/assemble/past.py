@@ -49,10 +49,17 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def past_items(conversations: Sequence[PastConversation]) -> list[ContextItem]:
-    """A context's item for each conversation: what it was about, and what was said in its best exchanges."""
+def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
+    """A context's item for each conversation: what it was about, and what was said in its best exchanges.
+
+    Args:
+        conversations: best first.
+        untrusted_weight: what the likeness of one that quotes what is not to be trusted is multiplied by.
+    """
     likenesses = [
-        min(1.0, max(0.0, each.score if each.similarity is None else each.similarity)) for each in conversations
+        min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
+        * (untrusted_weight if _trust(each).is_untrusted else 1.0)
+        for each in conversations
     ]
     scaled = on_one_scale([each.score for each in conversations], likenesses)
     return [
@@ -75,5 +82,8 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
         "exchange_count": found.exchange_count,
         "exchange_ids": [exchange.uid for exchange in found.exchanges],
     }
-    trust = least_trusted(exchange.trust for exchange in found.exchanges)
-    return marked(ContextItem("conversation", "\n".join(lines), relevance, metadata), trust)
+    return marked(ContextItem("conversation", "\n".join(lines), relevance, metadata), _trust(found))
+
+
+def _trust(found: PastConversation) -> Trust:
+    return least_trusted(exchange.trust for exchange in found.exchanges)

@@ -15,6 +15,7 @@ import httpx
 import structlog
 
 from harken.errors import ModelFileError
+from harken.folders import make_private
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +52,7 @@ def fetch_folder(files: Sequence[RemoteFile], target: Path, timeout_seconds: flo
     """
     part: Path | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         _sweep(target)
         part = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{target.name}.", suffix=".part"))
         with httpx.Client(timeout=timeout_seconds, follow_redirects=True) as client:

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from harken.errors import ModelFileError
+from harken.folders import make_private
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +59,7 @@ class FileHashes:
         # Two processes may each lose the other's line here; the loser hashes once more, nothing worse.
         known = self._read() | {path: facts}
         try:
-            self._cache.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._cache.parent)
             handle, name = tempfile.mkstemp(dir=self._cache.parent, prefix=f"{self._cache.name}.")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:

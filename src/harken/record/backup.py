@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from harken.errors import StoreError, UsageError
+from harken.folders import make_private
 from harken.storage.store import Store
 
 DATABASE_NAME = "harken.db"
@@ -71,7 +72,7 @@ def restore(source: Path, home: Path) -> None:
     if (home / DATABASE_NAME).exists() or (home / JOURNAL_NAME).exists():
         raise UsageError(f"{home} has a store already. Restore into another home: harken --home PATH restore {source}")
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(home)
         with tempfile.TemporaryDirectory(prefix=".harken-restore-", dir=home) as staging:
             with tarfile.open(source, "r:gz") as archive:
                 archive.extractall(staging, filter="data")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harken.errors import JournalError, StoreFullError, StoreReadOnlyError
+from harken.folders import make_private
 from harken.model import Event
 from harken.record.lines import event_from_line, event_time, line_from_event
 
@@ -113,7 +114,7 @@ class Journal:
         kept_in = self._torn / f"{path.replace('/', '_')}.{start}"
         with _translated(target):
             content = target.read_bytes()
-            self._torn.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._torn)
             _write_private(kept_in, content[start:end])
             if end >= len(content):
                 os.truncate(target, start)
@@ -153,8 +154,7 @@ class Journal:
     ) -> Appended:
         target = self._folder / path
         if not target.parent.is_dir():
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            target.parent.mkdir(mode=0o700, exist_ok=True)
+            make_private(target.parent)
         # Before it is opened: a repair may put another file in this one's place.
         if (target.stat().st_size if target.exists() else 0) != expected(path):
             repair(path)

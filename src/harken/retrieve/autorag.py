@@ -197,8 +197,9 @@ class AutoRag:
         _safely("vectors", lambda: self._by_meaning(embedding.result(), scope, depth, found), found.notes)
         if config.relevance_threshold is not None and found.threshold is not None:
             found.threshold, found.leeway = config.relevance_threshold, 0.0
-        found.fused = fuse_hybrid(found.keyword, found.vector, found.similarity, search_config)
         with self.store.reading() as tx:
+            found.untrusted = untrusted_among(tx, list({**found.similarity, **found.keyword}))
+            found.fused = fuse_hybrid(found.keyword, found.vector, found.similarity, search_config, found.untrusted)
             passing = self._passing(tx, found, seen, _TRIES * config.top_k)
             hits = self._ranked(tx, query, found, passing, _TRIES * config.top_k)
             items = tuple(_packed(query, hits, config, frame))
@@ -240,7 +241,6 @@ class AutoRag:
         passing: dict[int, Reason] = {}
         unsure: list[int] = []
         candidates = [entry_id for entry_id in {**found.similarity, **found.keyword} if entry_id not in seen]
-        found.untrusted = untrusted_among(tx, candidates)
         for entry_id in candidates:
             bar = found.bar(entry_id)
             if bar is None:

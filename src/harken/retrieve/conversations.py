@@ -277,8 +277,9 @@ class PastConversations:
             nearest, known = self.store.nearest.compare(tx, asked.space, asked.vector, scope, compared, list(keyword))
             near = dict(islice(nearest.items(), depth))
             similarity = {entry_id: known[entry_id] for entry_id in {**near, **keyword} if entry_id in known}
-        fused = fuse_hybrid(keyword, near, similarity, config)
-        facts = entry_facts(tx, list(fused))
+        facts = entry_facts(tx, list({**keyword, **near}))
+        untrusted = {entry_id for entry_id, each in facts.items() if each.trust.is_untrusted}
+        fused = fuse_hybrid(keyword, near, similarity, config, untrusted)
         cue, now = AuthorCue(asked.query, facts), self.now()
         scores = {
             entry_id: fused[entry_id] * prod(reason.value for reason in weigh(each, cue, config, now))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harken.config import SearchConfig
 
@@ -50,7 +50,11 @@ def fuse_scores(parts: Sequence[tuple[float, Mapping[int, float]]]) -> dict[int,
 
 
 def fuse_hybrid(
-    keyword: Mapping[int, float], vector: Mapping[int, float], similarity: Mapping[int, float], config: SearchConfig
+    keyword: Mapping[int, float],
+    vector: Iterable[int],
+    similarity: Mapping[int, float],
+    config: SearchConfig,
+    untrusted: Collection[int] = (),
 ) -> dict[int, float]:
     """Fuse what words and what meaning found, the way the settings say.
 
@@ -59,9 +63,13 @@ def fuse_hybrid(
         vector: the nearest by cosine similarity, best first.
         similarity: the cosine similarity of every candidate that has a vector.
         config: which fusion, and its weights.
+        untrusted: candidates that are not to be trusted: they count as less similar by the margin that they need more.
     Returns:
         A score per id, 0 to 1; scores compare only within one call.
     """
+    if untrusted:
+        similarity = {e: s - config.untrusted_margin * (e in untrusted) for e, s in similarity.items()}
+        vector = sorted(vector, key=lambda entry_id: -similarity[entry_id])
     if config.fusion == "rrf":
         return fuse_ranks([list(keyword), list(vector)], config.rrf_k)
     share = config.vector_weight

@@ -144,15 +144,11 @@ class Searcher:
     def _hits(
         self, tx: Transaction, query: Query, found: _Candidates, threshold: float | None, limit: int
     ) -> list[Hit]:
-        fused = self._fused(found)
-        if threshold is not None:
-            # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
-            fused = {
-                entry_id: score
-                for entry_id, score in fused.items()
-                if entry_id in found.keyword or found.similarity[entry_id] >= threshold
-            }
-        facts = without_echoes(self._near_enough(found, threshold, entry_facts(tx, list(fused))))
+        # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
+        resembling = [e for e in found.vector if threshold is None or found.similarity[e] >= threshold]
+        known = entry_facts(tx, list({**found.keyword, **dict.fromkeys(resembling)}))
+        fused = self._fused(found, {entry_id for entry_id, each in known.items() if each.trust.is_untrusted})
+        facts = without_echoes(self._near_enough(found, threshold, known))
         weighed = self._weighed(query, fused, facts, found.quoting)
         wanted = max(limit, self.config.rerank_top)
         best = sorted(weighed, key=lambda entry_id: (-weighed[entry_id][0], -entry_id))[:wanted]
@@ -176,7 +172,7 @@ class Searcher:
     def _near_enough(
         self, found: _Candidates, threshold: float | None, facts: Mapping[int, EntryFacts]
     ) -> Mapping[int, EntryFacts]:
-        """Candidates less those that merely resemble, are not to be trusted, and do not resemble enough for that."""
+        """Candidates less those that merely resemble and do not resemble enough to be trusted so far."""
         if threshold is None:
             return facts
         return {
@@ -186,8 +182,8 @@ class Searcher:
             or found.similarity[entry_id] >= least_similarity(threshold, each.trust, self.config)
         }
 
-    def _fused(self, found: _Candidates) -> dict[int, float]:
-        fused = fuse_hybrid(found.keyword, found.vector, found.similarity, self.config)
+    def _fused(self, found: _Candidates, untrusted: set[int]) -> dict[int, float]:
+        fused = fuse_hybrid(found.keyword, found.vector, found.similarity, self.config, untrusted)
         # Neither fusion exceeds 1: who quotes words finds them before everything else.
         return {entry_id: score + (entry_id in found.quoting) for entry_id, score in fused.items()}
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from harken import __version__
 from harken.errors import HarkenError
+from harken.folders import make_private
 from harken.serve.daemon.place import Place
 
 
@@ -81,7 +82,7 @@ def own_folder(place: Place) -> None:
         HarkenError: somebody else made one of them first.
     """
     for folder in {Path(place.folder), Path(place.socket).parent}:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             raise HarkenError(f"{folder} is not a folder of this user's own; no socket is put there.")

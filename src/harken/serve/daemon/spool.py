@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from harken.folders import make_private
+
 _WAITING, _TAKEN, _DRAFT = ".json", ".taken", ".draft"
 # Of a hook that was killed over it; one that lives is done with it in a moment.
 _DRAFT_SECONDS = 60.0
@@ -38,7 +40,7 @@ def put(folder: str, transcript: Transcript) -> None:
         OSError: the folder cannot be written.
     """
     place = Path(folder)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(place)
     name = hashlib.sha256("\0".join(transcript).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     draft = place / f"{name}.{os.getpid()}.{_thread.get_ident()}{_DRAFT}"
     try:

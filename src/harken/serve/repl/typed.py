@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from harken.folders import make_private
+
 _KEPT_LINES = 1000
 
 
@@ -39,7 +41,7 @@ class TypedLines:
         if self._redacted(text) != text:
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._path.parent)
             self._write(self._path, os.O_APPEND, [json.dumps(text, ensure_ascii=False)])
         except OSError:
             return

@@ -19,6 +19,7 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
+from harken.folders import make_private
 from harken.storage.entries import scope_conditions
 from harken.storage.sqlite.postings import Int64, parsed_ids
 from harken.storage.store import RowScope, StoredSpace
@@ -242,7 +243,7 @@ class VectorCache:
             return
         name = f"vectors-{self._origin}-{space_id}-{derived.epoch}-{derived.newest}.tvim"
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._folder)
             # Whole or not at all, whoever else saves at the same moment or opens the file.
             part = self._folder / f"{name}.{os.getpid()}.part"
             engine.save(part)

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from harken.errors import StoreCorruptError, StoreReadOnlyError
+from harken.folders import make_private
 from harken.storage import migrations
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.connection import begin, make_engine, translated
@@ -124,7 +125,7 @@ class SqliteStore:
 
     def _make_folder(self, folder: Path) -> None:
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(folder)
         except OSError as error:
             raise StoreReadOnlyError(f"{folder} cannot be made: {error.strerror}. {_ANOTHER_HOME}") from error
 
