@@ -63,16 +63,22 @@ def test_an_experience_goes_its_whole_way(harken: CommandLine) -> None:
     harken("experience", "adopt", "--session", "two")
     assert harken("experience", "active", "--session", "two", "--json").json()["is_orphan"] is False
     assert "root cause" in harken.fails("experience", "resolve", "falsified", "--result", "no", code=2)
-    ended = harken("experience", "resolve", *ENDING, "--worked", "Counting", "--json").json()
+    ended = harken(
+        "experience", "resolve", *ENDING, "--worked", "Counting", "--takeaway", "Count first", "--json"
+    ).json()
     assert (ended["status"], ended["confidence_tier"], ended["auto_captured"]) == ("falsified", "silver", False)
     shown = harken("experience", "show", begun["id"][:13], "--json").json()
     assert shown["root_cause"] == {"category": "wrong-assumption", "description": "The rows were duplicates"}
     assert [each["hypothesis"] for each in shown["history"]] == ["The reader skips carriage returns"]
     assert "**Outcome**: falsified - All files lost 12 rows" in harken("experience", "show", begun["id"]).out
+    assert "**Takeaway**: Count first" in harken("experience", "show", begun["id"]).out
     assert {hit["id"] for hit in harken.search("importer")} == {begun["id"]}
     assert [one["id"] for one in harken("experience", "list", "--outcome", "falsified", "--json").json()] == [
         begun["id"]
     ]
+    assert [one["id"] for one in harken("experience", "list", "--since", "yesterday", "--json").json()] == [begun["id"]]
+    assert harken("experience", "list", "--since", "2100-01-01", "--json").json() == []
+    assert "is not a date" in harken.fails("experience", "list", "--since", "whenever", code=2)
     assert harken("experience", "active").out.startswith("No experience is active")
     harken("experience", "forget", begun["id"])
     assert harken("experience", "list").out.startswith("No experiences")

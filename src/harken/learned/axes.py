@@ -77,6 +77,16 @@ def root_cause_text(one: Experience) -> str:
     )
 
 
+def in_a_sentence(one: Experience, axis: str) -> str:
+    """What an experience says on an axis as shortly as a value does: its lesson, its surprise or its cause."""
+    if axis == "surprise" and one.surprise:
+        return one.surprise
+    if axis == "root_cause" and one.root_cause is not None:
+        return one.root_cause.description
+    lesson = one.lesson
+    return (lesson.takeaway or lesson.what_worked) if lesson else one.goal
+
+
 def experience_markdown(one: Experience, axis: str = "full") -> str:
     """What a context shows of an experience; found by why it failed, it says that too.
 

@@ -115,7 +115,7 @@ def _is_negated(text: str) -> bool:
 def _spelled_out(text: str) -> list[str]:
     """The words, `don't` as two."""
     found: list[str] = []
-    for word in bare_words(text):
+    for word in bare_words(re.sub(r"\bany more\b", "anymore", text)):
         found += (_CONTRACTED.get(word) or (f"{word[:-3]} not" if word.endswith("n't") else word)).split()
     return found
 

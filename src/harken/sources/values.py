@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from harken.errors import NotFoundError, UsageError
+from harken.learned.axes import in_a_sentence
 from harken.learned.fields import EXPERIENCE, VALUE, kept_value, read_experience, read_value
 from harken.learned.records import AXES, VALUE_CHARS, Experience, Value, check_axis, check_text
 from harken.learned.tiers import TIER_WEIGHTS, UNKNOWN_WEIGHT
@@ -31,6 +32,7 @@ from harken.storage.kept.rows import each_kept, find_kept, kept_uid
 from harken.storage.store import Store, StoredSpace, Transaction
 
 LEAST_EXPERIENCES = 20
+_MOST_SENTENCES = 64
 DEVIATIONS = 0.5
 
 
@@ -78,17 +80,21 @@ class Validity:
     Attributes:
         similarity: cosine to the centroid, -1 to 1.
         distance: Euclidean to the centroid, both of unit length.
-        limit: mean plus half a standard deviation of the members' distances; a valid text is not farther.
+        limit: mean plus half a standard deviation of the distances of what the members say, each in a sentence; a valid
+            text is not farther.
+        nearest: the cluster of the axis whose centroid is nearest; a valid text's own.
     """
 
+    cluster_id: str
     similarity: float
     distance: float
     limit: float
+    nearest: str
 
     @property
     def is_valid(self) -> bool:
         """Whether the cluster bears the text out."""
-        return self.distance <= self.limit
+        return self.distance <= self.limit and self.nearest == self.cluster_id
 
 
 @dataclass(slots=True)
@@ -130,7 +136,10 @@ class Values:
             return [Member(read_experience(known[uid]), distance) for uid, distance in one.members[:limit]]
 
     def validate(self, text: str, cluster_id: str) -> Validity:
-        """How a text stands to a cluster: valid where its distance to the centroid is within the limit.
+        """How a text stands to a cluster: valid where it is within the limit, and no other cluster is nearer.
+
+        Sentences are compared with sentences: a principle lies farther from whole stories than any of them from the
+        others, however apt it is (measured: 0.63 to 0.79, where stories end at 0.53; what is not apt begins at 0.8).
 
         Raises:
             UsageError: the text is empty or too long, or the cluster is of another embedding model.
@@ -139,14 +148,20 @@ class Values:
         check_text("value", text, VALUE_CHARS)
         with self.store.reading() as tx:
             one = _cluster(tx, cluster_id)
+            others = [each for each in stored_clusters(tx, one.axis) if each.space == one.space]
+            known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:_MOST_SENTENCES]])
         reader = self._space()
         if reader.space.name != one.space:
             raise UsageError(
                 f"{cluster_id} was found with another embedding model. Find it anew: harken values clusters"
             )
-        vector = unit(reader.embedder.embed_passages([text.strip()])[0])
-        distance = float(distances(vector[np.newaxis], one.centroid)[0])
-        return Validity(float(vector @ one.centroid), distance, one.mean_distance + DEVIATIONS * one.deviation)
+        sentences = [in_a_sentence(read_experience(kept), one.axis) for kept in known.values()]
+        found = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
+        vector, away = found[0], distances(found, one.centroid)
+        told = away[1:] if len(sentences) else np.asarray([one.mean_distance])
+        nearest = min([one, *others], key=lambda each: float(distances(found[:1], each.centroid)[0]))
+        limit = float(told.mean() + DEVIATIONS * told.std())
+        return Validity(one.uid, float(vector @ one.centroid), float(away[0]), limit, nearest.uid)
 
     def add(self, text: str, cluster_id: str) -> Value:
         """Keep a value that its cluster bears out, with the cluster and members that it came from.
@@ -157,10 +172,7 @@ class Values:
         """
         validity = self.validate(text, cluster_id)
         if not validity.is_valid:
-            raise UsageError(
-                f"The value is too far from {cluster_id}: distance {validity.distance:.3f}, at most "
-                f"{validity.limit:.3f}. Say what its members have in common: harken values members {cluster_id}"
-            )
+            raise UsageError(_refused(validity))
 
         def write(tx: Transaction) -> Sequence[Kept]:
             one = _cluster(tx, cluster_id)
@@ -249,6 +261,16 @@ class Values:
                 put_cluster(tx, one, moment)
             retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
         return AxisClusters(axis, known, tuple(made), waiting if vectors.waiting else "")
+
+
+def _refused(validity: Validity) -> str:
+    of = validity.cluster_id
+    if validity.distance > validity.limit:
+        return (
+            f"The value is too far from {of}: distance {validity.distance:.3f}, at most {validity.limit:.3f}. "
+            f"Say what its members have in common: harken values members {of}"
+        )
+    return f"The value is nearer to {validity.nearest} than to {of}. Add it there: harken values add {validity.nearest}"
 
 
 def vectors_of(vectors: AxisVectors, rows: Sequence[int]) -> AxisVectors:

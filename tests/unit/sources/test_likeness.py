@@ -60,6 +60,7 @@ def test_a_name_does_not_keep_an_outdated_decision() -> None:
         ("We no longer deploy on Fridays", "We deploy on Fridays"),
         ("Ann doesn’t like dark mode", "Ann likes dark mode"),
         ("Never use tabs", "Use tabs"),
+        ("The shop isn't closed on Sundays any more", "The shop is closed on Sundays"),
         ("Магазин больше не обновляем по пятницам", "Магазин обновляем по пятницам"),
     ],
 )

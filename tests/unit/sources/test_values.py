@@ -11,11 +11,13 @@ import pytest
 
 from harken.engine import Harken
 from harken.errors import MissingExtraError, NotFoundError, UsageError
+from harken.learned.axes import in_a_sentence
+from harken.learned.records import Lesson
 from harken.model import SearchScope
 from harken.providers.clusters import density_clusters, follow, weighted_centroid
 from harken.sources.experience import ValueSource
-from harken.testing.hashing_embedder import HashingEmbedder
-from learning import go_through
+from harken.testing.hashing_embedder import HashingEmbedder, hashed_vectors
+from learning import FALSIFIED, STORY, go_through
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
 THEMES = {
@@ -89,7 +91,9 @@ def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
     [theme] = [words for words, place, _ in THEMES.values() if place in members[0].experience.goal]
     one = found.clusters[0]
     validity = harken.values.validate(theme, one.uid)
-    assert validity.limit == pytest.approx(one.mean_distance + 0.5 * one.deviation)
+    away = np.linalg.norm(hashed_vectors([each.experience.goal for each in members], 256) - one.centroid, axis=1)
+    assert validity.limit == pytest.approx(away.mean() + 0.5 * away.std(), abs=1e-5)
+    assert (validity.nearest, validity.is_valid) == (one.uid, True)
     assert validity.similarity == pytest.approx(1 - validity.distance**2 / 2, abs=1e-5)
     whole = _full(members)
     value = harken.values.add(whole, one.uid)
@@ -98,6 +102,9 @@ def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
     assert (value.domains, value.strategies) == (("debugging",), ("systematic-elimination",))
     with pytest.raises(UsageError, match="too far from"):
         harken.values.add("Always water tomatoes in the evening", one.uid)
+    other = found.clusters[1].uid
+    with pytest.raises(UsageError, match=f"nearer to {one.uid} than to {other}|too far from {other}"):
+        harken.values.add(whole, other)
     with pytest.raises(UsageError, match="value has 501 characters"):
         harken.values.add("x" * 501, one.uid)
     with pytest.raises(NotFoundError, match="harken values clusters"):
@@ -117,6 +124,42 @@ def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
     }
     assert harken.values.forget(value.uid) == value.uid
     assert harken.values.list() == []
+
+
+def test_a_principle_in_a_sentence_is_borne_out_by_what_its_members_have_learned(harken: Harken) -> None:
+    """Stories lie nearer to each other than any sentence to them, so sentences are measured by sentences."""
+    for number in range(8):
+        for words, place, thing in THEMES.values():
+            go_through(
+                harken,
+                goal=f"Repair the {place} of customer {number} as they told it on the phone",
+                hypothesis=f"The {words} of {thing} {number} differs from what everybody says of it",
+                action=f"Compared {words} with the {place} that the customer {number} saw then",
+                prediction=f"The {thing} and its {words} agree again",
+                status="confirmed",
+                result=f"The {words} agreed",
+                lesson=Lesson(f"Looking at {words} before anything else" + " whatever it takes" * (number % 2)),
+            )
+    harken.embed()
+    [found] = harken.values.clusters("full")
+    for one in found.clusters:
+        member = harken.values.members(one.uid, 1)[0].experience
+        [words] = [words for words, place, _ in THEMES.values() if place in member.goal]
+        principle = f"Before anything else, looking at {words}"
+        validity = harken.values.validate(principle, one.uid)
+        assert validity.distance > one.mean_distance + 0.5 * one.deviation
+        assert validity.is_valid
+        other = next(each.uid for each in found.clusters if each is not one)
+        assert not harken.values.validate(principle, other).is_valid
+
+
+def test_each_axis_has_a_sentence_of_its_own(harken: Harken) -> None:
+    whole = go_through(harken)
+    assert in_a_sentence(whole, "full") == in_a_sentence(whole, "strategy") == FALSIFIED["lesson"].what_worked
+    assert in_a_sentence(whole, "surprise") == FALSIFIED["surprise"]
+    assert in_a_sentence(whole, "root_cause") == FALSIFIED["root_cause"].description
+    plain = go_through(harken, status="confirmed", result="It did")
+    assert in_a_sentence(plain, "full") == in_a_sentence(plain, "surprise") == STORY["goal"]
 
 
 def _full(members: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from harken.errors import UsageError
 from harken.learned.records import AXES, DOMAINS, OUTCOMES, ROOT_CAUSES, STRATEGIES, Lesson, RootCause, Status
+from harken.retrieve.dates import parse_since
 from harken.serve.cli.learning_shown import print_candidate, print_experience
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
 from harken.serve.facts.learned import (
@@ -163,14 +165,14 @@ def adopt(
 @experience.command("list")
 @click.option("--domain", type=_DOMAIN, help="Only of this one.")
 @click.option("--outcome", type=click.Choice([status.value for status in Status]), help="Only with this one.")
-@click.option("--since", type=click.DateTime(), help="Begun at or after, in UTC.")
+@click.option("--since", help="Not begun before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.")
 @click.option("--project", help="Only of this project: its short name, key or folder.")
 @click.option("--limit", type=int, default=20, show_default=True, help="At most so many, up to 500.")
 @json_option
 @with_session
-def list_experiences(session: Session, limit: int, as_json: bool, since: Any, **wanted: str | None) -> None:
+def list_experiences(session: Session, limit: int, as_json: bool, since: str | None, **wanted: str | None) -> None:
     """List experiences, the newest first."""
-    from_then = since and since.astimezone()
+    from_then = parse_since(since, datetime.now(UTC)) if since else None
     with session.engine() as harken:
         found = harken.experiences.list(limit, since=from_then, **wanted)
     if as_json:

@@ -15,6 +15,8 @@ def print_experience(session: Session, one: Experience) -> None:
     standing = f"{one.status.value} {one.tier}".rstrip()
     session.out.print(Text(f"{one.uid} · {standing} · iteration {one.iteration_count} · {one.agent}", "bold"))
     session.out.print(Text(experience_markdown(one, "root_cause")))
+    if one.lesson and one.lesson.takeaway:
+        session.out.print(Text(f"- **Takeaway**: {one.lesson.takeaway}"))
     for number, each in enumerate(one.history, start=1):
         session.out.print(Text(f"  iteration {number}: {each.hypothesis} | {each.action} | {each.prediction}", "dim"))
     for note in one.notes:
