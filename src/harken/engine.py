@@ -109,7 +109,7 @@ class Harken:
         self.memories, self.experiences, self.values = remembered.kept
         self.code, self.commits, self.documents = remembered.indexes
         self.sources = remembered.sources
-        self.assembler = ContextAssembler(self._searcher, lambda: self.settings, now)
+        self.assembler = ContextAssembler(self.store, self._searcher, lambda: self.settings, now)
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)

@@ -240,6 +240,19 @@ def test_one_query_is_embedded_once_for_all_sources(harken: Harken, embedder: Ha
     assert embedder.calls == after
 
 
+def test_a_store_in_memory_has_contexts_too(tmp_path: Path, embedder: HashingEmbedder) -> None:
+    """Its one connection can have one transaction only."""
+    with Harken(tmp_path / "home", settings={"store": "sqlite://"}, embedder=embedder, env={}) as opened:
+        opened.memories.add("The token budget is divided between sources by weights", "decision", 0.8)
+        opened.record_message("talk", "user", "Who decides how the token budget is divided between all the sources?")
+        opened.record_message("talk", "assistant", "The assembler divides the token budget between sources by weight.")
+        opened.end_exchange("talk")
+        opened.embed()
+        assert set(assemble(opened).sources_used) == {"memory", "conversation"}
+        embedder.refuse("budget", ProviderError("the endpoint did not answer"))
+        assert set(assemble(opened).sources_used) == {"memory", "conversation"}
+
+
 def test_without_its_model_a_context_is_found_by_words(harken: Harken, embedder: HashingEmbedder) -> None:
     """Errors 4: what a broken model leaves is a partial result."""
     embedder.refuse("budget", ProviderError("the endpoint did not answer"))

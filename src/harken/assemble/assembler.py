@@ -22,6 +22,8 @@ from harken.retrieve.once import Known, OnceReader
 from harken.retrieve.search import Searcher
 from harken.sources.found import MAX_LIMIT, Found
 from harken.sources.searcher import SourceSearcher
+from harken.storage.one_reading import OneReading
+from harken.storage.store import Store
 
 HEADINGS: Mapping[str, str] = {
     "memories": "Memories",
@@ -42,10 +44,12 @@ class ContextAssembler:
     """Puts contexts together; reached as `Harken.assembler`.
 
     Args:
+        store: what is searched.
         searcher: the one retrieval path.
         settings: those in force; read anew each time.
     """
 
+    store: Store
     searcher: Searcher
     settings: Callable[[], Settings]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -77,25 +81,12 @@ class ContextAssembler:
         """
         types = _checked_types(context_types)
         checked(limit, MAX_LIMIT, max_tokens)
-        settings, now = self.settings(), self.now()
+        settings = self.settings()
         config = settings.assemble
         allowed = settings.search.include_untrusted and include_untrusted
-        once = self._together(limit, include_untrusted=allowed)
-        sources = SourceSearcher(once.store, once.search)
-
-        def shown(found: Found) -> Items:
-            return ranked(found, config, now)
-
-        asks: Mapping[str, Callable[[], Items]] = {
-            "memories": lambda: shown(sources.search_memories(query, limit)),
-            "code": lambda: shown(sources.search_code(query, limit)),
-            "experiences": lambda: shown(sources.search_experiences(query, axis="full", limit=limit)),
-            "values": lambda: shown(sources.search_values(query, limit)),
-            "commits": lambda: shown(sources.search_commits(query, limit)),
-            "documents": lambda: shown(sources.search_documents(query, limit)),
-            "conversations": lambda: self._past(once, settings, query, limit),
-        }
-        found, failed = gather({name: asks[name] for name in types})
+        with OneReading(self.store) as view:
+            asks = self._asks(view, settings, query, limit, allowed)
+            found, failed = gather({name: asks[name] for name in types})
         kept = {
             id(item)
             for item in distinct([item for items in found.values() for item in items], config.duplicate_similarity)
@@ -121,25 +112,48 @@ class ContextAssembler:
             UsageError: the domain, the strategy, the limit or the tokens are not possible.
         """
         checked(limit, MAX_LIMIT, max_tokens)
-        if about:
-            once = self._together(limit)
-        else:
-            # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
-            once = self._together(limit, self._premortem_vectors, relevance_threshold=-1.0)
-        sources = SourceSearcher(once.store, once.search)
-        return premortem(sources, domain, strategy, limit, max_tokens, self.settings().assemble, self.now(), about)
+        config, now = self.settings().assemble, self.now()
+        # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
+        less: dict[str, float] = {} if about else {"relevance_threshold": -1.0}
+        with OneReading(self.store) as view:
+            once = self._together(view, limit, None if about else self._premortem_vectors, **less)
+            sources = SourceSearcher(view, once.search)
+            return premortem(sources, domain, strategy, limit, max_tokens, config, now, about)
 
-    def _together(self, limit: int, known: Known | None = None, **search: float | bool) -> Searcher:
-        """The retrieval path for searches of one call, in which each query is embedded once."""
+    def _asks(
+        self, view: OneReading, settings: Settings, query: str, limit: int, include_untrusted: bool
+    ) -> Mapping[str, Callable[[], Items]]:
+        config, now = settings.assemble, self.now()
+        once = self._together(view, limit, include_untrusted=include_untrusted)
+        sources = SourceSearcher(view, once.search)
+
+        def shown(found: Found) -> Items:
+            return ranked(found, config, now)
+
+        return {
+            "memories": lambda: shown(sources.search_memories(query, limit)),
+            "code": lambda: shown(sources.search_code(query, limit)),
+            "experiences": lambda: shown(sources.search_experiences(query, axis="full", limit=limit)),
+            "values": lambda: shown(sources.search_values(query, limit)),
+            "commits": lambda: shown(sources.search_commits(query, limit)),
+            "documents": lambda: shown(sources.search_documents(query, limit)),
+            "conversations": lambda: self._past(view, once, settings, query, limit),
+        }
+
+    def _together(self, view: OneReading, limit: int, known: Known | None = None, **search: float | bool) -> Searcher:
+        """The retrieval path for searches of one call: one view of the store, and each query embedded once."""
         config = self.searcher.config
         fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
         less = config.model_copy(update={"candidates": fused, **search})
-        return replace(self.searcher, config=less, reader=OnceReader(self.searcher.reader, known))
+        reader = OnceReader(self.searcher.reader, known, view.release)
+        return replace(self.searcher, store=view, config=less, reader=reader)
 
-    def _past(self, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
+    def _past(self, view: OneReading, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
+        # It has transactions of its own, for which a store in memory has one connection.
+        view.release()
         rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
         search = settings.search.model_copy(update={"include_untrusted": once.config.include_untrusted})
-        past = PastConversations(once.store, lambda: rag, lambda: search, once.reader, self.now)
+        past = PastConversations(self.store, lambda: rag, lambda: search, once.reader, self.now)
         recall = past.search(query)
         if recall.error_class:
             raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")

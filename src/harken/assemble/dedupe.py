@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rapidfuzz import fuzz, process
@@ -50,7 +50,9 @@ def distinct(items: Sequence[ContextItem], similarity: float = 0.9) -> list[Cont
     texts = [normal(told(item)) for item in items]
     words = [_words(text) for text in texts]
     frequency = Counter(word for each in words for word in each)
-    places = [place for place in by_relevance if kept.takes(_unit(items[place]), texts[place], words[place], frequency)]
+    # Each word's place among all, the rarest first; found once, since every item sorts its words by it.
+    rarity = {word: place for place, word in enumerate(sorted(frequency, key=lambda word: (frequency[word], word)))}
+    places = [place for place in by_relevance if kept.takes(_unit(items[place]), texts[place], words[place], rarity)]
     return [items[place] for place in sorted(places)]
 
 
@@ -83,12 +85,12 @@ class _Kept:
     short: list[int] = field(default_factory=list)
     by_word: dict[str, list[int]] = field(default_factory=dict)
 
-    def takes(self, unit: Hashable, text: str, words: frozenset[str], frequency: Mapping[str, int]) -> bool:
+    def takes(self, unit: Hashable, text: str, words: frozenset[str], rarity: Mapping[str, int]) -> bool:
         """Keep an item, unless what it says is kept already."""
-        rarest = sorted(words, key=lambda word: (frequency[word], word))[: len(words) // 2 + 1]
         if unit is not None and unit in self.units:
             return False
-        if self._is_said(text, rarest):
+        rarest = sorted(words, key=rarity.__getitem__)[: len(words) // 2 + 1]
+        if text and self._is_said(text, self._near(text, rarest)):
             return False
         if unit is not None:
             self.units.add(unit)
@@ -100,18 +102,16 @@ class _Kept:
             self.by_word.setdefault(word, []).append(place)
         return True
 
-    def _is_said(self, text: str, words: Sequence[str]) -> bool:
-        if not text:
-            return False
-        near = {place: self.texts[place] for place in self._near(text, words)}
-        alike = process.extract_iter(text, near, scorer=fuzz.ratio, score_cutoff=100 * self.similarity)
-        return any(other and _tell_the_same(text, other) for other, _, _ in alike)
-
-    def _near(self, text: str, words: Sequence[str]) -> Iterator[int]:
+    def _near(self, text: str, words: Sequence[str]) -> set[int]:
         # A little longer than what counts as short, so that two of one length on either side of it still meet.
         places = set(self.short) if len(text) * self.similarity <= _SHORT_CHARS else set()
-        places.update(place for word in words for place in self.by_word.get(word, ()))
-        yield from places
+        return places.union(*(self.by_word.get(word, ()) for word in words))
+
+    def _is_said(self, text: str, places: set[int]) -> bool:
+        """Whether one of the texts in these places says the same."""
+        others = [self.texts[place] for place in places]
+        alike = process.extract_iter(text, others, scorer=fuzz.ratio, score_cutoff=100 * self.similarity)
+        return any(other and _tell_the_same(text, other) for other, _, _ in alike)
 
 
 def _tell_the_same(one: str, other: str) -> bool:

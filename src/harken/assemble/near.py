@@ -8,11 +8,11 @@ from harken.model import Hit, SearchScope
 from harken.retrieve.autorag import has_enough, rare_holders, telling_holders
 from harken.retrieve.query import parse_query
 from harken.sources.found import Found
+from harken.storage.one_reading import Readable
 from harken.storage.scopes import row_scope
-from harken.storage.store import Store
 
 
-def near(store: Store, found: Found, query: str) -> Found:
+def near(store: Readable, found: Found, query: str) -> Found:
     """What shares a word with the query and is over the threshold; short queries resemble much by meaning alone.
 
     What has no vector must have half of the query's rare words instead: rare among all of its source.
@@ -29,7 +29,7 @@ def near(store: Store, found: Found, query: str) -> Found:
     return replace(found, hits=tuple(hit for hit, _ in pairs), items=tuple(item for _, item in pairs))
 
 
-def _with_enough_words(store: Store, hits: list[Hit], query: str) -> set[int]:
+def _with_enough_words(store: Readable, hits: list[Hit], query: str) -> set[int]:
     sources = tuple({hit.entry.source for hit in hits})
     with store.reading() as tx:
         rare = rare_holders(telling_holders(tx, parse_query(query), row_scope(tx, SearchScope(sources=sources))))

@@ -19,10 +19,12 @@ class OnceEmbedder:
 
     Attributes:
         known: vectors by space and query.
+        aside: called before the model is asked, which may take seconds.
     """
 
     embedder: Embedder
     known: Known
+    aside: Callable[[], None]
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -35,6 +37,7 @@ class OnceEmbedder:
         key = (self.embedder.space.id, text)
         with self._lock:
             if key not in self.known:
+                self.aside()
                 self.known[key] = self.embedder.embed_query(text)
             return self.known[key]
 
@@ -51,16 +54,23 @@ class OnceSpace:
     embedder: OnceEmbedder
 
 
+def _nothing() -> None: ...
+
+
 class OnceReader:
     """Finds the answering space on first use, and once; a failure is met again by each search.
 
     Args:
         reader: finds the space; None where nothing is embedded.
         known: vectors of earlier searches, for queries that are always the same; it gains those of these.
+        aside: called before a space or a model is asked, so that what is held meanwhile can be let go.
     """
 
-    def __init__(self, reader: Callable[[], SpaceReader | None], known: Known | None = None) -> None:
+    def __init__(
+        self, reader: Callable[[], SpaceReader | None], known: Known | None = None, aside: Callable[[], None] = _nothing
+    ) -> None:
         self._reader = reader
+        self._aside = aside
         self._known: Known = {} if known is None else known
         self._found: list[OnceSpace | None] = []
         self._lock = threading.Lock()
@@ -69,8 +79,10 @@ class OnceReader:
         """The space, with an embedder that remembers."""
         with self._lock:
             if not self._found:
+                self._aside()
                 opened = self._reader()
+                known, aside = self._known, self._aside
                 self._found.append(
-                    None if opened is None else OnceSpace(opened.space, OnceEmbedder(opened.embedder, self._known))
+                    None if opened is None else OnceSpace(opened.space, OnceEmbedder(opened.embedder, known, aside))
                 )
             return self._found[0]

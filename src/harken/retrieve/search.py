@@ -17,8 +17,9 @@ from harken.retrieve.query import Query, parse_query
 from harken.retrieve.rerank import rerank
 from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
 from harken.storage.entries import EntryFacts, entry_facts, load_entries
+from harken.storage.one_reading import Readable
 from harken.storage.scopes import row_scope
-from harken.storage.store import RowScope, Store, StoredSpace, Transaction
+from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 MODES = ("hybrid", "keyword", "semantic")
@@ -61,7 +62,7 @@ class Searcher:
         reranker: opens the cross-encoder on first use.
     """
 
-    store: Store
+    store: Readable
     config: SearchConfig
     reader: Callable[[], SpaceReader | None]
     reranker: Callable[[], Reranker]

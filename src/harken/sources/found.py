@@ -12,8 +12,8 @@ from harken.model import ContextItem, Hit, SearchScope
 from harken.sources.memories import Search
 from harken.sources.source import Source
 from harken.storage.entries import load_entries, newest_entries
+from harken.storage.one_reading import Readable
 from harken.storage.scopes import row_scope
-from harken.storage.store import Store
 
 MAX_LIMIT = 50
 DEFAULT_LIMIT = 10
@@ -46,7 +46,7 @@ class SourceSearch:
         search: the one retrieval path.
     """
 
-    store: Store
+    store: Readable
     source: Source
     search: Search
 

@@ -73,7 +73,7 @@ def _opposed(content: str, others: Mapping[str, str]) -> dict[str, Alike]:
 def normal(text: str) -> str:
     """The words in small letters with one space between them, without the marks around them."""
     words = unicodedata.normalize("NFKC", text).casefold().split()
-    return " ".join(bare for word in words if (bare := word.strip(_MARKS))) or " ".join(words)
+    return " ".join(filter(None, [word.strip(_MARKS) for word in words])) or " ".join(words)
 
 
 def _are_two(one: str, other: str, category: str) -> bool:

@@ -14,7 +14,7 @@ from harken.sources.found import DEFAULT_LIMIT, Found, SourceSearch
 from harken.sources.memories import Search
 from harken.sources.memory import MemorySource, checked_category
 from harken.sources.source import Source
-from harken.storage.store import Store
+from harken.storage.one_reading import Readable
 
 MOST_MEMORIES = 100
 
@@ -30,7 +30,7 @@ class SourceSearcher:
         search: the one retrieval path.
     """
 
-    store: Store
+    store: Readable
     search: Search
 
     def search_memories(

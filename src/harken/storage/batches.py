@@ -37,7 +37,7 @@ def rows_in(
         ).all()
 
 
-def rows_among(tx: Transaction, statement: Select[Any], ids: Iterable[int]) -> Iterator[Any]:
+def rows_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -> Iterator[Any]:
     """The rows of a statement that was made once, with the places `of_tenant` and that of `Dialect.among`."""
-    for batch in batches(ids):
+    for batch in batches(values):
         yield from tx.connection.execute(statement, {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}).all()

@@ -114,19 +114,32 @@ def _segment_row(tx: Transaction, uid: str) -> tuple[int, int]:
 
 def project_identity(tx: Transaction, condition: ColumnElement[bool]) -> ProjectIdentity:
     """The one project of a condition, with every name that it has been found under, in the order in which they came."""
-    row = tx.connection.execute(
-        select(projects.c.id, projects.c.key, projects.c.name).where(projects.c.tenant == tx.tenant, condition)
-    ).one()
-    aliases = tx.connection.scalars(
-        select(project_aliases.c.alias)
-        .where(
-            project_aliases.c.tenant == tx.tenant,
-            project_aliases.c.project_id == row.id,
-            project_aliases.c.alias != row.key,
-        )
-        .order_by(project_aliases.c.id)
+    found = select(projects.c.id, projects.c.key, projects.c.name).where(projects.c.tenant == tx.tenant, condition)
+    return _identity(tx, *tx.connection.execute(found).one())
+
+
+def project_of_row(tx: Transaction, row_id: int) -> ProjectIdentity:
+    """The project of a row, likewise."""
+    return _identity(tx, *tx.connection.execute(_PROJECT, {"of_tenant": tx.tenant, "of_project": row_id}).one())
+
+
+_PROJECT = select(projects.c.id, projects.c.key, projects.c.name).where(
+    projects.c.tenant == bindparam("of_tenant"), projects.c.id == bindparam("of_project")
+)
+_ALIASES = (
+    select(project_aliases.c.alias)
+    .where(
+        project_aliases.c.tenant == bindparam("of_tenant"),
+        project_aliases.c.project_id == bindparam("of_project"),
+        project_aliases.c.alias != bindparam("without"),
     )
-    return ProjectIdentity(row.key, row.name, tuple(aliases))
+    .order_by(project_aliases.c.id)
+)
+
+
+def _identity(tx: Transaction, row_id: int, key: str, name: str) -> ProjectIdentity:
+    asked = {"of_tenant": tx.tenant, "of_project": row_id, "without": key}
+    return ProjectIdentity(key, name, tuple(tx.connection.scalars(_ALIASES, asked)))
 
 
 def known_project(tx: Transaction, identity: ProjectIdentity) -> int | None:

@@ -210,12 +210,12 @@ class Dialect(Protocol):
         """Whether a column has one of the values, however many they are."""
         ...
 
-    def among(self, column: ColumnElement[int]) -> ColumnElement[bool]:
-        """The same of ids that each execution binds, as `listing` gives them, to the name `AMONG`."""
+    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+        """The same of numbers or texts that each execution binds, as `listing` gives them, to the name `AMONG`."""
         ...
 
-    def listing(self, ids: Sequence[int]) -> str:
-        """Ids as a statement with `among` takes them."""
+    def listing(self, values: Sequence[Any]) -> object:
+        """Values as a statement with `among` takes them."""
         ...
 
     def upsert(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, func, insert, or_, select
+from sqlalchemy import Column, ColumnElement, Row, Select, Table, bindparam, delete, func, insert, or_, select
 
 from harken.indexed import Commit, FileChange
 from harken.model import NewEntry, Trust
-from harken.storage.batches import batches, rows_in
+from harken.storage.batches import batches, rows_among, rows_in
 from harken.storage.indexed.files import derived_uid
 from harken.storage.indexed.tables import commit_files, commits, histories
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
-from harken.storage.store import Transaction
+from harken.storage.store import Dialect, Transaction
 from harken.storage.tables import refers
 
 SOURCE = "commit"
@@ -130,7 +131,7 @@ def drop_commits(tx: Transaction, project_id: int, shas: Collection[str]) -> int
 
 def find_commits(tx: Transaction, uids: Collection[str]) -> dict[str, Commit]:
     """Commits by id, with their files; ids that name nothing are left out."""
-    rows = list(rows_in(tx, select(commits).where(commits.c.tenant == tx.tenant), commits.c.uid, uids))
+    rows = list(rows_among(tx, _among(tx.dialect, commits, commits.c.uid), uids))
     return dict(zip([row.uid for row in rows], _with_files(tx, rows), strict=True))
 
 
@@ -243,9 +244,9 @@ def _file_row(change: FileChange) -> dict[str, Any]:
 
 
 def _with_files(tx: Transaction, rows: Sequence[Row[Any]]) -> list[Commit]:
-    statement = select(commit_files).where(commit_files.c.tenant == tx.tenant)
+    statement = _among(tx.dialect, commit_files, commit_files.c.commit_id)
     changes: dict[int, list[FileChange]] = {}
-    for row in _in_order(rows_in(tx, statement, commit_files.c.commit_id, {row.id for row in rows})):
+    for row in _in_order(rows_among(tx, statement, {row.id for row in rows})):
         change = FileChange(row.path, row.insertions, row.deletions, row.old_path)
         changes.setdefault(row.commit_id, []).append(change)
     return [
@@ -260,6 +261,11 @@ def _with_files(tx: Transaction, rows: Sequence[Row[Any]]) -> list[Commit]:
         )
         for row in rows
     ]
+
+
+@cache
+def _among(dialect: Dialect, table: Table, column: Column[Any]) -> Select[Any]:
+    return select(table).where(table.c.tenant == bindparam("of_tenant"), dialect.among(column))
 
 
 def _in_order(rows: Iterator[Any]) -> list[Any]:

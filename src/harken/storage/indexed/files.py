@@ -6,15 +6,16 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, Table, delete, insert, select, update
+from sqlalchemy import Row, Select, Table, bindparam, delete, insert, select, update
 
 from harken.model import NewEntry, Trust
-from harken.storage.batches import batches, rows_in
+from harken.storage.batches import batches, rows_among, rows_in
 from harken.storage.indexed.tables import code_units, indexed_files, passages
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
-from harken.storage.store import Transaction
+from harken.storage.store import Dialect, Transaction
 
 PARTS: Mapping[str, Table] = {"code": code_units, "document": passages}
 _UID_DIGITS = 32
@@ -153,9 +154,13 @@ def replace_parts(
 
 def find_parts(tx: Transaction, source: str, uids: Collection[str]) -> dict[str, Row[Any]]:
     """Parts by id; ids that name nothing are left out."""
+    return {row.uid: row for row in rows_among(tx, _named(tx.dialect, source), uids)}
+
+
+@cache
+def _named(dialect: Dialect, source: str) -> Select[Any]:
     table = PARTS[source]
-    rows = rows_in(tx, select(table).where(table.c.tenant == tx.tenant), table.c.uid, uids)
-    return {row.uid: row for row in rows}
+    return select(table).where(table.c.tenant == bindparam("of_tenant"), dialect.among(table.c.uid))
 
 
 def _update(tx: Transaction, table: Table, known: Row[Any], part: Part) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import Row, Select, bindparam, delete, select, update
 
 from harken.errors import NotFoundError
 from harken.model import Kept, ProjectIdentity, Trust
-from harken.storage.batches import batches, rows_in
+from harken.storage.batches import batches, rows_among, rows_in
 from harken.storage.kept.registry import KEPT
 from harken.storage.known import find_tombstones
 from harken.storage.removing import remove_entries
-from harken.storage.scopes import ensure_project, project_identity
+from harken.storage.scopes import ensure_project, project_of_row
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
-from harken.storage.store import Transaction
-from harken.storage.tables import entries, projects, tombstones
+from harken.storage.store import Dialect, Transaction
+from harken.storage.tables import entries, tombstones
 
 Projects = dict[int, ProjectIdentity]
 _SHORTEST_BEGINNING = 4
@@ -67,10 +68,14 @@ def each_kept(tx: Transaction, source: str) -> Iterator[Kept]:
 
 def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, Kept]:
     """Records by id; ids that name nothing are left out."""
-    table = KEPT[source].table
-    found = rows_in(tx, select(table).where(table.c.tenant == tx.tenant), table.c.uid, uids)
     known: Projects = {}
-    return {row.uid: kept_of(tx, source, row, known) for row in found}
+    return {row.uid: kept_of(tx, source, row, known) for row in rows_among(tx, _named(tx.dialect, source), uids)}
+
+
+@cache
+def _named(dialect: Dialect, source: str) -> Select[Any]:
+    table = KEPT[source].table
+    return select(table).where(table.c.tenant == bindparam("of_tenant"), dialect.among(table.c.uid))
 
 
 def kept_times(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, datetime]:
@@ -115,7 +120,7 @@ def kept_of(tx: Transaction, source: str, row: Row[Any], known: Projects | None 
     """
     found: Projects = {} if known is None else known
     if row.project_id is not None and row.project_id not in found:
-        found[row.project_id] = project_identity(tx, projects.c.id == row.project_id)
+        found[row.project_id] = project_of_row(tx, row.project_id)
     return Kept(source, row.uid, row.updated_at, KEPT[source].fields(row), found.get(row.project_id))
 
 

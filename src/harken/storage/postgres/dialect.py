@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Insert, Table, any_, bindparam, func
+from sqlalchemy import ColumnElement, Insert, Table, Text, any_, bindparam, func
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.types import UserDefinedType
 
@@ -27,17 +27,20 @@ class _Listed(UserDefinedType[str]):
 class PostgresDialect:
     """A `Dialect` of PostgreSQL."""
 
-    def among(self, column: ColumnElement[int]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
         """By one bound array."""
+        if isinstance(column.type, Text):
+            return column == any_(bindparam(AMONG, type_=ARRAY(Text)))
         return column == func.any(self.list_of())
 
     def list_of(self) -> ColumnElement[Any]:
         """The place of what `listing` gives."""
         return bindparam(AMONG, type_=_Listed())
 
-    def listing(self, ids: Sequence[int]) -> str:
-        """As an array's text."""
-        return "{" + ",".join(map(str, ids)) + "}"
+    def listing(self, values: Sequence[Any]) -> str | list[str]:
+        """Numbers as an array's text; texts as they are."""
+        are_texts = bool(values) and isinstance(values[0], str)
+        return list(values) if are_texts else "{" + ",".join(map(str, values)) + "}"
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound array, so that the statement is the same however many there are."""

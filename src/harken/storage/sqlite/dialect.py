@@ -17,14 +17,14 @@ from harken.storage.store import AMONG
 class SqliteDialect:
     """A `Dialect` of SQLite."""
 
-    def among(self, column: ColumnElement[int]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
         """By one bound list."""
         listed = func.json_each(bindparam(AMONG, type_=Text)).table_valued("value")
         return column.in_(select(listed.c.value))
 
-    def listing(self, ids: Sequence[int]) -> str:
+    def listing(self, values: Sequence[Any]) -> str:
         """As JSON."""
-        return json.dumps(list(ids))
+        return json.dumps(list(values))
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound list: a parameter for each value takes half as long again among some hundred."""

@@ -16,6 +16,7 @@ from harken.storage.sqlite.connection import words
 from harken.storage.store import Holding, RowScope, Scored
 from harken.storage.tables import entries
 from harken.trust import UNTRUSTED
+from harken.words import STOP_WORDS
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
@@ -117,7 +118,19 @@ class Fts5Index:
     def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
         """Entries whose own text has these words in this order, best first."""
         phrase = _phrase(text)
-        return self._match(connection, [phrase], scope, limit, _OWN) if phrase else []
+        if not phrase or not self._may_quote(connection, text, scope):
+            return []
+        return self._match(connection, [phrase], scope, limit, _OWN)
+
+    def _may_quote(self, connection: Connection, text: str, scope: RowScope) -> bool:
+        """Whether any entry has all words of a text that say something; a phrase reads the lists of its stop words."""
+        words = text.split()
+        telling = [phrase for word in words if word.lower() not in STOP_WORDS and (phrase := _phrase(word))]
+        if not telling or len(telling) == len(words):
+            return True
+        asked = "SELECT 1 FROM entry_index WHERE entry_index MATCH ? LIMIT 1"
+        query = _query([" AND ".join(telling)], scope, _OWN)
+        return connection.exec_driver_sql(asked, (query,)).first() is not None
 
     def find(
         self,

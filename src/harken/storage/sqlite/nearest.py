@@ -34,6 +34,7 @@ _CHUNK_ROWS = 20_000
 _SAVE_FROM_ROWS = 5_000
 _KNOWN_SCOPES = 64
 _SAVE_AFTER_GROWTH = 1.05
+_STAMP = "SELECT (SELECT value FROM counters WHERE name = ?), (SELECT max(id) FROM vectors)"
 _FILE_NAME = re.compile(r"vectors-(?P<origin>[0-9a-f]+)-(?P<space>\d+)-(?P<epoch>\d+)-(?P<newest>\d+)\.tvim")
 
 _log = structlog.get_logger(__name__)
@@ -114,10 +115,13 @@ class _MatrixEngine:
 
 
 class _Derived:
+    """An index, with the newest vector in it, and the newest of any space when it was last caught up."""
+
     def __init__(self, engine: _Engine, epoch: int, newest: int, saved_rows: int) -> None:
         self.engine = engine
         self.epoch = epoch
         self.newest = newest
+        self.seen = -1
         self.saved_rows = saved_rows
 
 
@@ -156,8 +160,7 @@ class VectorCache:
         """
         if scope != RowScope(sources=scope.sources, facets=scope.facets) or not scope.is_apart:
             return self._listed(connection, scope, at_most)
-        newest = connection.exec_driver_sql("SELECT max(id) FROM vectors").scalar() or 0
-        stamp = (_counter(connection, VECTORS_REMOVED), int(newest))
+        stamp = _stamp(connection)
         with self._lock:
             if self._scopes_at != stamp or len(self._scopes) >= _KNOWN_SCOPES:
                 self._scopes, self._scopes_at = {}, stamp
@@ -203,12 +206,14 @@ class VectorCache:
         return rows >= _SAVE_FROM_ROWS and rows > derived.saved_rows * _SAVE_AFTER_GROWTH
 
     def _current(self, connection: Connection, space: StoredSpace) -> _Derived:
-        epoch = _counter(connection, VECTORS_REMOVED)
+        epoch, newest = _stamp(connection)
         derived = self._derived.get(space.id)
         if derived is None or derived.epoch != epoch:
             derived = self._open(connection, space, epoch)
             self._derived[space.id] = derived
-        _catch_up(connection, space, derived)
+        if derived.seen != newest:
+            _catch_up(connection, space, derived)
+            derived.seen = newest
         return derived
 
     def _open(self, connection: Connection, space: StoredSpace, epoch: int) -> _Derived:
@@ -280,8 +285,10 @@ def _readable(path: Path) -> bool:
     return True
 
 
-def _counter(connection: Connection, name: str) -> int:
-    return int(connection.exec_driver_sql("SELECT value FROM counters WHERE name = ?", (name,)).scalar() or 0)
+def _stamp(connection: Connection) -> tuple[int, int]:
+    """How many removals there were, and the newest vector's id: while both are the same, so are all vectors."""
+    removed, newest = connection.exec_driver_sql(_STAMP, (VECTORS_REMOVED,)).one()
+    return int(removed or 0), int(newest or 0)
 
 
 def _origin(connection: Connection) -> str:

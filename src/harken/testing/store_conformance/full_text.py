@@ -153,6 +153,15 @@ class FullTextTests:
             assert tx.text.quoting(tx.connection, " ?! ", RowScope(), 10) == []
         assert [entry_id for entry_id, _ in hits] == entry_ids(store, quoted.messages[:1])
 
+    @pytest.mark.parametrize("quote", ["where is the small bird", "Where's the small bird", "is it", "the small bird"])
+    def test_a_quotation_may_be_full_of_common_words(self, store: Store, quote: str) -> None:
+        quoted = talk_of("quoted", "Well, where is the small bird? Where's the small bird? Is it here?")
+        keep(store, quoted, talk_of("turned", "a small one is the bird, where it is"))
+        with store.reading() as tx:
+            hits = tx.text.quoting(tx.connection, quote, RowScope(), 10)
+            assert tx.text.quoting(tx.connection, "where is the small beast", RowScope(), 10) == []
+        assert [entry_id for entry_id, _ in hits] == entry_ids(store, quoted.messages)
+
     @pytest.mark.parametrize("word", ["北京", "天气", "京天"])
     def test_words_of_chinese_are_found_inside_a_sentence(self, store: Store, word: str) -> None:
         talk = talk_of("chinese", "我想知道北京天气怎么样")
