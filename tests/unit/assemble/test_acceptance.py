@@ -9,10 +9,12 @@ import importlib
 import inspect
 import json
 import pkgutil
+import random
 import tomllib
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -75,8 +77,9 @@ def test_contexts_were_measured_within_the_seeds_times() -> None:
 def test_a_context_takes_little_memory(tmp_path: Path) -> None:
     """Performance 4: less than 50 MB per assembly."""
     with Harken(tmp_path, embedder=HashingEmbedder(), env={}) as opened:
+        drawn = random.Random(7)
         for number in range(300):
-            words = " ".join(f"word{number % 17}{place}" for place in range(60))
+            words = " ".join("".join(drawn.choices(ascii_lowercase, k=6)) for _ in range(60))
             opened.memories.add(f"Note {number} of the budget: {words}", "event")
         opened.embed()
         opened.assembler.assemble_context("budget", CONTEXT_TYPES, limit=50)
