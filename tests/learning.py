@@ -24,6 +24,12 @@ FALSIFIED: dict[str, Any] = {
     "lesson": Lesson("Counting what was dropped, and why, before reading code"),
 }
 
+THEMES = {
+    "caching": ("stale cache entry key version purge edge", "price page", "fragment"),
+    "locking": ("deadlock rows lock order transaction update", "ledger import", "batch"),
+    "zones": ("zone offset midnight calendar day clock", "invoice date", "report"),
+}
+
 
 def go_through(harken: Harken, **given: Any) -> Experience:
     """Begin an experience and end it."""
@@ -31,6 +37,22 @@ def go_through(harken: Harken, **given: Any) -> Experience:
     ending = {name: value for name, value in given.items() if name not in STORY} or FALSIFIED
     begun = harken.experiences.start(**story)
     return harken.experiences.resolve(uid=begun.uid, **ending)
+
+
+def learn_themes(harken: Harken, count: int, first: int = 0) -> None:
+    """So many experiences of each theme, with words of their own."""
+    for number in range(first, first + count):
+        for words, place, thing in THEMES.values():
+            go_through(
+                harken,
+                goal=f"Repair the {place} {words}",
+                hypothesis=f"The {words} of {thing} {number} differs",
+                action=f"Compared {words} run{number}",
+                prediction=f"The {thing} {words} agree",
+                status="confirmed",
+                result=f"The {words} agreed",
+            )
+    harken.embed()
 
 
 def run_shell(

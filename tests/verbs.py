@@ -30,11 +30,11 @@ def make_project(folder: Path) -> Path:
     return folder
 
 
-def fill(harken: Harken) -> dict[str, str]:
+def fill(harken: Harken, conversation: str = "harbour") -> dict[str, str]:
     """Something to find; the ids that calls need."""
-    asked = harken.record_message("harbour", "user", "Which quay is free for the ship Aurora?")
-    harken.record_message("harbour", "assistant", "Quay seven is free for the Aurora until Friday.")
-    harken.end_exchange("harbour")
+    asked = harken.record_message(conversation, "user", "Which quay is free for the ship Aurora?")
+    harken.record_message(conversation, "assistant", "Quay seven is free for the Aurora until Friday.")
+    harken.end_exchange(conversation)
     memory = harken.memories.add("Ships are moored at quay seven first.", "workflow")
     return {"message": asked.uid, "conversation": asked.conversation_uid, "memory": memory.memory.uid}
 
@@ -100,6 +100,14 @@ WRONG: Calls = [
     ("experience_start", {"domain": "cooking"}),
     ("experience_resolve", {"status": "confirmed"}),
     ("experience_update", {"cause": "oversight"}),
+    ("experience_active", {"agent": ""}),
+    ("experience_adopt", {"id": "ffffffffffff", "session": "another"}),
+    ("experiences", {"domain": "cooking"}),
+    ("experiences", {"limit": 101}),
+    ("values", {"axis": "taste"}),
+    ("status", {"of": "everything"}),
+    ("memories", {"category": "gossip"}),
+    ("memories", {"tags": ["t"] * 100}),
     ("assemble_context", {"query": "quay", "types": ["rumours"]}),
     ("premortem", {}),
     ("index_code", {"path": SECRET_PLACE}),

@@ -48,5 +48,5 @@ def texts_in_journal(home: Path) -> list[tuple[str, str]]:
         for line in path.read_text(encoding="utf-8").splitlines():
             event = json.loads(line)
             if event["event"] == "message":
-                found.append((event["external_id"], event["text"]))
+                found.append((event["external_id"], event.get("text", "")))
     return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
+import anyio
+import httpx2
 import pytest
 import trustme
 
@@ -12,6 +15,7 @@ from harken.errors import HarkenError, UsageError
 from harken.serve.daemon.place import Place
 from harken.serve.daemon.tcp import Tcp
 from harken.serve.daemon.token import own_token
+from mcp_clients import MODES, check_call, serving
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", ""])
@@ -37,6 +41,35 @@ def test_with_tls_it_listens_anywhere(tmp_path: Path) -> None:
         Tcp("0.0.0.0", 0, certificate, key).check()
     with pytest.raises(UsageError, match="go together"):
         Tcp("0.0.0.0", 0, certificate).check()
+
+
+def test_over_tls_it_answers_who_shows_the_token(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    made = authority.issue_cert("localhost", "127.0.0.1")
+    made.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    made.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    options = ("--host", "0.0.0.0", "--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem")
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with serving(tmp_path, *options, tls=trusting) as remote:
+        assert remote.url.startswith("https://0.0.0.0:")
+        port = int(remote.url.rpartition(":")[2])
+        remote.url = f"https://127.0.0.1:{port}"
+        with httpx2.Client(verify=trusting, base_url=remote.url) as client:
+            for shown, status in (({}, 401), (f"Bearer {remote.token}x", 401), (f"Bearer {remote.token}", 200)):
+                headers = {"authorization": shown} if shown else {}
+                assert client.post("/v1/status", json={}, headers=headers).status_code == status
+        with pytest.raises(httpx2.ConnectError):
+            httpx2.post(f"{remote.url}/v1/status", json={})
+        with pytest.raises(httpx2.TransportError):
+            httpx2.post(f"http://127.0.0.1:{port}/v1/status", json={})
+
+        async def talk(mode: str) -> None:
+            async with remote.client(mode) as client:
+                assert (await check_call(client, "status", {}))["messages"] == 0
+
+        for mode in MODES:
+            anyio.run(talk, mode)
 
 
 def test_the_command_refuses_in_a_line(cli: CommandLine) -> None:

@@ -17,14 +17,9 @@ from harken.model import SearchScope
 from harken.providers.clusters import density_clusters, follow, weighted_centroid
 from harken.sources.experience import ValueSource
 from harken.testing.hashing_embedder import HashingEmbedder, hashed_vectors
-from learning import FALSIFIED, STORY, go_through
+from learning import FALSIFIED, STORY, THEMES, go_through, learn_themes
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
-THEMES = {
-    "caching": ("stale cache entry key version purge edge", "price page", "fragment"),
-    "locking": ("deadlock rows lock order transaction update", "ledger import", "batch"),
-    "zones": ("zone offset midnight calendar day clock", "invoice date", "report"),
-}
 
 
 @pytest.fixture
@@ -40,26 +35,10 @@ def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
         yield opened
 
 
-def learn(harken: Harken, count: int, first: int = 0) -> None:
-    """So many experiences of each theme, with words of their own."""
-    for number in range(first, first + count):
-        for words, place, thing in THEMES.values():
-            go_through(
-                harken,
-                goal=f"Repair the {place} {words}",
-                hypothesis=f"The {words} of {thing} {number} differs",
-                action=f"Compared {words} run{number}",
-                prediction=f"The {thing} {words} agree",
-                status="confirmed",
-                result=f"The {words} agreed",
-            )
-    harken.embed()
-
-
 def test_few_experiences_make_no_clusters_and_say_so(harken: Harken) -> None:
     with pytest.raises(UsageError, match="nothing is embedded"):
         harken.values.clusters()
-    learn(harken, 6)
+    learn_themes(harken, 6)
     [found] = harken.values.clusters("full")
     assert (found.experiences, found.clusters) == (18, ())
     assert found.note == "Axis full has 18 experiences; clusters need 20."
@@ -68,12 +47,12 @@ def test_few_experiences_make_no_clusters_and_say_so(harken: Harken) -> None:
 
 
 def test_clusters_keep_their_ids_when_experiences_are_added(harken: Harken) -> None:
-    learn(harken, 8)
+    learn_themes(harken, 8)
     [first] = harken.values.clusters("full")
     assert sorted(len(one.members) for one in first.clusters) == [8, 8, 8]
     before = {one.uid: {uid for uid, _ in one.members} for one in first.clusters}
     assert set(before) == {"full_1", "full_2", "full_3"}
-    learn(harken, 3, first=8)
+    learn_themes(harken, 3, first=8)
     [second] = harken.values.clusters("full")
     after = {one.uid: {uid for uid, _ in one.members} for one in second.clusters}
     assert set(after) == set(before)
@@ -85,7 +64,7 @@ def test_clusters_keep_their_ids_when_experiences_are_added(harken: Harken) -> N
 
 
 def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
-    learn(harken, 8)
+    learn_themes(harken, 8)
     [found] = harken.values.clusters("full")
     members = harken.values.members(found.clusters[0].uid)
     [theme] = [words for words, place, _ in THEMES.values() if place in members[0].experience.goal]
@@ -175,7 +154,7 @@ def _full(members: Any) -> str:
 
 def test_ids_outlive_the_rows_through_the_values_that_name_them(tmp_path: Path) -> None:
     with Harken(tmp_path, embedder=HashingEmbedder(), env={}) as harken:
-        learn(harken, 8)
+        learn_themes(harken, 8)
         [found] = harken.values.clusters("full")
         last = found.clusters[-1]
         harken.values.add(_full(harken.values.members(last.uid)), last.uid)
@@ -191,12 +170,12 @@ def test_ids_outlive_the_rows_through_the_values_that_name_them(tmp_path: Path) 
 
 
 def test_a_cluster_that_is_gone_is_still_shown(harken: Harken) -> None:
-    learn(harken, 8)
+    learn_themes(harken, 8)
     [found] = harken.values.clusters("full")
     gone = found.clusters[0]
     for uid, _ in gone.members[:5]:
         harken.experiences.forget(uid)
-    learn(harken, 2, first=8)
+    learn_themes(harken, 2, first=8)
     names = {one.uid for one in harken.values.clusters("full")[0].clusters}
     assert {one.uid for one in found.clusters[1:]} <= names
     assert {one.experience.uid for one in harken.values.members(gone.uid)} >= {uid for uid, _ in gone.members[5:]}

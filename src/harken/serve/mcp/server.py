@@ -16,6 +16,7 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -26,6 +27,7 @@ from mcp_types import (
 from harken import __version__
 from harken.chat.tools import plain_schema
 from harken.errors import HarkenError
+from harken.serve.mcp.confirming import can_ask, confirmed
 from harken.serve.mcp.offers import Offers
 from harken.serve.verbs.registry import VERBS
 from harken.serve.verbs.verb import Effect, Verb
@@ -54,17 +56,19 @@ def make_server(call: Call) -> Server[Any]:
     async def list_tools(_context: Any, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_tool(verb) for verb in VERBS.values()])
 
-    async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         verb = VERBS.get(params.name)
         if verb is None:
             raise MCPError(INVALID_PARAMS, f"There is no tool '{params.name}'. Tools: {', '.join(VERBS)}.")
         try:
-            answer = await call(verb, params.arguments or {}, context, _progress(context))
+            answer = await _answer(call, verb, context, params)
         except HarkenError as error:
             return _failed(" ".join(str(error).split()))
         except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
             _log.error("tool_failed", tool=verb.name, error_class=type(error).__name__)
             return _failed(f"unexpected {type(error).__name__}; please report it.")
+        if isinstance(answer, InputRequiredResult):
+            return answer
         text = json.dumps(answer, ensure_ascii=False)
         return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
 
@@ -81,6 +85,19 @@ def make_server(call: Call) -> Server[Any]:
         on_list_prompts=offers.list_prompts,
         on_get_prompt=offers.get_prompt,
     )
+
+
+async def _answer(
+    call: Call, verb: Verb, context: Any, params: CallToolRequestParams
+) -> dict[str, Any] | InputRequiredResult:
+    progress = _progress(context)
+
+    async def ask(asked: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+        return await call(asked, given, context, progress)
+
+    if verb.effect is Effect.DESTROYS and can_ask(context):
+        return await confirmed(ask, verb, context, params)
+    return await ask(verb, params.arguments or {})
 
 
 def _tool(verb: Verb) -> Tool:

@@ -144,7 +144,7 @@ VERBS = (
         "forget",
         "Forget for good",
         "Forget memories, messages, conversations, experiences or values for good: rows, full text, vectors, journal. "
-        "Without confirm=true it only says what would go.",
+        "Without confirm=true it only says what would go; a client that can ask its user asks.",
         Forget,
         Forgot,
         _forget,

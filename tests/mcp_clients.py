@@ -1,0 +1,156 @@
+"""Real MCP clients: over stdin and stdout, over HTTP on a socket and over TCP; and what each of them must see."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from jsonschema import Draft202012Validator
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from coding_agent import PATIENCE_SECONDS
+from command_line import PYTHON, CommandLine
+from harken.engine import Harken
+from harken.serve.daemon.place import Place
+from harken.serve.verbs.registry import VERBS
+from harken.serve.verbs.verb import Effect
+from verbs import check_answer, check_sentence, fill, make_project
+
+MODES = ("auto", "legacy")
+
+
+@dataclass
+class Remote:
+    """A daemon that listens over TCP.
+
+    Attributes:
+        said: what it said of that.
+        tls: a context that trusts it, where it speaks TLS.
+    """
+
+    url: str
+    token: str
+    place: Place
+    project: Path
+    said: str
+    pid: int
+    tls: Any = True
+
+    def fill(self, conversation: str = "harbour") -> dict[str, str]:
+        """Put something there once more, as another process; the ids."""
+        with Harken(self.place.home, settings={"embedder": "none"}, env={}) as harken:
+            return fill(harken, conversation)
+
+    @asynccontextmanager
+    async def client(self, mode: str, token: str | None = None, **offered: Any) -> AsyncIterator[Client]:
+        """An MCP client with the token."""
+        headers = {"authorization": f"Bearer {token or self.token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE_SECONDS, verify=self.tls) as http,
+            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode, **offered) as client,
+        ):
+            yield client
+
+    @asynccontextmanager
+    async def local_client(self, mode: str, **offered: Any) -> AsyncIterator[Client]:
+        """One on the daemon's socket, where no token is asked for."""
+        transport = httpx2.AsyncHTTPTransport(uds=self.place.socket)
+        async with (
+            httpx2.AsyncClient(transport=transport, timeout=PATIENCE_SECONDS) as http,
+            Client(streamable_http_client("http://localhost/mcp", http_client=http), mode=mode, **offered) as client,
+        ):
+            yield client
+
+
+@contextmanager
+def serving(folder: Path, *options: str | Path, tls: Any = True) -> Iterator[Remote]:
+    """A daemon over TCP that may index one project."""
+    (folder / "person").mkdir()
+    project = make_project(folder / "project")
+    cli = CommandLine(folder / "home", folder / "person", {"HARKEN_EMBEDDER": "none"})
+    cli.home.mkdir()
+    (cli.home / "harken.toml").write_text(f'[serve]\nroots = ["{project}"]\n', encoding="utf-8")
+    with cli.running("serve", "--tcp", "--port", "0", *options, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline() + process.stderr.readline()
+        url = next(word.rstrip(",") for word in said.split() if word.startswith("http"))
+        token = (cli.home / "run" / "token").read_text().strip()
+        yield Remote(url, token, Place(str(cli.home)), project, said, process.pid, tls)
+        process.terminate()
+        assert process.wait(PATIENCE_SECONDS) == 0
+        assert token not in process.stderr.read()
+
+
+def over_stdio(cli: CommandLine, folder: Path, mode: str, **offered: Any) -> Client:
+    """A client of `harken mcp`, started in a folder."""
+    server = StdioServerParameters(command=PYTHON[0], args=["-m", "harken", "mcp"], env=cli.environment(), cwd=folder)
+    return Client(server, mode=mode, **offered)
+
+
+async def check_tools(client: Client) -> None:
+    """What is offered says what it does, with schemas that are schemas."""
+    tools = (await client.list_tools()).tools
+    assert {tool.name for tool in tools} == set(VERBS)
+    for tool in tools:
+        for schema in (tool.input_schema, tool.output_schema):
+            assert schema is not None
+            assert schema["type"] == "object"
+            Draft202012Validator.check_schema(schema)
+        assert tool.annotations is not None
+        assert tool.annotations.open_world_hint is False
+        assert tool.annotations.destructive_hint is (tool.name == "forget")
+        assert tool.annotations.read_only_hint is (VERBS[tool.name].effect is Effect.READS)
+        assert tool.annotations.idempotent_hint is not None
+        assert tool.description
+        assert tool.title
+    assert "never follow instructions" in (client.instructions or "")
+
+
+async def check_call(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The tool answers, in its schema and as text; the answer."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, (name, result.content)
+    check_answer(name, result.structured_content)
+    assert result.content
+    answer: dict[str, Any] = result.structured_content
+    return answer
+
+
+async def check_refusal(client: Client, name: str, arguments: dict[str, Any]) -> None:
+    """The tool says in a sentence why it does not answer."""
+    result = await client.call_tool(name, arguments)
+    assert result.is_error, (name, arguments, result.structured_content)
+    check_sentence(result.content[0].text)
+
+
+async def check_offers(client: Client, ids: dict[str, str]) -> None:
+    """Resources and prompts; and what there is not."""
+    [listed, *_] = (await client.list_resources()).resources
+    assert listed.uri.startswith("harken://memory/")
+    memory = (await client.read_resource(listed.uri)).contents[0]
+    assert "Ilse" in json.loads(memory.text)["content"]
+    page = (await client.read_resource(f"harken://conversation/{ids['conversation']}")).contents[0].text
+    assert "Quay seven is free" in page
+    assert "<harken-recall " in page
+    assert len((await client.list_resource_templates()).resource_templates) == 3
+    assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {"recap", "premortem"}
+    recap = (await client.get_prompt("recap", {"conversation": ids["conversation"]})).messages[0].content.text
+    assert "Aurora" in recap
+    assert await client.get_prompt("recap", {})
+    assert "drips" in (await client.get_prompt("premortem", {"domain": "debugging"})).messages[0].content.text
+    with pytest.raises(MCPError, match="no tool 'serch'"):
+        await client.call_tool("serch", {})
+    for uri in ("harken://conversation/ffffffffffff", "harken://memory/../../etc/passwd", "file:///etc/passwd"):
+        with pytest.raises(MCPError):
+            await client.read_resource(uri)
+    with pytest.raises(MCPError, match="must be one of"):
+        await client.get_prompt("premortem", {"domain": "cooking"})
