@@ -14,7 +14,7 @@ import pytest
 from command_line import CommandLine
 from documented import blocks, follow, steps
 from harken.assemble.layers import LayerName
-from harken.config import AutoRagConfig, ContextConfig, RagConfig, load_settings
+from harken.config import AutoRagConfig, ContextConfig, RagConfig, SearchConfig, load_settings
 from harken.sources.likeness import ALIKE_IN_MEANING, ALIKE_IN_WORDS
 from harken.sources.memory import CATEGORIES
 from harken.testing import ChatServer
@@ -88,7 +88,9 @@ def test_the_settings_that_are_shown_are_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "harken.toml").write_text(shown, encoding="utf-8")
     settings = load_settings(tmp_path, env={}).settings
     assert (settings.auto_rag, settings.context, settings.rag) == (AutoRagConfig(), ContextConfig(), RagConfig())
-    assert tomllib.loads(shown).keys() == {"auto_rag", "context", "rag"}
+    assert settings.search == SearchConfig()
+    assert tomllib.loads(shown).keys() == {"search", "auto_rag", "context", "rag"}
+    assert all(f"search.{name}" in WORKING for name in tomllib.loads(shown)["search"])
 
 
 def test_memories_are_saved_found_and_superseded_as_the_page_says(cli: CommandLine) -> None:
