@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -11,18 +11,19 @@ from harken.enrich.spaces import Spaces
 from harken.errors import MissingExtraError, ProviderError
 from harken.index.indexes import open_indexes
 from harken.model import DERIVED_SOURCES, SearchScope
-from harken.providers.clusters import unit
+from harken.providers.clusters import Float32, unit
+from harken.providers.embedder import Embedder
 from harken.record.keep import Keeper
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.experiences import Experiences
-from harken.sources.memories import Compare, Memories, Search
+from harken.sources.memories import Memories, Search
 from harken.sources.searcher import SourceSearcher
 from harken.sources.values import Values
 from harken.storage.store import RowScope, Store
 
 _MEMORIES = RowScope(sources=("memory",))
-_MOST_WAITING = 64
+_MOST_WAITING, _MOST_FRESH = 64, 256
 
 _log = structlog.get_logger(__name__)
 
@@ -37,7 +38,7 @@ class Remembered:
 
     def __init__(self, recorder: Recorder, search: Search, spaces: Spaces) -> None:
         keeper = Keeper(recorder)
-        compare = _comparing(recorder.store, spaces)
+        compare = _Comparison(recorder.store, spaces)
         self.kept = (
             Memories(recorder.store, keeper, search, identify_project, compare),
             Experiences(recorder.store, keeper, identify_project),
@@ -55,26 +56,47 @@ def said_or_saved(scope: SearchScope | None) -> SearchScope:
     return replace(given, without_sources=DERIVED_SOURCES)
 
 
-def _comparing(store: Store, spaces: Spaces) -> Compare:
-    def compare(text: str, others: Mapping[int, str]) -> Mapping[int, float]:
+@dataclass(slots=True)
+class _Comparison:
+    """Compares a text with entries by meaning: by their vectors, or by its own of those that wait to be embedded.
+
+    Attributes:
+        fresh: vectors that no row holds yet, by space and hash of the text, so that saving many embeds each once.
+    """
+
+    store: Store
+    spaces: Spaces
+    fresh: dict[tuple[str, int], Float32] = field(default_factory=dict)
+
+    def __call__(self, text: str, others: Mapping[int, str]) -> Mapping[int, float]:
         try:
-            found = spaces.answering()
-            embedder = spaces.embedder() if found is None else found.embedder
+            found = self.spaces.answering()
+            embedder = self.spaces.embedder() if found is None else found.embedder
             if embedder is None or not others:
                 return {}
-            vector = unit(embedder.embed_passages([text])[0])
+            [vector] = self._vectors(embedder, [text])
             told: dict[int, float] = {}
             if found is not None:
-                with store.reading() as tx:
-                    _, told = store.nearest.compare(tx, found.space, vector, _MEMORIES, 1, list(others))
+                with self.store.reading() as tx:
+                    _, told = self.store.nearest.compare(tx, found.space, vector, _MEMORIES, 1, list(others))
             # The newest wait longest to be embedded, and are the likeliest to be said again.
             waiting = [entry_id for entry_id in others if entry_id not in told][-_MOST_WAITING:]
-            vectors = list(embedder.embed_passages([others[entry_id] for entry_id in waiting])) if waiting else []
+            vectors = self._vectors(embedder, [others[entry_id] for entry_id in waiting])
         except (ProviderError, MissingExtraError) as error:
             # Duplicates are then known by their words alone.
             _log.warning("not_compared_by_meaning", error_class=type(error).__name__)
             return {}
-        fresh = {entry_id: float(unit(one) @ vector) for entry_id, one in zip(waiting, vectors, strict=True)}
+        fresh = {entry_id: float(one @ vector) for entry_id, one in zip(waiting, vectors, strict=True)}
         return {entry_id: told[entry_id] for entry_id in others if entry_id in told} | fresh
 
-    return compare
+    def _vectors(self, embedder: Embedder, texts: Sequence[str]) -> list[Float32]:
+        space = embedder.space.id
+        keys = {text: (space, hash(text)) for text in texts}
+        known = {text: self.fresh[key] for text, key in keys.items() if key in self.fresh}
+        missing = [text for text in keys if text not in known]
+        if missing:
+            known |= {text: unit(one) for text, one in zip(missing, embedder.embed_passages(missing), strict=True)}
+            self.fresh |= {keys[text]: known[text] for text in missing}
+            for key in list(self.fresh)[:-_MOST_FRESH]:
+                self.fresh.pop(key, None)
+        return [known[text] for text in texts]

@@ -107,6 +107,14 @@ def test_a_rewording_is_known_before_anything_was_embedded(harken: Harken, tmp_p
     assert len(contents(harken)) == 2
 
 
+def test_saving_many_embeds_each_once(tmp_path: Path) -> None:
+    embedder = HashingEmbedder()
+    with Harken(tmp_path, embedder=embedder, env={}) as harken:
+        for number in range(80):
+            harken.memories.add(f"word{number} other{number} thing{number}", "event")
+        assert embedder.embedded <= 80
+
+
 def test_without_a_model_what_is_said_anew_is_known_by_its_words(
     tmp_path: Path, engine_settings: dict[str, Any]
 ) -> None:
