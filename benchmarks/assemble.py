@@ -91,7 +91,7 @@ def fill(harken: Harken, size: int) -> None:
     for start in range(0, len(commits), _BULK):
         with harken.store.writing() as tx:
             batch = commits[start : start + _BULK]
-            add_commits(tx, row, project.key, [(each, CommitSource().entries(each)[0]) for each in batch])
+            add_commits(tx, row, project.key, [(each, CommitSource().entries(each)) for each in batch])
     fill_vectors(harken)
 
 

@@ -20,6 +20,7 @@ class CodeUnit:
         start_line: the first, counted from 1, comments and decorators before it left out.
         end_line: the last.
         body: the beginning of what follows the signature, without the docstring.
+        about: what is said first of the class or the module that it stands in.
     """
 
     path: str
@@ -33,6 +34,7 @@ class CodeUnit:
     end_line: int
     body: str = ""
     number: int = 0
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,25 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Addition:
+    """What a commit added to one file of code.
+
+    Attributes:
+        about: what is said first of a file that is new; empty for any other.
+        definitions: name, and the first line that is said of it, of each that came.
+    """
+
+    path: str
+    about: str
+    definitions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """A commit of a git repository; files in git's own order.
 
     Attributes:
+        additions: to code, for search alone; not kept beside it.
         authored_at: when it was first made.
         committed_at: when it came to stand where it stands, which a rebase changes.
     """
@@ -66,6 +83,7 @@ class Commit:
     committed_at: datetime
     message: str
     files: tuple[FileChange, ...] = ()
+    additions: tuple[Addition, ...] = ()
 
     @property
     def insertions(self) -> int:

@@ -126,7 +126,8 @@ def test_files_that_nobody_wrote_are_counted_once_and_not_read_again(harken: Har
 
 
 def test_no_secret_of_a_repository_is_kept(harken: Harken, repository: Repository) -> None:
-    repository.commit(f"Use the token {KEY}", a_py=f'"""Log in with {KEY}."""\nTOKEN = "{KEY}"\n', b_md=f"Use {KEY}.\n")
+    code = f'"""Log in with {KEY}."""\nTOKEN = "{KEY}"\n\n\ndef login():\n    """Send {KEY}."""\n'
+    repository.commit(f"Use the token {KEY}", a_py=code, b_md=f"Use {KEY}.\n")
     harken.code.index(repository.root)
     harken.commits.index(repository.root)
     harken.documents.index(repository.root)
@@ -195,6 +196,44 @@ def test_a_history_goes_on_and_a_rewritten_one_is_followed(harken: Harken, repos
     assert [item.metadata["sha"] for item in harken.commits.search("second").items] == [sha]
 
 
+def test_a_large_commit_is_found_by_each_thing_that_it_made_and_once(harken: Harken, repository: Repository) -> None:
+    others = {f"part{number}_py": f'def step_{number}():\n    """Walk {number} yards."""\n' for number in range(5)}
+    made = repository.commit("Lay everything down", "Bo <bo@example.org>", shop__purse_py=BUDGET, **others)
+    repository.commit("Tidy up", a_py="1\n")
+    repository.commit("Touch the purse", shop__purse_py=BUDGET + "\n# spent\n")
+    harken.commits.index(repository.root)
+    harken.embed()
+    for mode in ("hybrid", "keyword"):
+        found = harken.commits.search("where is the token budget divided between sources", mode=mode).items
+        assert found[0].metadata["sha"] == made
+        assert [item.metadata["sha"] for item in found].count(made) == 1
+    assert [item.metadata["sha"] for item in harken.commits.search("walk yards", author="bo").items] == [made]
+    hits = harken.search("walk yards", scope=SearchScope(sources=("commit",))).hits
+    assert len({hit.entry.ref_uid for hit in hits}) == len(hits)
+
+
+def test_what_stands_deep_in_a_long_function_is_found_by_its_words_alone(
+    harken: Harken, repository: Repository
+) -> None:
+    steps = "".join(f"    call_number_{number}()\n" for number in range(30))
+    repository.commit("first", a_py=f"def walk():\n{steps}    whistle()\n")
+    harken.code.index(repository.root)
+    harken.embed()
+    assert names(harken.code.search("whistle", mode="keyword")) == ["a.walk"]
+    assert names(harken.code.search("whistle", mode="semantic")) == []
+    assert names(harken.code.search("walk", mode="semantic"))[0] == "a.walk"
+
+
+def test_a_function_is_found_by_what_its_class_and_module_are_for(harken: Harken, repository: Repository) -> None:
+    step = 'def step():\n    """Take the next one."""\n'
+    repository.commit(
+        "first", a_py='"""Ferries over the river."""\n\n\n' + step, b_py='"""Bakes bread."""\n\n\n' + step
+    )
+    harken.code.index(repository.root)
+    harken.embed()
+    assert names(harken.code.search("take a step over the river"))[0] == "a.step"
+
+
 def test_commits_of_another_branch_stay(harken: Harken, repository: Repository) -> None:
     repository.commit("first", a_py="1\n")
     repository.git("checkout", "-q", "-b", "side")
@@ -260,7 +299,8 @@ def test_two_that_index_at_once_do_nothing_twice(harken: Harken, repository: Rep
     assert sum(report.added for report in read) == 1
     with harken.store.reading() as tx:
         count = tx.connection.exec_driver_sql("SELECT count(*) FROM entries WHERE source IN ('code', 'commit')")
-        assert count.scalar_one() == 61
+        # Two of each file, the commit, and what it brought into each file.
+        assert count.scalar_one() == 60 + 1 + 30
 
 
 def test_conversations_and_plain_searches_do_not_see_what_was_indexed(harken: Harken, repository: Repository) -> None:

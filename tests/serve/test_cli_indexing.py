@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,8 @@ def test_a_repository_is_indexed_searched_and_indexed_again(
     harken = replace(cli, settings={**model, "HARKEN_EMBEDDING__MODEL": "words"})
     facts = harken("index", "all", repository.root, "--json").json()
     assert (facts["code"]["added"], facts["commits"]["added"], facts["documents"]["added"]) == (2, 1, 1)
-    assert facts["embedded"] == 4
+    # Two units, what a commit says and what it brought, a passage.
+    assert facts["embedded"] == 5
     query = ("where", "is", "the", "token", "budget", "divided", "between", "sources")
     hit = harken("code", "search", *query, "--language", "python", "--json").json()["hits"][0]
     assert hit["metadata"] == {
@@ -118,3 +120,24 @@ def test_a_run_that_was_stopped_is_gone_on_with(cli: CommandLine, repository: Re
     report = cli("index", "code", repository.root, "--json").json()["code"]
     assert report["files"] == report["indexed"] + report["unchanged"] == 401
     assert cli.status()["entries"] == 401 * 21 - 19
+
+
+def test_ctrl_c_while_embedding_keeps_what_is_embedded_and_the_next_run_goes_on(
+    cli: CommandLine, repository: Repository
+) -> None:
+    harken = replace(cli, settings={})
+    said = " ".join(f"It has to be said {number} times." for number in range(12))
+    for number in range(120):
+        units = (f'def f{number}_{one}():\n    """{said}"""\n' for one in range(10))
+        repository.write(f"m{number}.py", "".join(units))
+    with harken.running("index", "code", str(repository.root)) as process:
+        while process.poll() is None and not harken.status()["embedded"]:
+            pass
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    before = harken.status()
+    assert 0 < before["embedded"] < before["entries"]
+    report = harken("index", "code", repository.root, "--json").json()
+    assert report["code"]["indexed"] == 0
+    assert report["embedded"] == before["entries"] - before["embedded"]
+    assert harken.status()["queue"] == 0

@@ -1,4 +1,4 @@
-"""Who gets how much of a context: shares by weight, a cap for each item, and what nobody used handed on."""
+"""The token budget of a context divided: shares by weight, a cap for each item, and what nobody used handed on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from harken.model import ContextItem
 _BLANK_LINE = 1
 
 
-def shares(weights: Mapping[str, float], room_tokens: int) -> dict[str, int]:
-    """The tokens that each may use, in proportion to its weight."""
+def divide_budget(weights: Mapping[str, float], room_tokens: int) -> dict[str, int]:
+    """The token budget divided between sources, to each in proportion to its weight."""
     total = sum(weights.values())
     return {name: int(room_tokens * weight / total) for name, weight in weights.items()}
 
@@ -33,7 +33,7 @@ def chosen(
         room_tokens: for all items.
         config: what one item may take.
     """
-    budget = shares({name: weights[name] for name, items in found.items() if items}, room_tokens)
+    budget = divide_budget({name: weights[name] for name, items in found.items() if items}, room_tokens)
     capped = {name: [shortened(item, _cap(own, config)) for item in found[name]] for name, own in budget.items()}
     sizes = {name: [tokens.estimate(item.content) + _BLANK_LINE for item in items] for name, items in capped.items()}
     taken = dict.fromkeys(capped, 1)

@@ -29,7 +29,7 @@ class CodeFiles:
 
     redact: Callable[[str], str]
     source: str = "code"
-    version: int = 1
+    version: int = 2
 
     def wants(self, path: str) -> bool:
         """Whether its language is known."""
@@ -55,6 +55,7 @@ class CodeFiles:
             signature=self.redact(unit.signature),
             docstring=self.redact(unit.docstring),
             body=self.redact(unit.body),
+            about=self.redact(unit.about),
         )
         row = {
             "unit_type": clean.unit_type,

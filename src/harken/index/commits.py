@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
 from harken.errors import NotFoundError, UsageError
+from harken.index.additions import parse_patch
 from harken.index.files import find_place
 from harken.index.git import Repository
+from harken.index.languages import SUFFIXES
 from harken.index.tree import Progress
-from harken.indexed import Commit
+from harken.indexed import Addition, Commit
 from harken.model import NewEntry
 from harken.record.project import identify_project
 from harken.sources.commits import CommitSource, author_facet
@@ -114,7 +116,8 @@ class CommitIndex:
         missing = [sha for sha in shas if sha not in known]
         report.known = len(shas) - len(missing)
         for batch in _batches(missing):
-            read = [self._readied(commit) for commit in repository.commits(batch)]
+            patches = repository.patches(batch, SUFFIXES)
+            read = [self._readied(each, patches.get(each.sha, "")) for each in repository.commits(batch)]
             with self.store.writing(of=(f"{SOURCE}:{project_id}",)) as tx:
                 report.added += add_commits(tx, project_id, report.project, read)
             self.wake()
@@ -195,9 +198,14 @@ class CommitIndex:
             project_id = self._project(known_project(tx, identify_project(repository.root)), repository)
             return authors(tx, project_id, name)
 
-    def _readied(self, commit: Commit) -> tuple[Commit, NewEntry]:
-        clean = replace(commit, message=self.redact(commit.message))
-        return clean, self._source.entries(clean)[0]
+    def _readied(self, commit: Commit, patch: str) -> tuple[Commit, Sequence[NewEntry]]:
+        additions = tuple(map(self._redacted, parse_patch(patch)))
+        clean = replace(commit, message=self.redact(commit.message), additions=additions)
+        return clean, self._source.entries(clean)
+
+    def _redacted(self, addition: Addition) -> Addition:
+        definitions = tuple((self.redact(name), self.redact(said)) for name, said in addition.definitions)
+        return replace(addition, about=self.redact(addition.about), definitions=definitions)
 
     def _settle(
         self, repository: Repository, project_id: int, known: set[str], wanted: History, report: CommitReport

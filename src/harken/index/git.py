@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ from harken.indexed import Commit, FileChange
 _TIMEOUT_SECONDS = 300
 # A repository's own configuration can name programs: to watch files, to check signatures, to show differences.
 _SAFE = ("core.fsmonitor=false", "log.showSignature=false", "log.diffMerges=off", "core.hooksPath=/dev/null")
+# A larger file shows no lines of what changed: nobody wrote it by hand. Names stay as they are.
+_READABLE = ("core.bigFileThreshold=1m", "core.quotePath=false")
 _FORMAT = "%H%x00%aN%x00%aE%x00%at%x00%ct%x00%B%x00"
 _FIELDS = 6
 _CHANGED = re.compile(r"\n?(\d+|-)\t(\d+|-)\t(.*)", re.DOTALL)
@@ -56,6 +58,14 @@ class Repository:
         options = ("--no-walk=unsorted", "--stdin", "-z", "--numstat", "-M", "--no-color", "--no-ext-diff")
         command = ("log", *options, "--no-textconv", "--encoding=UTF-8", f"--format={_FORMAT}")
         return list(parse_log(_decoded(self._run(*command, stdin="\n".join(shas).encode()))))
+
+    def patches(self, shas: Sequence[str], suffixes: Iterable[str]) -> dict[str, str]:
+        """What these commits changed in files of some kinds, without what stands around it; merges have nothing."""
+        options = ("--no-walk=unsorted", "--stdin", "-p", "-U0", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
+        command = ("log", *options, "--src-prefix=a/", "--dst-prefix=b/", "--format=%x00%H", "--")
+        paths = (f":(icase)*{suffix}" for suffix in suffixes)
+        _, *each = _decoded(self._run(*command, *paths, stdin="\n".join(shas).encode())).split("\0")
+        return {sha: patch for sha, _, patch in (one.partition("\n") for one in each)}
 
     def _run(self, *arguments: str, stdin: bytes = b"") -> bytes:
         return _git(self.root, arguments, stdin)
@@ -104,7 +114,7 @@ def _decoded(output: bytes) -> str:
 
 
 def _git(directory: Path, arguments: Sequence[str], stdin: bytes = b"", may_fail: bool = False) -> bytes:
-    settings = [word for setting in _SAFE for word in ("-c", setting)]
+    settings = [word for setting in (*_SAFE, *_READABLE) for word in ("-c", setting)]
     # Variables of a hook that we were called from would point elsewhere; and nothing may be fetched.
     kept = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
     unasked = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}

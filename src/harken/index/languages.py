@@ -99,6 +99,9 @@ _BY_SUFFIX = {suffix: LANGUAGES[name] for name, suffixes in _SUFFIXES.items() fo
 NAMES = tuple(name for name in LANGUAGES if name != "tsx")
 
 
+SUFFIXES = tuple(_BY_SUFFIX)
+
+
 def language_of(path: str) -> Language | None:
     """The language of a file, told by its name; None where it is no code that can be read."""
     return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())

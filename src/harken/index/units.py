@@ -61,7 +61,7 @@ def parse_units(source: bytes, path: str, language: Language) -> list[CodeUnit]:
     prefix = module.split(".") if language.has_docstrings else []
     found = _nested([unit for captures in matches if (unit := _unit(captures))], prefix)
     units = [_record(unit, path, language) for unit in found if unit.kind not in _LENDS_ITS_NAME]
-    return _numbered([_module(root, path, language, found), *units])
+    return _numbered(_introduced([_module(root, path, language, found), *units], language.separator))
 
 
 def _unit(captures: Mapping[str, list[Any]]) -> _Found | None:
@@ -260,6 +260,16 @@ def _module_name(path: str, language: Language) -> str:
     if len(parts) > 1 and parts[-1] == "__init__":
         parts = parts[:-1]
     return ".".join(parts)
+
+
+def _introduced(units: list[CodeUnit], separator: str) -> list[CodeUnit]:
+    """Units with what is said first of what they stand in; the first one is the module."""
+    said = {unit.qualified_name: unit.docstring.partition("\n")[0] for unit in units if unit.docstring}
+    module = said.get(units[0].qualified_name, "")
+    return [
+        units[0],
+        *(replace(unit, about=said.get(unit.qualified_name.rpartition(separator)[0]) or module) for unit in units[1:]),
+    ]
 
 
 def _numbered(units: list[CodeUnit]) -> list[CodeUnit]:

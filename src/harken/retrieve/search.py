@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import prod
@@ -152,7 +152,8 @@ class Searcher:
         facts = without_echoes(self._near_enough(found, threshold, known))
         weighed = self._weighed(query, fused, facts, found.quoting)
         wanted = max(limit, self.config.rerank_top)
-        best = sorted(weighed, key=lambda entry_id: (-weighed[entry_id][0], -entry_id))[:wanted]
+        order = sorted(weighed, key=lambda entry_id: (-weighed[entry_id][0], -entry_id))
+        best = _once_each(order, facts)[:wanted]
         entries = load_entries(tx, best)
         keyword_ranks = ranks_of(found.keyword)
         vector_ranks = ranks_of(found.vector)
@@ -215,6 +216,20 @@ def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
         return each.source in summaries and each.exchange_id in exchanges
 
     return {entry_id: each for entry_id, each in facts.items() if not is_echo(each)}
+
+
+def _once_each(order: Sequence[int], facts: Mapping[int, EntryFacts]) -> list[int]:
+    """Candidates, best first, less those of a record of which a better one stands before: a commit's parts."""
+    seen: set[str] = set()
+    kept = []
+    for entry_id in order:
+        uid = facts[entry_id].ref_uid
+        if facts[entry_id].conversation_id is None and uid:
+            if uid in seen:
+                continue
+            seen.add(uid)
+        kept.append(entry_id)
+    return kept
 
 
 def ranks_of(scores: Mapping[int, Any]) -> dict[int, int]:

@@ -12,9 +12,10 @@ from harken.sources.source import relevance_of
 from harken.storage.indexed.files import find_parts
 from harken.storage.store import Transaction
 
-# What a unit is for stands at its beginning; more of it takes longer to embed, which thousands of units feel.
-ENTRY_TOKENS = 112
-_SIGNATURE_TOKENS = 60
+# More of a body's words would drown those that say what a unit is for.
+_ENTRY_TOKENS = 250
+# A long list of parameters is not to keep the model from what is said of the unit; the rest of it follows behind that.
+_SIGNATURE_TOKENS = 28
 # Who asks where something is done means the code that does it, before its tests and the numbers that it uses.
 TEST_WEIGHT, CONSTANT_WEIGHT = 0.8, 0.9
 _TEST = re.compile(r"(^|[/_.])(tests?|specs?|__tests__)([/_.]|$)", re.IGNORECASE)
@@ -28,23 +29,24 @@ class CodeSource:
     name = "code"
 
     def entries(self, record: CodeUnit) -> Sequence[NewEntry]:
-        """One entry: what the unit is called, in words, its signature, what is said of it, and how it begins.
+        """One entry: what the unit is called, in words, its signature, what is said of it and around it, its body.
 
-        Constants are found by their words alone, since a name and a number say little else; so are single tests, whose
-        names say all, and of which there are as many as of everything else together.
+        What tells most comes first, since of a long entry only the beginning is embedded. Constants are found by their
+        words alone, since a name and a number say little else; so are tests, whose names say all, and of which there
+        are as many as of everything else together.
         """
-        is_test, is_constant = is_test_code(record.path), record.unit_type == "constant"
-        is_one_test = is_test and record.unit_type in ("function", "method")
-        parts = (
-            spelled(record.qualified_name),
-            tokens.clip(record.signature, _SIGNATURE_TOKENS),
-            record.docstring,
-            record.body,
-        )
-        text = tokens.clip("\n".join(part for part in parts if part), ENTRY_TOKENS, marker="")
+        is_constant = record.unit_type == "constant"
+        is_test = is_test_code(record.path) or record.name.startswith("test_")
+        summary, _, details = record.docstring.partition("\n\n")
+        begins = tokens.clip(record.signature, _SIGNATURE_TOKENS, marker="")
+        goes_on = record.signature[len(begins) :]
+        # Where nothing is said of a unit itself, what its class is for would be said as of each of its methods.
+        about = record.about if summary else ""
+        parts = (spelled(record.qualified_name), begins, summary, about, goes_on, details, record.body)
+        text = tokens.clip("\n".join(part for part in parts if part), _ENTRY_TOKENS, marker="")
         weight = TEST_WEIGHT if is_test else CONSTANT_WEIGHT if is_constant else 1.0
         facets = (f"language:{record.language}", f"unit:{record.unit_type}")
-        return [NewEntry("", text, facets, weight, is_embedded=not (is_constant or is_one_test))]
+        return [NewEntry("", text, facets, weight, is_embedded=not (is_constant or is_test))]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The units as they stand in the index, in the order of the hits; those that are gone are left out."""

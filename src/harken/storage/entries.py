@@ -164,6 +164,7 @@ class EntryFacts:
     source: str = "message"
     conversation_id: int | None = None
     exchange_id: int | None = None
+    ref_uid: str = ""
 
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
@@ -175,7 +176,7 @@ def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFac
 @cache
 def _facts(dialect: Dialect) -> Select[Any]:
     columns = (entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust)
-    places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id)
+    places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
     chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
     return select(entries.c.id, *columns, *places).where(*chosen)
 

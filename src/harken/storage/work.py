@@ -20,9 +20,10 @@ BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An entry to embed: its row and its words with their speaker."""
+    """An entry to embed: its row, what it is of, and its words with their speaker."""
 
     entry_id: int
+    source: str
     author: str | None
     text: str
 
@@ -59,7 +60,11 @@ def claim_unembedded(
     """
     attempts = func.coalesce(work.c.attempts, 0)
     ready = (
-        _waiting(tx, space, select(entries.c.id, entries.c.author, entries.c.text, attempts.label("attempts")))
+        _waiting(
+            tx,
+            space,
+            select(entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts")),
+        )
         .where(is_free(now))
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
         .limit(limit)
@@ -70,7 +75,7 @@ def claim_unembedded(
     alike = [row for row in rows if row.attempts == rows[0].attempts]
     rows = alike[: max(1, limit >> rows[0].attempts)] if rows else []
     mine = claim(tx, EMBED, [row.id for row in rows], owner, now, lease_seconds)
-    return [Claimed(row.id, row.author, row.text) for row in rows if row.id in mine]
+    return [Claimed(row.id, row.source, row.author, row.text) for row in rows if row.id in mine]
 
 
 def count_unembedded(tx: Transaction, space: StoredSpace) -> int:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harken import tokens
-from harken.assemble.shares import chosen, shares
+from harken.assemble.shares import chosen, divide_budget
 from harken.config import AssembleConfig
 from harken.model import ContextItem
 
@@ -28,14 +28,14 @@ def size(taken: list[ContextItem]) -> int:
 
 def test_the_budget_is_divided_in_proportion_to_the_weights() -> None:
     """Functional 4: token budget distributed proportionally; 3/2/2/1/1."""
-    divided = shares({name: WEIGHTS[name] for name in FIVE}, 1800)
+    divided = divide_budget({name: WEIGHTS[name] for name in FIVE}, 1800)
     assert divided == {"memories": 200, "code": 400, "experiences": 600, "values": 200, "commits": 400}
 
 
 def test_where_every_source_has_plenty_each_keeps_to_its_share() -> None:
     """Performance 3: token budget distribution is fair."""
     taken = chosen({name: items(name, 50) for name in FIVE}, WEIGHTS, 1800, CONFIG)
-    for name, share in shares({name: WEIGHTS[name] for name in FIVE}, 1800).items():
+    for name, share in divide_budget({name: WEIGHTS[name] for name in FIVE}, 1800).items():
         assert share - 60 <= size(taken[name]) <= share + 60
     assert size([item for each in taken.values() for item in each]) <= 1800
 

@@ -84,7 +84,9 @@ def known_shas(tx: Transaction, project_id: int, shas: Collection[str] | None = 
     return {row.sha for row in rows_in(tx, statement, commits.c.sha, shas)}
 
 
-def add_commits(tx: Transaction, project_id: int, project: str, new: Sequence[tuple[Commit, NewEntry]]) -> int:
+def add_commits(
+    tx: Transaction, project_id: int, project: str, new: Sequence[tuple[Commit, Sequence[NewEntry]]]
+) -> int:
     """Add commits with what search sees of each; those that are here already are left alone.
 
     Returns:
@@ -92,7 +94,7 @@ def add_commits(tx: Transaction, project_id: int, project: str, new: Sequence[tu
     """
     known = known_shas(tx, project_id, [commit.sha for commit, _ in new])
     fresh = {
-        derived_uid(SOURCE, project, commit.sha): (commit, entry) for commit, entry in new if commit.sha not in known
+        derived_uid(SOURCE, project, commit.sha): (commit, made) for commit, made in new if commit.sha not in known
     }
     if not fresh:
         return 0
@@ -109,8 +111,8 @@ def add_commits(tx: Transaction, project_id: int, project: str, new: Sequence[tu
     if files:
         tx.connection.execute(insert(commit_files), files)
     heads = [
-        (RecordHead(SOURCE, uid, commit.authored_at, project_id, Trust.IMPORTED), [entry])
-        for uid, (commit, entry) in fresh.items()
+        (RecordHead(SOURCE, uid, commit.authored_at, project_id, Trust.IMPORTED), made)
+        for uid, (commit, made) in fresh.items()
     ]
     add_record_entries(tx, heads)
     return len(fresh)
