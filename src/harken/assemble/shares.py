@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from harken import tokens
 from harken.assemble.markdown import shortened
@@ -34,23 +35,50 @@ def chosen(
         config: what one item may take.
     """
     budget = divide_budget({name: weights[name] for name, items in found.items() if items}, room_tokens)
-    capped = {name: [shortened(item, _cap(own, config)) for item in found[name]] for name, own in budget.items()}
-    sizes = {name: [tokens.estimate(item.content) + _BLANK_LINE for item in items] for name, items in capped.items()}
+    capped = {name: _Capped(found[name], _cap(own, config)) for name, own in budget.items()}
     taken = dict.fromkeys(capped, 1)
-    left = room_tokens - sum(each[0] for each in sizes.values())
+    left = room_tokens - sum(each.size(0) for each in capped.values())
     for name, own in budget.items():
-        own -= sizes[name][0]
-        for size in sizes[name][1:]:
+        own -= capped[name].size(0)
+        for at in range(1, len(found[name])):
+            size = capped[name].size(at)
             if size > min(own, left):
                 break
             own, left, taken[name] = own - size, left - size, taken[name] + 1
     places = {name: list(range(count)) for name, count in taken.items()}
-    rest = [(item.relevance, name, at) for name, items in capped.items() for at, item in enumerate(items)]
+    rest = [(item.relevance, name, at) for name in capped for at, item in enumerate(found[name])]
     for _, name, at in sorted(rest, key=lambda each: -each[0]):
-        if at >= taken[name] and sizes[name][at] <= left:
-            left -= sizes[name][at]
+        if at >= taken[name] and capped[name].fits(at, left):
+            left -= capped[name].size(at)
             places[name].append(at)
-    return {name: [capped[name][at] for at in sorted(each)] for name, each in places.items()}
+    return {name: [capped[name].item(at) for at in sorted(each)] for name, each in places.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Capped:
+    """Items of which none is longer than a cap; each is cut and counted when it is first asked for."""
+
+    items: Sequence[ContextItem]
+    cap: int
+    _known: dict[int, tuple[ContextItem, int]] = field(default_factory=dict)
+
+    def item(self, at: int) -> ContextItem:
+        return self._sized(at)[0]
+
+    def size(self, at: int) -> int:
+        return self._sized(at)[1]
+
+    def fits(self, at: int, room_tokens: int) -> bool:
+        if at not in self._known and room_tokens <= self.cap // 2:
+            # What is cut takes about its cap: there only a whole item can fit, and none has to be cut to know that.
+            return tokens.fits(self.items[at].content, room_tokens - _BLANK_LINE)
+        return self.size(at) <= room_tokens
+
+    def _sized(self, at: int) -> tuple[ContextItem, int]:
+        if at not in self._known:
+            cut = shortened(self.items[at], self.cap)
+            self._known[at] = (cut, tokens.estimate(cut.content) + _BLANK_LINE)
+        return self._known[at]
 
 
 def _cap(budget_tokens: int, config: AssembleConfig) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, Row, Table, Text
@@ -43,21 +44,16 @@ class KeptTable:
             ValueError: a field is missing, or of another kind.
         """
         fields = kept.fields or {}
-        row = {column.name: _column_value(column, fields.get(column.name)) for column in self._columns()}
+        columns = _columns(self.table, self.local)
+        row = {column.name: _column_value(column, fields.get(column.name)) for column in columns}
         Trust(row["trust"])
         return row
 
     def fields(self, row: Row[Any]) -> dict[str, Any]:
         """The record that a row holds; what it has no value for is left out."""
         found = row._mapping
-        return {
-            column.name: _field_value(found[column.name])
-            for column in self._columns()
-            if found[column.name] is not None
-        }
-
-    def _columns(self) -> list[Column[Any]]:
-        return [column for column in self.table.columns if column.name not in _OF_THE_EVENT | self.local]
+        names = [column.name for column in _columns(self.table, self.local)]
+        return {name: _field_value(value) for name in names if (value := found[name]) is not None}
 
 
 def kept_table(name: str, *columns: Column[Any]) -> Table:
@@ -79,6 +75,11 @@ def kept_table(name: str, *columns: Column[Any]) -> Table:
         _moment("updated_at"),
         *columns,
     )
+
+
+@cache
+def _columns(table: Table, local: frozenset[str]) -> tuple[Column[Any], ...]:
+    return tuple(column for column in table.columns if column.name not in _OF_THE_EVENT | local)
 
 
 def _column_value(column: Column[Any], value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from harken.storage.sqlite.nearest import VectorCache
 from harken.storage.sqlite.postings import Int64
 from harken.storage.sqlite.segment_vectors import SegmentMatrix, SegmentVectors
 from harken.storage.store import RowScope, StoredSpace, Transaction
-from harken.storage.vectors import Float32, similarities, unpack
+from harken.storage.vectors import similarities, unpack
 
 # Reading a vector from its row costs 5 µs; asking the index among so many, half a millisecond.
 SCAN_UP_TO = 1_000
@@ -61,15 +61,12 @@ class ScopedNearest:
         segment = None if scope.is_open else self._segments.of(tx, space, scope)
         if segment is not None:
             return _compared(segment, query, limit, also)
-        among = self._among(tx, space, query, scope, limit)
+        among = set(self._among(tx, space, query, scope, limit).tolist())
         # All of them at once: asking twice takes half as long again.
-        wanted = np.union1d(among, np.asarray(also, dtype=np.int64))
-        ids, scores = _scored(tx, space, query, wanted)
-        inside = np.isin(ids, among)
-        near = _best(ids[inside], scores[inside], limit)
-        rest = np.isin(ids, np.fromiter(near, dtype=np.int64, count=len(near)), invert=True)
-        rest &= np.isin(ids, np.asarray(also, dtype=np.int64))
-        return near, near | _best(ids[rest], scores[rest], len(ids))
+        scores = _scored(tx, space, query, sorted(among.union(also)))
+        near = _best({entry_id: score for entry_id, score in scores.items() if entry_id in among}, limit)
+        rest = {entry_id: scores[entry_id] for entry_id in sorted({*also} - near.keys()) if entry_id in scores}
+        return near, near | _best(rest, len(rest))
 
     def save(self) -> None:
         """Keep the derived index in its folder if it grew enough."""
@@ -133,16 +130,16 @@ def _compared(
     return near, (near | segment.of(rest, query) if rest else near)
 
 
-def _scored(tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Int64) -> tuple[Int64, Float32]:
-    """Those that have a vector, ascending, and how like each is."""
-    if not len(entry_ids):
-        return entry_ids, np.empty(0, dtype=np.float32)
-    asked = (tx.tenant, space.id, json.dumps(entry_ids.tolist()))
-    rows = tx.connection.exec_driver_sql(_VECTORS, asked).all()
-    ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-    return ids, similarities(unpack([row[1] for row in rows], space.dims), query)
+def _scored(
+    tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Sequence[int]
+) -> dict[int, float]:
+    """How like each is that has a vector, ascending by id."""
+    if not entry_ids:
+        return {}
+    rows = tx.connection.exec_driver_sql(_VECTORS, (tx.tenant, space.id, json.dumps(entry_ids))).all()
+    scores = similarities(unpack([row[1] for row in rows], space.dims), query)
+    return dict(zip([row[0] for row in rows], scores.tolist(), strict=True))
 
 
-def _best(ids: Int64, scores: Float32, limit: int) -> dict[int, float]:
-    order = np.argsort(-scores, kind="stable")[:limit]
-    return dict(zip(ids[order].tolist(), scores[order].tolist(), strict=True))
+def _best(scores: Mapping[int, float], limit: int) -> dict[int, float]:
+    return dict(sorted(scores.items(), key=lambda each: -each[1])[:limit])
