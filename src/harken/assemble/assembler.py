@@ -122,7 +122,9 @@ class ContextAssembler:
         config = self.searcher.config
         fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
         less = config.model_copy(update={"candidates": fused, **search})
-        return replace(self.searcher, config=less, reader=OnceReader(self.searcher.reader, known))
+        # The query has its vector after the first of these searches, and waits for nothing then.
+        reader = OnceReader(self.searcher.reader, known)
+        return replace(self.searcher, config=less, reader=reader, threads=None)
 
     def _past(self, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
         rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
