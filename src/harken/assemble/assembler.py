@@ -145,8 +145,9 @@ class ContextAssembler:
         config = self.searcher.config
         fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
         less = config.model_copy(update={"candidates": fused, **search})
+        # The query has its vector after the first of these searches, and waits for nothing then.
         reader = OnceReader(self.searcher.reader, known, view.release)
-        return replace(self.searcher, store=view, config=less, reader=reader)
+        return replace(self.searcher, store=view, config=less, reader=reader, threads=None)
 
     def _past(self, view: OneReading, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
         # It has transactions of its own, for which a store in memory has one connection.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from math import prod
 from typing import Any, Protocol
 
@@ -23,6 +25,8 @@ from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 MODES = ("hybrid", "keyword", "semantic")
+# Queries that are embedded at one time.
+_AT_ONCE = 8
 
 
 class SpaceReader(Protocol):
@@ -60,6 +64,7 @@ class Searcher:
     Args:
         reader: opens the answering space on first use; None where there is no embedder, which a note says.
         reranker: opens the cross-encoder on first use.
+        threads: embed queries while words are looked up; None where all must be done by one thread.
     """
 
     store: Readable
@@ -67,6 +72,7 @@ class Searcher:
     reader: Callable[[], SpaceReader | None]
     reranker: Callable[[], Reranker]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    threads: ThreadPoolExecutor | None = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "search"))
 
     def search(
         self,
@@ -96,20 +102,35 @@ class Searcher:
         query = parse_query(text)
         if not query.text:
             return SearchResult((), notes=("The query has no words.",))
-        asked, notes = self._asked(query, mode)
-        threshold = self._threshold(asked)
+        asking = self._asking(query, mode)
+        depth = max(limit, self.config.candidates)
         with self.store.reading() as tx:
             rows = row_scope(tx, scope or SearchScope())
             if not self.config.include_untrusted:
                 rows = replace(rows, without_untrusted=True)
-            found = self._candidates(tx, query, rows, asked, mode, max(limit, self.config.candidates))
+            found = self._by_word(tx, query, rows, mode, depth)
+        asked, notes = asking()
+        threshold = self._threshold(asked)
+        with self.store.reading() as tx:
+            self._by_meaning(tx, asked, rows, depth, found)
             hits = self._hits(tx, query, found, threshold, limit)
         if self.config.rerank if use_reranker is None else use_reranker:
             hits = rerank(self.reranker(), query.text, hits, self.config.rerank_top, self.config.rerank_blend)
         return SearchResult(tuple(hits[:limit]), query.terms, threshold, tuple(notes))
 
+    def _asking(self, query: Query, mode: str) -> Callable[[], tuple[_Asked | None, list[str]]]:
+        """What waits for the query's vector.
+
+        The model works while words are looked up: each takes about as long, and neither needs the other. They share no
+        transaction, for a model may take seconds, which no snapshot need last.
+        """
+        if self.threads is not None and mode != "keyword":
+            return self.threads.submit(self._asked, query, mode).result
+        asked = self._asked(query, mode)
+        return lambda: asked
+
     def _asked(self, query: Query, mode: str) -> tuple[_Asked | None, list[str]]:
-        """The query's vector. Made before the transaction: a model may take seconds, which no snapshot need last."""
+        """The query's vector; none where words alone are to be looked for, or it cannot be made, which a note says."""
         if mode == "keyword":
             return None, []
         try:
@@ -120,9 +141,7 @@ class Searcher:
         except (ProviderError, MissingExtraError) as error:
             return None, [f"Searched by words alone: {error}"]
 
-    def _candidates(
-        self, tx: Transaction, query: Query, rows: RowScope, asked: _Asked | None, mode: str, depth: int
-    ) -> _Candidates:
+    def _by_word(self, tx: Transaction, query: Query, rows: RowScope, mode: str, depth: int) -> _Candidates:
         found = _Candidates()
         if mode != "semantic":
             window = self.config.context_window
@@ -130,11 +149,15 @@ class Searcher:
             found.keyword = dict(scored)
             lowest = min(found.keyword.values(), default=0.0)
             found.keyword |= dict.fromkeys(found.quoting - found.keyword.keys(), lowest)
+        return found
+
+    def _by_meaning(
+        self, tx: Transaction, asked: _Asked | None, rows: RowScope, depth: int, found: _Candidates
+    ) -> None:
         if asked is not None:
             found.vector, found.similarity = self.store.nearest.compare(
                 tx, asked.space, asked.vector, rows, depth, list(found.keyword)
             )
-        return found
 
     def _threshold(self, asked: _Asked | None) -> float | None:
         if asked is None:

@@ -52,7 +52,7 @@ def add_entries(
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["created_at"], _LAST_OF_MOMENT)) for row in turns])
-    tx.text.remove(tx.connection, touched)
+    tx.text.outdate(tx.connection, touched)
     statement = _INSERTED_IN_ORDER if facets else _INSERTED
     added = tx.connection.scalars(statement, [{"tenant": tx.tenant, **row} for row in rows]).all()
     if facets:

@@ -104,6 +104,10 @@ class TextIndex(Protocol):
         """Take entries out, before their rows or their neighbours' change."""
         ...
 
+    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Say that entries are added anew once their neighbours have changed, which they have not yet."""
+        ...
+
     def search(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:

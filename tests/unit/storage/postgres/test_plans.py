@@ -1,0 +1,107 @@
+"""The statements of a search, as the code writes them, are answered by the indexes that were made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import URL, Connection, Engine, event, text
+
+from harken.engine import Harken
+from harken.model import SearchScope
+from harken.storage.postgres import nearest
+from harken.storage.tables import metadata
+from harken.testing import HashingEmbedder
+from harken.testing.store_conformance.asking import LONG
+from postgres_server import PostgresServer
+
+MESSAGES, TENANTS = 60, 80
+QUERY = "what did people say to heron agents"
+# Tables that grow with what is said; the others a server may well read whole.
+GROWING = ("entries", "vectors", "entry_words", "entry_facets")
+
+
+@pytest.fixture
+def harken(server_url: URL, tmp_path: Path) -> Iterator[Harken]:
+    settings = {"store": server_url.render_as_string(hide_password=False), "embedding.min_message_tokens": 1}
+    with Harken(tmp_path, settings=settings, embedder=HashingEmbedder(), env={}) as harken:
+        for number in range(MESSAGES):
+            harken.record_message("talk", "user", f"heron {number}: {LONG}")
+        harken.embed()
+        yield harken
+
+
+@pytest.fixture
+def crowded(harken: Harken, postgres: PostgresServer, server_url: URL) -> Harken:
+    """The same with so many other tenants that reading all of their rows would be slower."""
+    for name, columns in [(table.name, list(table.columns.keys())) for table in metadata.tables.values()] + [
+        ("entry_words", ["tenant", "entry_id", "words", "length"])
+    ]:
+        kept = ", ".join(f'"{column}"' for column in columns if column != "tenant")
+        postgres.execute(
+            f"INSERT INTO {name} (tenant, {kept}) SELECT 'other-' || n, {kept} FROM {name},"
+            f" generate_series(1, {TENANTS}) n WHERE tenant = 'local'",
+            server_url.database,
+        )
+    postgres.execute("VACUUM ANALYZE", server_url.database)
+    return harken
+
+
+@contextmanager
+def statements() -> Iterator[list[tuple[str, Any]]]:
+    """What is sent to any server while inside."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(_on: Connection, _cursor: Any, statement: str, values: Any, _context: Any, _many: bool) -> None:
+        if not statement.startswith("BEGIN"):
+            seen.append((statement, values))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def plans(harken: Harken, scope: SearchScope | None = None) -> tuple[str, dict[str, int]]:
+    """How the server answers a search's statements; and how often each table was read whole, or index looked into."""
+    harken.search(QUERY, scope=scope)
+    with statements() as sent:
+        assert harken.search(QUERY, scope=scope).hits
+    with harken.store.reading() as tx:
+        lines: list[str] = []
+        for statement, values in list(sent):
+            # Some of them are settings for those that follow.
+            tx.connection.exec_driver_sql(statement, values)
+            lines += tx.connection.exec_driver_sql(f"EXPLAIN {statement}", values).scalars()
+        scans = "SELECT relname, pg_stat_get_xact_numscans(oid) FROM pg_class WHERE relkind IN ('r', 'i')"
+        counted = {row[0]: row[1] for row in tx.connection.execute(text(scans))}
+    return "\n".join(lines), counted
+
+
+@pytest.mark.parametrize("scope", [None, SearchScope(conversation="talk"), SearchScope(roles=("user",))])
+def test_a_search_reads_the_rows_of_its_tenant_alone(crowded: Harken, scope: SearchScope | None) -> None:
+    planned, scans = plans(crowded, scope)
+    assert {table: scans[table] for table in GROWING} == dict.fromkeys(GROWING, 0)
+    for table in GROWING:
+        assert f"Seq Scan on {table} " not in f"{planned} "
+    led = [line for line in planned.splitlines() if "Index Cond" in line]
+    assert len(led) > 3
+    assert [line for line in led if "(tenant = " not in line and "(tenant)::text = " not in line] == []
+    assert scans["ix_entry_words"] + scans["entry_words_pkey"] > 0
+
+
+def test_the_nearest_of_a_large_space_come_from_its_index(crowded: Harken, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _ = plans(crowded)
+    assert "hnsw" not in before
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", MESSAGES // 2)
+    crowded.store.nearest.settle()
+    # What was counted before the space had outgrown comparing all is not counted again for half a minute.
+    monkeypatch.setattr(nearest, "_RECOUNT_SECONDS", 0.0)
+    planned, scans = plans(crowded)
+    index = next(name for name in scans if name.startswith("ix_vectors_hnsw"))
+    assert f"Index Scan using {index} on vectors" in planned
+    assert scans[index] > 0
