@@ -4,7 +4,8 @@
 
 For each question: is a session that answers it among the first five that come back (a threshold of 0, so that only the
 order counts, and with the model's own), and is the evidence among the exchanges that are shown? Against a flat search
-that takes the best messages until as many tokens are used as the shown exchanges take.
+that takes the best messages until as many tokens are used as the shown exchanges take; with a threshold, those that
+meet it as well.
 """
 
 from __future__ import annotations
@@ -103,10 +104,11 @@ def run(data: list[dict[str, Any]], folder: Path, limits: list[int], tuned: dict
             free = {"rag.min_similarity": 0.0} if way == "order alone" else {}
             with Harken(home, settings={"rag.conversation_limit": limit, **free, **tuned}) as harken:
                 space = harken.upkeep.status().space
+                floor = -1.0 if free else _floor(harken)
                 harken.chats.past("What was said before the first question was asked?")
                 for question in locomo.questions([sample]):
                     if question.category in ANSWERABLE:
-                        _ask(harken, sample["sample_id"], question, limit, tally)
+                        _ask(harken, sample["sample_id"], question, limit, tally, floor)
     return {
         "space": space,
         "conversations": [sample["sample_id"] for sample in data],
@@ -147,7 +149,7 @@ def _session(name: str, turn: str) -> str:
     return f"{name}-session-{int(found[1])}"
 
 
-def _ask(harken: Harken, name: str, question: locomo.Question, limit: int, tally: Tally) -> None:
+def _ask(harken: Harken, name: str, question: locomo.Question, limit: int, tally: Tally, floor: float) -> None:
     started = time.perf_counter()
     recall = harken.chats.past(question.text)
     tally.milliseconds.append((time.perf_counter() - started) * _MS)
@@ -160,17 +162,26 @@ def _ask(harken: Harken, name: str, question: locomo.Question, limit: int, tally
     size = sum(tokens.estimate(text[:_SHOWN_CHARS]) for each in shown for text in (each.user, each.assistant))
     tally.size.append(size)
     tally.evidence.append(bool(_turns(harken, _shown(recall)) & question.evidence))
-    tally.flat.append(bool(_turns(harken, _flat(harken, question.text, size)) & question.evidence))
+    tally.flat.append(bool(_turns(harken, _flat(harken, question.text, size, floor)) & question.evidence))
 
 
 def _shown(recall: PastRecall) -> list[str]:
     return [uid for talk in recall.conversations for exchange in talk.exchanges for uid in exchange.message_uids]
 
 
-def _flat(harken: Harken, query: str, size: int) -> list[str]:
-    """The best messages of a flat search, as many as fit."""
+def _floor(harken: Harken) -> float:
+    """The cosine similarity that the model itself asks for."""
+    filled = harken.spaces.filled()
+    assert filled is not None
+    return filled.space.threshold
+
+
+def _flat(harken: Harken, query: str, size: int, floor: float) -> list[str]:
+    """The best messages of a flat search that are near enough, as many as fit."""
     found: list[str] = []
     for hit in harken.search(query, scope=SearchScope(sources=("message",)), limit=100).hits:
+        if hit.similarity is None or hit.similarity < floor:
+            continue
         size -= tokens.estimate(hit.entry.text)
         if size < 0:
             break

@@ -3,9 +3,9 @@
     python benchmarks/past_pipeline.py [--exchanges 10000] [--slice 300] [--rounds 4] [--home PATH]
 
 A store of so many exchanges gets new ones, slice by slice; its workers summarize and embed them in their threads, no
-language model being there. Then the same texts go to the same embedder in the same batches, and nothing else. Slices
-take turns, so that both sides meet the same neighbours on the machine. The exchanges that are there at the beginning
-are summarized as well, but get made-up vectors.
+language model being there. Before and after, the same texts go to the same embedder in the same batches, and nothing
+else (before: those of the slice before), so that both sides meet the same neighbours on the machine. The exchanges
+that are there at the beginning are summarized as well, but get made-up vectors.
 """
 
 from __future__ import annotations
@@ -73,10 +73,19 @@ def remember(home: Path, exchanges: int) -> None:
         fill_vectors(harken)
 
 
+def bare(watched: Watched) -> tuple[float, float]:
+    """Seconds, and seconds of CPU, that each text of the last slice takes the bare embedder."""
+    begin, cpu = time.perf_counter(), time.process_time()
+    for batch in watched.batches:
+        watched.embedder.embed_passages(batch)
+    texts = max(1, sum(map(len, watched.batches)))
+    return (time.perf_counter() - begin) / texts, (time.process_time() - cpu) / texts
+
+
 def one_slice(harken: Harken, watched: Watched, file: Path) -> dict[str, float]:
-    """Seconds that new exchanges take in the background, and that their texts take the bare embedder."""
+    """What new exchanges take in the background, beside what their texts take the bare embedder."""
     harken.import_transcripts("jsonl", [file])
-    watched.batches.clear()
+    before, watched.batches = bare(watched), []
     begin, cpu = time.perf_counter(), time.process_time()
     worker = harken.background.start()
     assert worker is not None
@@ -87,18 +96,16 @@ def one_slice(harken: Harken, watched: Watched, file: Path) -> dict[str, float]:
             time.sleep(_PATIENCE_SECONDS)
         pipeline, pipeline_cpu = time.perf_counter() - begin, time.process_time() - cpu
     harken.background.stop()
-    begin, cpu = time.perf_counter(), time.process_time()
-    for batch in watched.batches:
-        watched.embedder.embed_passages(batch)
-    bare, bare_cpu = time.perf_counter() - begin, time.process_time() - cpu
+    after = bare(watched)
     texts = sum(map(len, watched.batches))
+    alone, alone_cpu = (texts * (first + second) / 2 for first, second in zip(before, after, strict=True))
     return {
         "texts": texts,
         "batches": len(watched.batches),
         "pipeline_per_second": round(texts / pipeline, 1),
-        "bare_per_second": round(texts / bare, 1),
-        "ratio": round(bare / pipeline, 3),
-        "ratio_of_cpu_seconds": round(bare_cpu / pipeline_cpu, 3),
+        "bare_per_second": round(texts / alone, 1),
+        "ratio": round(alone / pipeline, 3),
+        "ratio_of_cpu_seconds": round(alone_cpu / pipeline_cpu, 3),
     }
 
 

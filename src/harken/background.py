@@ -254,8 +254,13 @@ class Background:
             config.lease_seconds,
             config.rest_seconds,
             self._now,
-            wake_next=self.wake,
+            wake_next=self._wake_embeddings,
         )
+
+    def _wake_embeddings(self) -> None:
+        """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""
+        if worker := self._workers.get(EMBEDDINGS):
+            worker.wake()
 
     def _segment_summarizer(self, uid: str) -> Summarizer:
         return self._summarizer(SEGMENT, uid)

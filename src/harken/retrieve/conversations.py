@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from math import prod
 
@@ -23,7 +25,7 @@ from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader
 from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk
 from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
-from harken.storage.entries import entry_facts
+from harken.storage.entries import EntryFacts, entry_facts
 from harken.storage.past import (
     RETRIEVALS,
     ConversationHead,
@@ -50,6 +52,8 @@ _LEEWAY = 0.08
 # for is seldom beside the point. docs/adr/0011-past-conversations.md
 _WITHIN = 0.1
 _HASH_CHARS = 16
+# So many queries are embedded at a time.
+_AT_ONCE = 4
 
 _log = structlog.get_logger(__name__)
 
@@ -178,6 +182,7 @@ class PastConversations:
     search_config: Callable[[], SearchConfig]
     reader: Callable[[], SpaceReader | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "past"), init=False)
 
     def search(self, text: str, conversation_uid: str | None = None) -> PastRecall:
         """Past conversations about a query, and the best exchanges of each.
@@ -196,9 +201,6 @@ class PastConversations:
         least = self.search_config().min_query_tokens
         if not query.text or is_small_talk(query) or tokens.estimate(query.text) < least:
             return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
-        with self.store.reading() as tx:
-            if not has_others(tx, conversation_uid):
-                return PastRecall(notes=("There are no other conversations.",))
         started = time.perf_counter()
         error_class = None
         try:
@@ -208,16 +210,25 @@ class PastConversations:
             _log.warning("past_conversations_failed", error_class=error_class)
             why = f"Past conversations were not searched: {error_class}."
             found = PastRecall(query=query.text, notes=(why,), error_class=error_class)
-        self._keep(found, time.perf_counter() - started, error_class)
+        if found.query:
+            self._keep(found, time.perf_counter() - started, error_class)
         return found
 
     def _search(self, query: Query, conversation_uid: str | None, config: RagConfig) -> PastRecall:
-        asked = self._asked(query, config)
+        asked = _Asked(query, config=self.search_config())
         with self.store.reading() as tx:
+            if not has_others(tx, conversation_uid):
+                return PastRecall(notes=("There are no other conversations.",))
+            # The model works while the words are looked up: each takes about as long, and neither needs the other.
+            embedding = self._threads.submit(self._embed, asked, config)
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
             trusted = RowScope(without_untrusted=not asked.config.include_untrusted)
             others = replace(trusted, without_conversation_id=current)
-            everywhere = self._lists(tx, asked, others, _DEPTH, _DEPTH)
+            keyword = self._by_words(tx, asked, others, _DEPTH)
+        # Awaited outside of any transaction: a model may take seconds, which no snapshot need last.
+        embedding.result()
+        with self.store.reading() as tx:
+            everywhere = self._lists(tx, asked, others, keyword, _DEPTH, _DEPTH, {})
             ranked = rank_conversations(everywhere)
             shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
             if not shortlist:
@@ -228,13 +239,14 @@ class PastConversations:
                 return PastRecall(query=query.text, notes=tuple(asked.notes))
             depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(chosen)
             inside = replace(trusted, conversation_ids=tuple(chosen))
-            within = self._lists(tx, asked, inside, depth, max(depth, _COMPARED))
+            keyword = self._by_words(tx, asked, inside, depth)
+            within = self._lists(tx, asked, inside, keyword, depth, max(depth, _COMPARED), everywhere.facts)
             heads = conversation_heads(tx, chosen)
             told = [row for row, head in heads.items() if head.summary]
             scores = {row: ranked[row] for row in chosen}
             lowered = replace(gate, lowered=_WITHIN if config.min_similarity is None else 0.0)
             passing = lowered.passing(within)
-            placed = place_exchanges(scores, within, passing, told, config)
+            placed = place_exchanges(scores, everywhere, within, passing, told, config)
             told_of = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
             said = {row: _quotable(head, passing) for row, head in told_of.items()}
         shown = tuple(_shown(each, heads[each.row], said, within.scores) for each in placed if each.row in heads)
@@ -248,36 +260,48 @@ class PastConversations:
         passed = {everywhere.facts[entry_id].conversation_id for entry_id in passing}
         return [row for row in shortlist if row in passed]
 
-    def _asked(self, query: Query, config: RagConfig) -> _Asked:
-        """The query with its vector. Made before the transaction: a model may take seconds."""
-        asked = _Asked(query, config=self.search_config())
+    def _embed(self, asked: _Asked, config: RagConfig) -> None:
+        """Give the query its vector, or note why it has none."""
         try:
             reader = self.reader()
             if reader is None:
                 asked.notes.append("Searched by words alone: nothing is embedded yet.")
-            elif reader.embedder.space.latin_only and is_mostly_foreign(query.text):
+            elif reader.embedder.space.latin_only and is_mostly_foreign(asked.query.text):
                 asked.notes.append("Searched by words alone: the embedding model does not know this script.")
             else:
-                asked.space, asked.vector = reader.space, reader.embedder.embed_query(query.text)
+                asked.space, asked.vector = reader.space, reader.embedder.embed_query(asked.query.text)
                 configured = config.min_similarity
                 asked.threshold = reader.space.threshold if configured is None else configured
                 asked.leeway = _LEEWAY if configured is None else 0.0
         except Exception as error:  # noqa: BLE001 - words are searched all the same; the failure is logged and shown
             _log.warning("past_conversations_vector_failed", error_class=type(error).__name__)
             asked.notes.append(f"Searched by words alone: {type(error).__name__}.")
-        return asked
 
-    def _lists(self, tx: Transaction, asked: _Asked, scope: RowScope, depth: int, compared: int) -> Lists:
-        """The best of a scope by words and by meaning, so many of each; more may be compared to spare a statement."""
+    def _by_words(self, tx: Transaction, asked: _Asked, scope: RowScope, depth: int) -> dict[int, float]:
+        window = asked.config.context_window
+        return dict(tx.text.search(tx.connection, asked.query.terms, scope, depth, window))
+
+    def _lists(
+        self,
+        tx: Transaction,
+        asked: _Asked,
+        scope: RowScope,
+        keyword: dict[int, float],
+        depth: int,
+        compared: int,
+        known: Mapping[int, EntryFacts],
+    ) -> Lists:
+        """What words found in a scope and the nearest by meaning; more may be compared to spare a statement."""
         config = asked.config
-        keyword = dict(tx.text.search(tx.connection, asked.query.terms, scope, depth, config.context_window))
         near: dict[int, float] = {}
         similarity: dict[int, float] = {}
         if asked.space is not None and asked.vector is not None:
-            nearest, known = self.store.nearest.compare(tx, asked.space, asked.vector, scope, compared, list(keyword))
+            nearest, cosine = self.store.nearest.compare(tx, asked.space, asked.vector, scope, compared, list(keyword))
             near = dict(islice(nearest.items(), depth))
-            similarity = {entry_id: known[entry_id] for entry_id in {**near, **keyword} if entry_id in known}
-        facts = entry_facts(tx, list({**keyword, **near}))
+            similarity = {entry_id: cosine[entry_id] for entry_id in {**near, **keyword} if entry_id in cosine}
+        found = {**keyword, **near}
+        facts = {entry_id: known[entry_id] for entry_id in found if entry_id in known}
+        facts |= entry_facts(tx, [entry_id for entry_id in found if entry_id not in known])
         untrusted = {entry_id for entry_id, each in facts.items() if each.trust.is_untrusted}
         fused = fuse_hybrid(keyword, near, similarity, config, untrusted)
         cue, now = AuthorCue(asked.query, facts), self.now()

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 
 from harken.config import RagConfig
 from harken.storage.entries import EntryFacts
-from harken.storage.summaries import CONVERSATION, EXCHANGE
+from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 # What the second best exchange of a conversation, and its summary, add to the best one.
 _SECOND, _SUMMARY = 0.2, 0.2
 # What an exchange's summary adds to the exchange, and its conversation's score; docs/adr/0011-past-conversations.md.
 _EXCHANGE_SUMMARY, _CONVERSATION = 0.3, 0.4
+# An exchange with less than this share of the best one's score is hardly ever what was asked for.
+_LEAST = 0.5
+# What says again what an exchange says.
+_TOLD = (EXCHANGE, CONVERSATION, TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,18 @@ def rank_conversations(found: Lists) -> dict[int, float]:
 
 
 def place_exchanges(
-    chosen: Mapping[int, float], found: Lists, passing: Collection[int], told: Collection[int], config: RagConfig
+    chosen: Mapping[int, float],
+    everywhere: Lists,
+    found: Lists,
+    passing: Collection[int],
+    told: Collection[int],
+    config: RagConfig,
 ) -> list[Placed]:
     """Give exchanges their places.
 
     Args:
         chosen: rows of the conversations that come back with their scores, best first.
+        everywhere: what a search of all conversations found.
         found: what a search in these conversations found.
         passing: entries of it that may come back.
         told: rows of conversations that have a summary; one without keeps a place for its best exchange.
@@ -77,7 +87,7 @@ def place_exchanges(
     limit = config.exchange_limit_per_conversation
     placed = [_placed(row, score, found, passing) for row, score in chosen.items()]
     if config.share_places:
-        return _shared(placed, config.conversation_limit * limit, told)
+        return _shared(placed, config.conversation_limit * limit, told, _by_own_words(everywhere))
     return [replace(each, exchanges=dict(list(each.exchanges.items())[:limit])) for each in placed]
 
 
@@ -109,11 +119,30 @@ def _score(entry_ids: Sequence[int], found: Lists) -> float:
     return best + _EXCHANGE_SUMMARY * max(summaries, default=0.0)
 
 
-def _shared(placed: Sequence[Placed], places: int, told: Collection[int]) -> list[Placed]:
-    """All places go to the best of all; who has no summary has nothing else to show and keeps one."""
+def _by_own_words(everywhere: Lists) -> list[int]:
+    """Exchanges as a search without summaries finds them, best first."""
+    best: dict[int, float] = {}
+    for entry_id, each in everywhere.facts.items():
+        if each.exchange_id is not None and each.source not in _TOLD:
+            best[each.exchange_id] = max(everywhere.scores[entry_id], best.get(each.exchange_id, 0.0))
+    return sorted(best, key=lambda row: (-best[row], -row))
+
+
+def _shared(placed: Sequence[Placed], places: int, told: Collection[int], by_own_words: Sequence[int]) -> list[Placed]:
+    """Half of all places go to those whose own words are nearest, so that no summary hides them; the rest to the best.
+
+    One that is far behind the best gets none, and its tokens are saved. A conversation without a summary has nothing
+    else to show and keeps one.
+    """
     kept = {exchange for each in placed if each.row not in told for exchange in list(each.exchanges)[:1]}
-    others = [(score, row) for each in placed for row, (score, _) in each.exchanges.items() if row not in kept]
-    kept |= {row for _, row in sorted(others, reverse=True)[: max(0, places - len(kept))]}
+    scores = {row: score for each in placed for row, (score, _) in each.exchanges.items()}
+    least = _LEAST * max(scores.values(), default=0.0)
+    near_enough = {row for row, score in scores.items() if score >= least}
+    nearest = [row for row in by_own_words if row in near_enough][: places // 2]
+    best = sorted(near_enough, key=lambda row: (-scores[row], -row))
+    for row in (*nearest, *best):
+        if len(kept) < places:
+            kept.add(row)
     return [
         replace(each, exchanges={row: facts for row, facts in each.exchanges.items() if row in kept}) for each in placed
     ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, select
+from sqlalchemy import Select, and_, bindparam, delete, func, insert, select
 
 from harken.model import MessageType, Role, Trust
-from harken.storage.batches import rows_in
-from harken.storage.store import Transaction
+from harken.storage.batches import batches, rows_among
+from harken.storage.store import AMONG, Dialect, Transaction
 from harken.storage.tables import (
     conversations,
     entries,
@@ -96,6 +98,16 @@ def has_others(tx: Transaction, uid: str | None) -> bool:
 
 def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, ConversationHead]:
     """What is shown of conversations, by row."""
+    return {
+        row.id: ConversationHead(
+            row.uid, row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges
+        )
+        for row in rows_among(tx, _conversation_heads(tx.dialect), conversation_ids)
+    }
+
+
+@cache
+def _conversation_heads(dialect: Dialect) -> Select[Any]:
     of_summary = (
         (summaries.c.tenant == conversations.c.tenant)
         & (summaries.c.kind == "conversation")
@@ -107,17 +119,11 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
         .scalar_subquery()
     )
     columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
-    statement = (
+    return (
         select(*columns, summaries.c.title.label("summary_title"), summaries.c.text, counted.label("exchanges"))
         .select_from(conversations.outerjoin(summaries, of_summary))
-        .where(conversations.c.tenant == tx.tenant)
+        .where(conversations.c.tenant == bindparam("of_tenant"), dialect.among(conversations.c.id))
     )
-    return {
-        row.id: ConversationHead(
-            row.uid, row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges
-        )
-        for row in rows_in(tx, statement, conversations.c.id, conversation_ids)
-    }
 
 
 def latest_of_project(tx: Transaction, keys: Sequence[str], without_uid: str) -> ConversationHead | None:
@@ -147,25 +153,38 @@ def exchange_heads(
     """What is shown of exchanges, by row; their conversations are what messages are indexed by."""
     if not exchange_ids:
         return {}
+    said: dict[int, list[SaidMessage]] = {}
+    asked = {"of_tenant": tx.tenant, "of_conversations": list(conversation_ids)}
+    for batch in batches(exchange_ids):
+        rows = tx.connection.execute(_spoken(tx.dialect), {**asked, AMONG: tx.dialect.listing(batch)})
+        for row in rows.all():
+            message = SaidMessage(row.uid, row.entry_id, Role(row.role), row.author, row.text, Trust(row.trust))
+            said.setdefault(row[0], []).append(message)
+    return {
+        row.id: ExchangeHead(row.uid, row.started_at, tuple(said.get(row.id, ())))
+        for row in rows_among(tx, _exchange_heads(tx.dialect), exchange_ids)
+    }
+
+
+@cache
+def _spoken(dialect: Dialect) -> Select[Any]:
     seen = and_(entries.c.tenant == messages.c.tenant, entries.c.ref_uid == messages.c.uid, entries.c.part == "")
     columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.author, messages.c.trust)
-    spoken = (
+    return (
         select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"), entries.c.id.label("entry_id"))
         .select_from(messages.outerjoin(entries, seen))
-        .where(messages.c.tenant == tx.tenant, messages.c.conversation_id.in_(conversation_ids))
+        .where(messages.c.tenant == bindparam("of_tenant"), dialect.among(messages.c.exchange_id))
+        .where(messages.c.conversation_id.in_(bindparam("of_conversations", expanding=True)))
         .where(messages.c.type == MessageType.TEXT.value)
         .where(messages.c.role.in_((Role.USER.value, Role.ASSISTANT.value)))
         .order_by(messages.c.created_at, messages.c.id)
     )
-    said: dict[int, list[SaidMessage]] = {}
-    for row in rows_in(tx, spoken, messages.c.exchange_id, exchange_ids):
-        message = SaidMessage(row.uid, row.entry_id, Role(row.role), row.author, row.text, Trust(row.trust))
-        said.setdefault(row[0], []).append(message)
-    heads = select(exchanges.c.id, exchanges.c.uid, exchanges.c.started_at).where(exchanges.c.tenant == tx.tenant)
-    return {
-        row.id: ExchangeHead(row.uid, row.started_at, tuple(said.get(row.id, ())))
-        for row in rows_in(tx, heads, exchanges.c.id, exchange_ids)
-    }
+
+
+@cache
+def _exchange_heads(dialect: Dialect) -> Select[Any]:
+    mine = exchanges.c.tenant == bindparam("of_tenant"), dialect.among(exchanges.c.id)
+    return select(exchanges.c.id, exchanges.c.uid, exchanges.c.started_at).where(*mine)
 
 
 def log_retrieval(tx: Transaction, found: Retrieval) -> None:

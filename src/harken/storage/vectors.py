@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, ColumnElement, Row, Update, bindparam, delete, exists, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Row,
+    Select,
+    Update,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    update,
+)
 
-from harken.storage.batches import batches, rows_in
+from harken.storage.batches import batches, rows_among
 from harken.storage.entries import scope_conditions
 from harken.storage.state import count_up
-from harken.storage.store import RowScope, StoredSpace, Transaction
+from harken.storage.store import Dialect, RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, spaces, vectors
 
 Float32 = NDArray[np.float32]
@@ -70,10 +83,13 @@ def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], m
 
 def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) -> tuple[Int64, Float32]:
     """Those entries' vectors: ids and `(n, dims)` float32, in no promised order; entries without one are left out."""
-    statement = select(vectors.c.entry_id, vectors.c.vector).where(
-        vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id
-    )
-    return _matrix(list(rows_in(tx, statement, vectors.c.entry_id, entry_ids)), space.dims)
+    return _matrix(list(rows_among(tx, _of_entries(tx.dialect, space.id), entry_ids)), space.dims)
+
+
+@cache
+def _of_entries(dialect: Dialect, space_id: int) -> Select[Any]:
+    mine = vectors.c.tenant == bindparam("of_tenant"), vectors.c.space_id == space_id
+    return select(vectors.c.entry_id, vectors.c.vector).where(*mine, dialect.among(vectors.c.entry_id))
 
 
 def scan_scope(tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> tuple[Int64, Float32] | None:
