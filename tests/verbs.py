@@ -91,6 +91,7 @@ WRONG: Calls = [
     ("context", {"conversation": "no-such-conversation"}),
     ("fetch_conversation_details", {}),
     ("fetch_conversation_details", {"conversation_id": "ffffffffffff"}),
+    ("fetch_conversation_details", {"conversation_id": "x" * 200_000}),
     ("remember", {"content": "x" * 20_000}),
     ("remember", {"content": "Fine.", "category": "gossip"}),
     ("remember", {"content": "Fine.", "directory": SECRET_PLACE}),

@@ -24,8 +24,8 @@ _OFFSET = "Where to go on: the next_offset of the answer before."
 class FetchDetails(Arguments):
     """What `fetch_conversation_details` takes."""
 
-    conversation_id: str | None = Field(None, description="A conversation's id, or how it begins.")
-    exchange_id: str | None = Field(None, description="An exchange's id, or how it begins.")
+    conversation_id: str | None = Field(None, max_length=200, description="A conversation's id, or how it begins.")
+    exchange_id: str | None = Field(None, max_length=200, description="An exchange's id, or how it begins.")
     include_full_transcript: bool = Field(
         False, description="True: every word, tools included. False: title, date, summary and the exchanges, cut short."
     )

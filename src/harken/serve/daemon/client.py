@@ -53,7 +53,10 @@ def start(place: Place, env: Mapping[str, str]) -> None:
     Raises:
         DaemonError: no process can be started.
     """
-    found = holder(place)
+    try:
+        found = holder(place)
+    except OSError as error:
+        raise DaemonError(type(error).__name__) from error
     if found is not None and found.version == __version__:
         return
     words = [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet"]
