@@ -76,7 +76,7 @@ def test_a_context_takes_little_memory(tmp_path: Path) -> None:
     """Performance 4: less than 50 MB per assembly."""
     with Harken(tmp_path, embedder=HashingEmbedder(), env={}) as opened:
         for number in range(300):
-            words = " ".join(f"word{number % 17}{place}" for place in range(60))
+            words = " ".join(f"word{(number * 61 + place * 17) % 4999}" for place in range(60))
             opened.memories.add(f"Note {number} of the budget: {words}", "event")
         opened.embed()
         opened.assembler.assemble_context("budget", CONTEXT_TYPES, limit=50)
