@@ -279,11 +279,11 @@ class Ingest:
             self._row_ids.update((row[0], row[1]) for row in rows_in(self._tx, statement, table.c.uid, missing))
 
 
-# Built once, like those below: they run with every recorded message.
 def _ended_at(end: ExchangeEnd) -> datetime | None:
     return None if end.status is ExchangeStatus.IN_PROGRESS else end.at
 
 
+# Built once, like those below: they run with every recorded message.
 _INSERT_MESSAGES = insert(messages)
 _INSERTED = {
     table.name: insert(table).returning(table.c.uid, table.c.id) for table in (conversations, segments, exchanges)
