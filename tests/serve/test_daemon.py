@@ -72,6 +72,26 @@ def test_live_intake_brings_in_what_an_import_brings_in(
     assert exported(cli, tmp_path / "live.jsonl") == exported(other, tmp_path / "imported.jsonl")
 
 
+@pytest.mark.parametrize("event", ["Stop", "SubagentStop", "PreCompact", "SessionEnd", "StopFailure"])
+def test_each_event_hands_over_what_its_transcripts_have_gained(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, event: str
+) -> None:
+    daemon()
+    agent = CodingAgent(cli, folder, "session")
+    side = CodingAgent(cli, folder / "session" / "subagents", "session")
+    side.transcript = folder / "session" / "subagents" / "agent-a1.jsonl"
+    side.transcript.parent.mkdir(parents=True)
+    fields = {"agent_id": "a1", "agent_transcript_path": str(side.transcript)} if event == "SubagentStop" else {}
+    for count in (1, 2):
+        agent.say("user", f"Question {count} about the harbour plan, please.")
+        if fields:
+            side.say("assistant", f"Finding {count} on the harbour plan, by a subagent.")
+        assert agent.hook(event, **fields) == ""
+        expected = 2 * count if fields else count
+        eventually(lambda expected=expected: cli.status()["messages"] == expected)
+    assert cli.status()["conversations"] == (2 if fields else 1)
+
+
 def exported(cli: CommandLine, file: Path) -> list[str]:
     """What there is, less what says when it was exported."""
     cli("export", file)

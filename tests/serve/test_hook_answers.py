@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harken import tokens
 from harken.engine import Harken
 from harken.record.forget import doom_conversations
 from harken.serve.hooks.agents import AGENTS, CODEX
@@ -114,3 +115,75 @@ def test_what_is_switched_off_says_nothing(harken: Harken, tmp_path: Path) -> No
     harken.embed()
     harken.run_time.set("hooks.recall", value=False)
     assert told(Hooks(harken, str(tmp_path / "reports")), "one", ASKED) == ""
+
+
+def brief(hooks: Hooks, session: str, directory: Path, source: str = "startup", agent: str = "claude-code") -> str:
+    """What an agent reads when a session begins."""
+    payload = {"session_id": session, "cwd": str(directory), "hook_event_name": "SessionStart", "source": source}
+    said = hooks.answer("SessionStart", agent, json.dumps(payload).encode())
+    return json.loads(said)["hookSpecificOutput"]["additionalContext"] if said else ""
+
+
+def talk_and_begin(harken: Harken, directory: Path, result: str = "", rest_seconds: float = 0.0) -> None:
+    """A conversation of the project, an experience under way there, and core memory."""
+    harken.run_time.set("worker.rest_seconds", rest_seconds)
+    said = "We moved the nightly build of the warehouse to the new runner, and it needs the larger disk."
+    harken.record_message("before", "user", said + result, channel="claude-code", directory=directory)
+    harken.record_message("before", "assistant", "Done: the warehouse builds on the new runner.", channel="claude-code")
+    harken.end_exchange("before", channel="claude-code")
+    harken.background.summarize()
+    harken.experiences.start(
+        domain="debugging",
+        strategy="root-cause-analysis",
+        goal="Make the nightly build green",
+        hypothesis="The cache is stale",
+        action="Clear the cache",
+        prediction="The build passes",
+        directory=directory,
+    )
+    harken.core.update("user", "name", "Maya")
+
+
+@pytest.mark.parametrize("rest_seconds", [0.0, 600.0])
+@pytest.mark.parametrize("source", ["startup", "resume", "compact"])
+def test_a_brief_has_core_memory_the_last_conversation_and_the_open_experience(
+    hooks: Hooks, tmp_path: Path, source: str, rest_seconds: float
+) -> None:
+    # A conversation that ended a minute ago has no summary of its own yet, and is the one to go on with.
+    talk_and_begin(hooks.harken, tmp_path, rest_seconds=rest_seconds)
+    text = brief(hooks, "new", tmp_path, source)
+    assert "name: Maya" in text
+    assert "warehouse" in text
+    assert "Make the nightly build green" in text
+    assert text.count("</harken-recall>") == text.count("<harken-recall ") == 2
+    assert "warehouse" not in brief(hooks, "elsewhere", tmp_path / "elsewhere", source)
+
+
+def test_after_a_compaction_the_whole_brief_is_told_again_and_only_then(hooks: Hooks, tmp_path: Path) -> None:
+    talk_and_begin(hooks.harken, tmp_path)
+    first = brief(hooks, "new", tmp_path)
+    assert "warehouse" not in brief(hooks, "new", tmp_path, "resume")
+    assert brief(hooks, "new", tmp_path, "compact") == first
+    assert brief(hooks, "new", tmp_path, "compact") == first
+
+
+def test_no_brief_is_longer_than_its_agent_takes(hooks: Hooks, tmp_path: Path) -> None:
+    harken = hooks.harken
+    talk_and_begin(harken, tmp_path, result=" The disk holds many parts of the warehouse." * 100)
+    for number in range(40):
+        harken.core.update("user", f"fact {number}", "The warehouse has many parts and all of them are known. " * 8)
+    harken.run_time.set("hooks.max_tokens", 20_000)
+    for name, agent in AGENTS.items():
+        text = brief(hooks, f"long {name}", tmp_path, agent=name)
+        assert 0 < len(text) <= agent.max_chars
+        assert tokens.estimate(text) <= agent.max_tokens
+        assert "nightly build" in text
+
+
+def test_what_nobody_waited_for_is_told_the_next_time(hooks: Hooks) -> None:
+    hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
+    hooks.harken.embed()
+    payload = json.dumps({"session_id": "slow", "prompt": ASKED, "hook_event_name": "UserPromptSubmit"}).encode()
+    assert hooks.answer("UserPromptSubmit", "claude-code", payload, lambda: True) == b""
+    assert "PostgreSQL" in told(hooks, "slow", ASKED)
+    assert told(hooks, "slow", ASKED) == ""

@@ -91,6 +91,18 @@ def test_a_store_that_another_process_holds(agent: CodingAgent, daemon: Callable
     arrives(agent)
 
 
+def test_what_came_too_late_is_told_the_next_time(agent: CodingAgent, daemon: Callable[[], int]) -> None:
+    earlier = CodingAgent(agent.cli, agent.cwd, "earlier")
+    earlier.say("user", "For the record: our staging cluster is called Zanzibar, and Priya owns it.")
+    agent.cli("import", "claude-code", earlier.transcript)
+    daemon()
+    asked = "Who owns the staging cluster Zanzibar?"
+    with locked(agent.cli.home):
+        assert agent.hook("UserPromptSubmit", seconds=DEADLINE_SECONDS, prompt=asked) == ""
+    assert "Priya" in agent.context(asked)
+    assert agent.context(asked) == ""
+
+
 def test_a_store_that_another_process_holds_where_no_daemon_runs(agent: CodingAgent) -> None:
     agent.cli("config", "set", "hooks.brief", "false")
     with locked(agent.cli.home):

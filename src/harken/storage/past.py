@@ -13,6 +13,7 @@ from sqlalchemy import Select, and_, bindparam, delete, func, insert, select
 from harken.model import MessageType, Role, Trust
 from harken.storage.batches import batches, rows_among
 from harken.storage.store import AMONG, Dialect, Transaction
+from harken.storage.summaries import EXCHANGE
 from harken.storage.tables import (
     conversations,
     entries,
@@ -145,6 +146,18 @@ def latest_of_project(tx: Transaction, keys: Sequence[str], without_uid: str) ->
     )
     found: int | None = tx.connection.execute(latest.limit(1)).scalar()
     return None if found is None else conversation_heads(tx, [found]).get(found)
+
+
+def latest_exchange_summaries(tx: Transaction, conversation_uid: str, limit: int) -> list[str]:
+    """Summaries of a conversation's last exchanges, oldest first: they are made at once, its own when it rests."""
+    found = (
+        select(summaries.c.text)
+        .where(summaries.c.tenant == tx.tenant, summaries.c.conversation_uid == conversation_uid)
+        .where(summaries.c.kind == EXCHANGE, summaries.c.text != "")
+        .order_by(summaries.c.covers.desc(), summaries.c.id.desc())
+        .limit(limit)
+    )
+    return list(reversed(tx.connection.scalars(found).all()))
 
 
 def exchange_heads(

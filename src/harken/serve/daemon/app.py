@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -70,7 +72,12 @@ def make_app(harken: Harken, life: Life, mcp: ASGIApp) -> Starlette:
         _socket_alone(request)
         event, agent = request.path_params["event"], request.query_params.get("agent", CLAUDE_CODE)
         content = await content_of(request, _LONGEST_REPORT)
-        said = await run_sync(hooks.answer, event, agent, content)
+        gone = threading.Event()
+        watching = asyncio.create_task(_watch(request, gone))
+        try:
+            said = await run_sync(hooks.answer, event, agent, content, gone.is_set)
+        finally:
+            watching.cancel()
         life.wake_intake()
         return Response(said, media_type="application/json")
 
@@ -112,6 +119,13 @@ class _SameHarken:
         if headers.get(SETTINGS_HEADER, self._life.settings_mark) != self._life.settings_mark:
             return _error(OTHER_SETTINGS, "This daemon was started with other settings (HARKEN_*).")
         return None
+
+
+async def _watch(request: Request, gone: threading.Event) -> None:
+    """Notice that nobody waits for the answer any more."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+    gone.set()
 
 
 def _socket_alone(request: Request) -> None:

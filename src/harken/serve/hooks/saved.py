@@ -1,19 +1,22 @@
-"""What was saved on purpose, as hooks quote it: memories, experiences and values."""
+"""What was saved on purpose, and what a project's last conversation came to, as hooks quote it."""
 
 from __future__ import annotations
 
 from harken.assemble.render import Quote
 from harken.config import SearchConfig
 from harken.engine import Harken
-from harken.model import Hit, SearchScope
+from harken.model import Hit, SearchScope, Trust
+from harken.record.project import identify_project
 from harken.retrieve.query import parse_query
 from harken.retrieve.small_talk import is_small_talk
 from harken.retrieve.weigh import least_similarity
+from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.scopes import present_sources
 
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 _MOST = 12
 _SHOWN = 4
+_LAST_EXCHANGES = 3
 
 
 def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
@@ -44,6 +47,24 @@ def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]
     if found.is_orphan:
         text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
     return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
+
+
+def last_conversation(harken: Harken, directory: str, conversation_uid: str) -> list[Quote]:
+    """What the conversation before this one in a folder's project came to.
+
+    Until it has rested long enough to be summarized: what its last exchanges came to.
+    """
+    project = identify_project(directory)
+    keys = (project.key, *project.aliases) if project else ()
+    with harken.store.reading() as tx:
+        latest = latest_of_project(tx, keys, conversation_uid)
+        if latest is None:
+            return []
+        lines = [latest.summary] if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
+    if not latest.title and not lines:
+        return []
+    text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
+    return [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value)]
 
 
 def _is_near(hit: Hit, threshold: float | None, config: SearchConfig) -> bool:
