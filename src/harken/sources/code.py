@@ -14,6 +14,8 @@ from harken.storage.store import Transaction
 
 # More of a body's words would drown those that say what a unit is for.
 _ENTRY_TOKENS = 250
+# Further on, tests hold the very words that somebody asks with, as their data.
+_TEST_TOKENS = 112
 # A long list of parameters is not to keep the model from what is said of the unit; the rest of it follows behind that.
 _SIGNATURE_TOKENS = 28
 # Who asks where something is done means the code that does it, before its tests and the numbers that it uses.
@@ -43,7 +45,8 @@ class CodeSource:
         # Where nothing is said of a unit itself, what its class is for would be said as of each of its methods.
         about = record.about if summary else ""
         parts = (spelled(record.qualified_name), begins, summary, about, goes_on, details, record.body)
-        text = tokens.clip("\n".join(part for part in parts if part), _ENTRY_TOKENS, marker="")
+        most = _TEST_TOKENS if is_test else _ENTRY_TOKENS
+        text = tokens.clip("\n".join(part for part in parts if part), most, marker="")
         weight = TEST_WEIGHT if is_test else CONSTANT_WEIGHT if is_constant else 1.0
         facets = (f"language:{record.language}", f"unit:{record.unit_type}")
         return [NewEntry("", text, facets, weight, is_embedded=not (is_constant or is_test))]
