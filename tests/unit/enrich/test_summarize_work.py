@@ -112,6 +112,20 @@ class TestExchanges:
         desk.summarize()
         assert desk.texts() == [f"{TAP[0]} → failed: no answer came"]
 
+    def test_short_and_long_ones_of_several_conversations_keep_their_own_words(
+        self, desk: Desk, place: RecordedHome
+    ) -> None:
+        desk.ended("c", *TAP)
+        place.talk("d", "How was the house painted?")
+        for number in range(30):
+            place.say("d", f"painting wall {number}", Role.ASSISTANT, type=MessageType.TOOL_CALL, tool_name="brush")
+        place.say("d", "The house was painted white.", Role.ASSISTANT)
+        desk.ended("d")
+        desk.ended("c", *CAKE)
+        assert desk.summarize() == 3
+        painted = "How was the house painted? → The house was painted white."
+        assert desk.texts() == [" → ".join(TAP), painted, " → ".join(CAKE)]
+
     def test_tools_and_markers_are_not_taken_for_words(self, desk: Desk, place: RecordedHome) -> None:
         place.say("c", TAP[0])
         place.say("c", "cat seal.txt", Role.ASSISTANT, type=MessageType.TOOL_CALL, tool_name="bash", call_id="1")
