@@ -19,6 +19,7 @@ from harken.engine import Harken
 from harken.serve.daemon.app import make_app
 from harken.serve.daemon.guard import Guard
 from harken.serve.daemon.openapi import openapi
+from harken.serve.daemon.spool import Transcript
 from harken.serve.mcp.mount import Mount
 from harken.serve.verbs.registry import VERBS
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project
@@ -35,6 +36,7 @@ class Life:
 
     def __init__(self, folder: Path) -> None:
         self.reports = str(folder)
+        self.unwritten: set[Transcript] = set()
 
     def touch(self) -> None:
         """Nothing waits here for an end."""
