@@ -15,6 +15,7 @@ from command_line import PYTHON, TIMEOUT_SECONDS, CommandLine
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
 # How the prompt begins: pasted lines are to be told from typed ones.
 _PROMPTING = "\x1b[?2004h"
+_PRESSES, _PRESS_SECONDS = 5, 10
 WITHOUT_TERMINALS = sys.platform == "win32"
 
 
@@ -32,6 +33,14 @@ class Terminal:
     def presses(self, letter: str) -> None:
         """A letter together with Ctrl."""
         self.child.sendcontrol(letter)
+
+    def interrupts(self, words: str) -> None:
+        """Ctrl-C until words are shown: one that comes just before the program listens is lost in Python's `input`."""
+        for _ in range(_PRESSES):
+            self.presses("c")
+            if self.child.expect_exact([words, pexpect.TIMEOUT], timeout=_PRESS_SECONDS) == 0:
+                return
+        self.sees(words)
 
     def sees(self, words: str) -> str:
         """Wait until words are shown; everything up to them, as a person reads it."""

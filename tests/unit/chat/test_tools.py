@@ -203,6 +203,7 @@ def test_schemas_are_plain(toolbox: Toolbox) -> None:
     by_name = {spec.name: spec.parameters for spec in toolbox.specs}
     assert by_name[FETCH]["properties"]["conversation_id"] == {
         "type": "string",
+        "maxLength": 200,
         "description": "A conversation's id, or how it begins.",
     }
     assert by_name[SEARCH]["required"] == ["query"]
