@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-DATE = "2026-11-22"
+DATE = datetime.now(UTC).date().isoformat()
 
 
 def show(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
