@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pexpect
 
@@ -15,7 +17,6 @@ from command_line import PYTHON, TIMEOUT_SECONDS, CommandLine
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
 # How the prompt begins: pasted lines are to be told from typed ones.
 _PROMPTING = "\x1b[?2004h"
-_PRESSES, _PRESS_SECONDS = 5, 10
 WITHOUT_TERMINALS = sys.platform == "win32"
 
 
@@ -33,14 +34,6 @@ class Terminal:
     def presses(self, letter: str) -> None:
         """A letter together with Ctrl."""
         self.child.sendcontrol(letter)
-
-    def interrupts(self, words: str) -> None:
-        """Ctrl-C until words are shown: one that comes just before the program listens is lost in Python's `input`."""
-        for _ in range(_PRESSES):
-            self.presses("c")
-            if self.child.expect_exact([words, pexpect.TIMEOUT], timeout=_PRESS_SECONDS) == 0:
-                return
-        self.sees(words)
 
     def sees(self, words: str) -> str:
         """Wait until words are shown; everything up to them, as a person reads it."""
@@ -72,6 +65,8 @@ def terminal(cli: CommandLine, *arguments: str) -> Iterator[Terminal]:
         dimensions=(40, 120),
         timeout=TIMEOUT_SECONDS,
         echo=False,
+        # A shell's background jobs ignore Ctrl-C, and so does what they start; nobody's terminal does.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield Terminal(child)
