@@ -159,6 +159,18 @@ def test_a_brief_has_core_memory_the_last_conversation_and_the_open_experience(
     assert "warehouse" not in brief(hooks, "elsewhere", tmp_path / "elsewhere", source)
 
 
+@pytest.mark.parametrize(("more", "comes_back"), [("", False), (" The old runner goes to the lab in March.", True)])
+def test_what_the_brief_told_whole_does_not_come_back_with_a_prompt(
+    hooks: Hooks, tmp_path: Path, more: str, comes_back: bool
+) -> None:
+    talk_and_begin(hooks.harken, tmp_path, result=more, rest_seconds=600.0)
+    hooks.harken.embed()
+    asked = "Which nightly build of the warehouse moved to the new runner and needs the larger disk?"
+    assert "warehouse" in told(hooks, "without a brief", asked)
+    assert "larger disk" in brief(hooks, "new", tmp_path)
+    assert ("warehouse" in told(hooks, "new", asked)) is comes_back
+
+
 def test_after_a_compaction_the_whole_brief_is_told_again_and_only_then(hooks: Hooks, tmp_path: Path) -> None:
     talk_and_begin(hooks.harken, tmp_path)
     first = brief(hooks, "new", tmp_path)

@@ -26,6 +26,7 @@ class Quote:
         source: `message`, `summary`…
         speaker: who said it: a name, else a role.
         trust: a `Trust`; what is not to be trusted says so.
+        whole: ids of what else it tells whole, which need not be told again.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Quote:
     speaker: str
     at: datetime
     trust: str
+    whole: tuple[str, ...] = ()
 
 
 def fenced(quote: Quote) -> str:

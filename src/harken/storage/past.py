@@ -148,16 +148,16 @@ def latest_of_project(tx: Transaction, keys: Sequence[str], without_uid: str) ->
     return None if found is None else conversation_heads(tx, [found]).get(found)
 
 
-def latest_exchange_summaries(tx: Transaction, conversation_uid: str, limit: int) -> list[str]:
-    """Summaries of a conversation's last exchanges, oldest first: they are made at once, its own when it rests."""
+def latest_exchange_summaries(tx: Transaction, conversation_uid: str, limit: int) -> dict[str, str]:
+    """Summaries of a conversation's last exchanges by their ids, oldest first: made at once, its own when it rests."""
     found = (
-        select(summaries.c.text)
+        select(summaries.c.item_uid, summaries.c.text)
         .where(summaries.c.tenant == tx.tenant, summaries.c.conversation_uid == conversation_uid)
         .where(summaries.c.kind == EXCHANGE, summaries.c.text != "")
         .order_by(summaries.c.covers.desc(), summaries.c.id.desc())
         .limit(limit)
     )
-    return list(reversed(tx.connection.scalars(found).all()))
+    return {row.item_uid: row.text for row in reversed(tx.connection.execute(found).all())}
 
 
 def exchange_heads(

@@ -181,7 +181,7 @@ class Hooks:
                 break
             told.append(quote)
             text = longer
-        return Told(uid, text, tuple(quote.uid for quote in told))
+        return Told(uid, text, tuple(given for quote in told for given in (quote.uid, *quote.whole)))
 
 
 def _directory(payload: Mapping[str, Any]) -> str | None:

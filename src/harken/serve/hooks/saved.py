@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harken.assemble.render import Quote
 from harken.config import SearchConfig
 from harken.engine import Harken
-from harken.model import Hit, SearchScope, Trust
+from harken.model import Hit, Message, MessageType, SearchScope, Trust
 from harken.record.project import identify_project
 from harken.retrieve.query import parse_query
 from harken.retrieve.small_talk import is_small_talk
 from harken.retrieve.weigh import least_similarity
 from harken.storage.past import latest_exchange_summaries, latest_of_project
+from harken.storage.reading import messages_of_exchange
 from harken.storage.scopes import present_sources
+from harken.words import content_terms
 
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 _MOST = 12
@@ -60,11 +64,19 @@ def last_conversation(harken: Harken, directory: str, conversation_uid: str) -> 
         latest = latest_of_project(tx, keys, conversation_uid)
         if latest is None:
             return []
-        lines = [latest.summary] if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
+        last = {} if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
+        whole = tuple(uid for uid, text in last.items() if _tells_whole(text, messages_of_exchange(tx, uid)))
+    lines = [latest.summary] if latest.summary else list(last.values())
     if not latest.title and not lines:
         return []
     text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
-    return [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value)]
+    return [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value, whole)]
+
+
+def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
+    """Whether all that a person or an agent said stands in the summary, so that quoting it would say it twice."""
+    told = set(content_terms(summary))
+    return all(told.issuperset(content_terms(each.text)) for each in said if each.type is MessageType.TEXT)
 
 
 def _is_near(hit: Hit, threshold: float | None, config: SearchConfig) -> bool:
