@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,15 @@ from postgres_server import PostgresServer, running_server
 # A slow machine is no bug: no time limits on examples.
 settings.register_profile("harken", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("harken")
+
+
+def pytest_configure() -> None:
+    """Let a run that is told to end stop what it started, as it does on Ctrl-C: a server outlives its process."""
+    signal.signal(signal.SIGTERM, _interrupted)
+
+
+def _interrupted(number: int, frame: object) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 @pytest.fixture(scope="session")
