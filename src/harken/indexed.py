@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+LANGUAGES = ("python", "javascript", "typescript", "rust", "go", "java", "c", "cpp", "sql")
+
 
 @dataclass(frozen=True, slots=True)
 class CodeUnit:
@@ -12,6 +14,7 @@ class CodeUnit:
 
     Attributes:
         path: of its file, relative to the project.
+        language: one of `LANGUAGES`.
         unit_type: `function`, `class`, `method`, `module`, `constant`; in SQL also `table` and `view`.
         qualified_name: with the names of all that it stands in, as its language joins them.
         number: counts from 0 the units of one file that have the same qualified name.

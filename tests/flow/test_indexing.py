@@ -150,8 +150,10 @@ def test_code_like_a_snippet_is_found(harken: Harken, repository: Repository) ->
     snippet = "def divide_budget(total, sources):\n    return {name: total // len(sources) for name in sources}\n"
     assert names(harken.code.similar(snippet, language="python"))[0] == "a.divide_budget"
     assert names(harken.code.search("spend amount", language="go"))[0] == "Spend"
-    with pytest.raises(UsageError, match="no language 'cobol'"):
-        harken.code.search("x", language="cobol")
+    assert names(harken.code.similar(snippet, language="Python"))[0] == "a.divide_budget"
+    for ask in (harken.code.search, harken.code.similar, harken.sources.search_code):
+        with pytest.raises(UsageError, match=r"no language 'cobol'. Languages: python, .*sql"):
+            ask("x", language="cobol")
     with pytest.raises(UsageError, match="from 1 to 50"):
         harken.code.search("x", limit=51)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from harken.errors import UsageError
 from harken.index.files import Content, read
-from harken.index.languages import LANGUAGES, NAMES, language_of
+from harken.index.languages import LANGUAGES, language_of
 from harken.index.tree import IndexReport, Progress, TreeIndexer
 from harken.index.units import parse_units
 from harken.indexed import CodeUnit
-from harken.sources.code import CodeSource
+from harken.sources.code import CodeSource, language_facets
 from harken.sources.found import DEFAULT_LIMIT, Found, SourceSearch
 from harken.storage.indexed.files import Part, derived_uid
 
@@ -123,7 +123,7 @@ class CodeIndex:
             UsageError: the limit, the language or the mode is not possible.
             NotFoundError: there is no such project.
         """
-        return self.found.find(query, facets=_facets(language), project=project, limit=limit, mode=mode)
+        return self.found.find(query, facets=language_facets(language), project=project, limit=limit, mode=mode)
 
     def similar(
         self, snippet: str, *, language: str | None = None, project: str | None = None, limit: int = DEFAULT_LIMIT
@@ -136,25 +136,18 @@ class CodeIndex:
             project: only this one's.
             limit: 1 to 50.
         Raises:
-            UsageError: the snippet is empty or too long, or the limit is not possible.
+            UsageError: the snippet is empty or too long, or the language or the limit is not possible.
             NotFoundError: there is no such project.
         """
         if not snippet.strip() or len(snippet) > MAX_SNIPPET_CHARS:
             raise UsageError(f"A snippet has from 1 to {MAX_SNIPPET_CHARS:,} characters, not {len(snippet):,}.")
+        facets = language_facets(language)
         query = self._as_indexed(snippet, language)
-        return self.found.find(query, facets=_facets(language), project=project, limit=limit)
+        return self.found.find(query, facets=facets, project=project, limit=limit)
 
     def _as_indexed(self, snippet: str, language: str | None) -> str:
         """The snippet in the words in which its like is indexed, where its language is known."""
         if language is None:
             return snippet
-        units = parse_units(snippet.encode(), "snippet", LANGUAGES[language])[1:]
+        units = parse_units(snippet.encode(), "snippet", LANGUAGES[language.lower()])[1:]
         return self._source.entries(units[0])[0].text if units else snippet
-
-
-def _facets(language: str | None) -> tuple[str, ...]:
-    if language is None:
-        return ()
-    if language not in NAMES:
-        raise UsageError(f"There is no language '{language}'. Languages: {', '.join(NAMES)}")
-    return (f"language:{language}",)

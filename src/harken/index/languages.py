@@ -96,9 +96,6 @@ _SUFFIXES = {
     "sql": ".sql",
 }
 _BY_SUFFIX = {suffix: LANGUAGES[name] for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
-NAMES = tuple(name for name in LANGUAGES if name != "tsx")
-
-
 SUFFIXES = tuple(_BY_SUFFIX)
 
 

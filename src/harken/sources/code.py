@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from harken import tokens
-from harken.indexed import CodeUnit
+from harken.errors import UsageError
+from harken.indexed import LANGUAGES, CodeUnit
 from harken.model import ContextItem, Hit, NewEntry
 from harken.sources.source import relevance_of
 from harken.storage.indexed.files import find_parts
@@ -89,3 +90,16 @@ def _render(
     longest = max((len(found) for found in _FENCE.findall(inside)), default=2)
     fence = "`" * (longest + 1)
     return f"**{unit_type}** `{name}` in `{path}:{start_line}`\n{fence}{language}\n{inside}\n{fence}"
+
+
+def language_facets(language: str | None) -> tuple[str, ...]:
+    """What an entry must have to be of a language; nothing where any will do.
+
+    Raises:
+        UsageError: it is none that code is read in.
+    """
+    if language is None:
+        return ()
+    if language.lower() not in LANGUAGES:
+        raise UsageError(f"There is no language '{language}'. Languages: {', '.join(LANGUAGES)}")
+    return (f"language:{language.lower()}",)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harken.learned.records import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
-from harken.sources.code import CodeSource
+from harken.sources.code import CodeSource, language_facets
 from harken.sources.commits import CommitSource, author_facet
 from harken.sources.documents import DocumentSource
 from harken.sources.experience import ExperienceSource, ValueSource
@@ -50,10 +50,9 @@ class SourceSearcher:
         """Units of code.
 
         Raises:
-            UsageError: the limit or the mode is not possible.
+            UsageError: the limit, the language or the mode is not possible.
         """
-        facets = () if language is None else (f"language:{language.lower()}",)
-        return self._of(CodeSource()).find(query, facets=facets, limit=limit, mode=mode)
+        return self._of(CodeSource()).find(query, facets=language_facets(language), limit=limit, mode=mode)
 
     def search_experiences(
         self,

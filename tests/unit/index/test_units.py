@@ -9,6 +9,7 @@ import pytest
 from harken.errors import MissingExtraError
 from harken.index.languages import LANGUAGES, Language, language_of
 from harken.index.units import parse_units
+from harken.indexed import LANGUAGES as NAMES
 from harken.indexed import CodeUnit
 
 PYTHON = '''
@@ -385,3 +386,7 @@ def test_a_missing_grammar_names_the_extra() -> None:
 def test_every_language_has_its_grammar_installed() -> None:
     for language in LANGUAGES.values():
         assert language.matches(b"")[1] == []
+
+
+def test_every_language_that_can_be_named_has_a_grammar() -> None:
+    assert {*NAMES} == {*LANGUAGES} - {"tsx"}

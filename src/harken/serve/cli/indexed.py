@@ -11,8 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from harken.index.languages import NAMES
-from harken.indexed import Commit
+from harken.indexed import LANGUAGES, Commit
 from harken.model import ContextItem
 from harken.retrieve.dates import parse_since
 from harken.retrieve.search import MODES
@@ -24,7 +23,7 @@ from harken.sources.found import DEFAULT_LIMIT, MAX_LIMIT, Found
 _LIMIT = click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, help="At most so many.")
 _PROJECT = click.option("--project", help="Only this project: its short name, key or folder.")
 _MODE = click.option("--mode", type=click.Choice(MODES), default="hybrid", help="Words, meaning, or both.")
-_LANGUAGE = click.option("--language", type=click.Choice(NAMES), help="Only code of this language.")
+_LANGUAGE = click.option("--language", type=click.Choice(LANGUAGES), help="Only code of this language.")
 _IN = click.option(
     "--in", "folder", type=click.Path(path_type=Path), default=".", help="Anywhere in the repository; here by default."
 )
