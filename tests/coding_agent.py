@@ -17,7 +17,10 @@ from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import Place
 
-PATIENCE_SECONDS = 60
+# A machine under load needs time; what takes longer than this hangs.
+PATIENCE_SECONDS = 120
+# The longest that a hook may be given: one that is to say or to report something gets it whatever the load.
+HOOK_SECONDS = 30.0
 
 
 class CodingAgent:
@@ -30,17 +33,17 @@ class CodingAgent:
         self.parent: str | None = None
         self.count = 0
 
-    def hook(self, event: str, seconds: float = 20.0, **fields: Any) -> str:
+    def hook(self, event: str, seconds: float = HOOK_SECONDS, **fields: Any) -> str:
         """Start the hook of an event as the agent does; its stdout."""
         payload = {"session_id": self.session_id, "transcript_path": str(self.transcript), "cwd": str(self.cwd)}
         done = self.run(event, json.dumps({**payload, "hook_event_name": event, **fields}).encode(), seconds)
         return done.stdout.decode()
 
-    def run(self, event: str, stdin: bytes, seconds: float = 20.0) -> subprocess.CompletedProcess[bytes]:
+    def run(self, event: str, stdin: bytes, seconds: float = HOOK_SECONDS) -> subprocess.CompletedProcess[bytes]:
         """The same with any stdin; it must end with 0 and say nothing on stderr."""
         env = {**self.cli.environment(), "HARKEN_HOOKS__DEADLINE_SECONDS": str(seconds)}
         done = subprocess.run(
-            [*PYTHON, "hook", event], env=env, input=stdin, capture_output=True, timeout=60, check=False
+            [*PYTHON, "hook", event], env=env, input=stdin, capture_output=True, timeout=PATIENCE_SECONDS, check=False
         )
         assert (done.returncode, done.stderr) == (0, b"")
         return done

@@ -1,4 +1,4 @@
-"""Records into a store until its time is up; writes each acknowledged message on a line of its own."""
+"""Records into a store until its time is up, at least once; writes each acknowledged message on a line of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main(home: str, name: str, seconds: float) -> None:
     with Harken(home, settings={"embedder": "none"}, env={}) as harken:
         end = time.monotonic() + seconds
         number = 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or not number:
             # Half of it in a conversation that all of them write to.
             conversation = rng.choice(["common", "common", f"own-{name}-1", f"own-{name}-2"])
             role = rng.choice(["user", "assistant", "assistant"])

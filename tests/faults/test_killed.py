@@ -26,6 +26,8 @@ from harken.storage.vectors import unpack
 from harken.testing import EmbeddingServer, hashed_vectors
 
 DIMS = 32
+# On a machine under load a process may well end before whoever is to kill it gets its turn.
+ATTEMPTS = 20
 
 
 def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool], delay_seconds: float) -> bool:
@@ -37,6 +39,20 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool], delay
     process.kill()
     process.wait()
     return not ended
+
+
+def kill_under_way(
+    start: Callable[[], subprocess.Popen[str]],
+    reached: Callable[[], bool],
+    delay_seconds: float,
+    undo: Callable[[], None],
+) -> None:
+    """The same for certain: what a process did that had ended before is undone, and it is started again."""
+    for attempt in range(ATTEMPTS):
+        if kill_when(start(), reached, 0 if attempt else delay_seconds):
+            return
+        undo()
+    raise AssertionError(f"{ATTEMPTS} processes ended before they could be killed")
 
 
 def findings(home: Path) -> list[object]:
@@ -56,18 +72,20 @@ def test_an_import_that_is_killed_again_and_again_is_completed_by_the_next(
     said = write_long_talk(path, count=600 * rounds + 1200, conversations=15)
     command = ("import", "claude-code", path, "--no-embed")
     # The journal's final size in bytes, more or less: a line of it holds what a line of the transcript holds and ids.
-    whole, killed = path.stat().st_size * 1.9, 0
+    whole = path.stat().st_size * 1.9
     for number in range(rounds):
         goal = whole * (number + rng.random()) / (rounds + 1)
-        process = cli.start(*command)
-        killed += kill_when(process, lambda goal=goal: journal_bytes(cli.home) >= goal, rng.uniform(0, 0.1))
+        kill_under_way(
+            lambda: cli.start(*command),
+            lambda goal=goal: journal_bytes(cli.home) >= goal,
+            rng.uniform(0, 0.1),
+            undo=lambda: shutil.rmtree(cli.home),
+        )
         assert findings(cli.home) == []
         with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
             kept = texts_in_rows(harken)
         assert len(dict(kept)) == len(kept)
         assert dict(kept).items() <= said.items()
-    print(f"{killed} of {rounds} kills hit an import of {len(said)} messages")
-    assert killed >= rounds // 2, "the machine was too fast for the kills to hit"
     cli(*command)
     assert cli("doctor").out.startswith("All agrees")
     assert cli.status()["messages"] == len(said)
@@ -87,14 +105,15 @@ def test_an_export_that_is_killed_on_its_way_in_arrives_whole_by_the_next_import
     cli("export", export)
     other = replace(cli, home=tmp_path / "elsewhere")
     command = ("import", "jsonl", export, "--no-embed")
-    killed = 0
     for number in range(rounds):
         goal = journal_bytes(cli.home) * (number + rng.random()) / (rounds + 1)
-        process = other.start(*command)
-        killed += kill_when(process, lambda goal=goal: journal_bytes(other.home) >= goal, rng.uniform(0, 0.1))
+        kill_under_way(
+            lambda: other.start(*command),
+            lambda goal=goal: journal_bytes(other.home) >= goal,
+            rng.uniform(0, 0.1),
+            undo=lambda: shutil.rmtree(other.home),
+        )
         assert findings(other.home) == []
-    print(f"{killed} of {rounds} kills hit an import")
-    assert killed >= rounds // 2, "the machine was too fast for the kills to hit"
     other(*command)
     assert other("doctor").out.startswith("All agrees")
     other("export", tmp_path / "back.jsonl")
@@ -187,16 +206,25 @@ def test_embedding_that_is_killed_again_and_again_is_completed_by_the_next(
         "HARKEN_EMBEDDING__DIMS": str(DIMS),
         "HARKEN_WORKER__BATCH_SIZE": "10",
     }
-    remote, killed = replace(cli, settings=settings), 0
+    remote, before = replace(cli, settings=settings), tmp_path / "before"
+    shutil.copytree(cli.home, before)
+
+    def undo() -> None:
+        shutil.rmtree(cli.home)
+        shutil.copytree(before, cli.home)
+        server.requests.clear()
+
     for number in range(rounds):
         goal = len(said) / 10 * (number + rng.random()) / (rounds + 1)
-        process = remote.start("worker", "run", "--until-idle")
-        killed += kill_when(process, lambda goal=goal: len(server.requests) >= goal, rng.uniform(0, 0.05))
+        kill_under_way(
+            lambda: remote.start("worker", "run", "--until-idle"),
+            lambda goal=goal: len(server.requests) >= goal,
+            rng.uniform(0, 0.05),
+            undo,
+        )
         assert findings(cli.home) == []
         stored = vectors_by_text(cli.home, DIMS)
         assert len(stored) == len(dict(stored))
-    print(f"{killed} of {rounds} kills hit the embedding of {len(said)} messages")
-    assert killed >= rounds // 2, "the machine was too fast for the kills to hit"
     remote("worker", "run", "--until-idle")
     status = remote.status()
     assert (status["embedded"], status["queue"], status["failed"]) == (len(said), 0, 0)

@@ -13,6 +13,7 @@ from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.engine import Harken
 
 PROGRAM = Path(__file__).with_name("recording_process.py")
+FOR_EVER_SECONDS = 1e6
 
 
 def start(cli: CommandLine, name: str, seconds: float, folder: Path) -> subprocess.Popen[str]:
@@ -23,7 +24,8 @@ def start(cli: CommandLine, name: str, seconds: float, folder: Path) -> subproce
 
 def test_every_message_that_was_acknowledged_is_there_once(cli: CommandLine, tmp_path: Path, seconds: float) -> None:
     # All of them make the store at the same moment.
-    processes = {name: start(cli, name, seconds, tmp_path) for name in ("ann", "bob", "cat", "dan")}
+    lives = {"ann": seconds, "bob": seconds, "cat": seconds, "dan": FOR_EVER_SECONDS}
+    processes = {name: start(cli, name, life, tmp_path) for name, life in lives.items()}
     try:
         time.sleep(min(seconds / 2, 20))
         processes["dan"].kill()

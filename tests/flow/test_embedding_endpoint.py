@@ -21,7 +21,7 @@ model = "{model}"
 apiKey = "{key}"
 min_message_tokens = 3
 threshold = 0.2
-timeout_seconds = 5
+timeout_seconds = 120
 """
 KEY = "local-key-of-the-test"
 QUERY = "which cheese would you serve"

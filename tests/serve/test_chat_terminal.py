@@ -75,6 +75,8 @@ def test_a_whole_conversation_with_commands_a_tool_ctrl_c_and_a_resume(harken: C
         person.sees("There is no command /rga. Did you mean /rag?")
         person.types("/show nothing-like-it")
         person.sees("'nothing-like-it' names nothing.")
+        # Before that, the terminal itself makes another key of a pressed Enter.
+        person.waits_for_prompt()
         person.child.send("Here is one line\x1b\rand another")
         person.types("")
         person.sees("Two lines, I see.")

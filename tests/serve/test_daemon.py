@@ -14,13 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
+from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.client import ask
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import Place, home_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
+
+# Three tenths of it are for writing down what a daemon that hangs does not hear.
+PATIENT_SECONDS = 6.0
 
 
 def test_what_one_session_was_told_comes_back_in_another(
@@ -124,11 +127,11 @@ def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
     agent.say("user", "This was said while the daemon hung, and is not to be lost.")
     os.kill(pid, signal.SIGSTOP)
     try:
-        begun = time.monotonic()
-        assert agent.hook("UserPromptSubmit", prompt="What was said about the harbour?", seconds=0.5) == ""
-        assert agent.hook("Stop", seconds=0.5) == ""
-        # Two starts of an interpreter are in it, on a machine that others use.
-        assert time.monotonic() - begun < 20
+        for event, seconds in (("UserPromptSubmit", 0.5), ("Stop", PATIENT_SECONDS)):
+            begun = time.monotonic()
+            assert agent.hook(event, prompt="What was said about the harbour?", seconds=seconds) == ""
+            # The start of an interpreter is in it, on a machine that others use.
+            assert time.monotonic() - begun < seconds + 15
         assert daemons_of(cli.home) == [], "a hook that is not answered must not add a process each time"
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -139,20 +142,20 @@ def test_the_first_hook_starts_one_daemon_and_loses_nothing(cli: CommandLine, fo
     agents = [CodingAgent(cli, folder, f"session-{number}") for number in range(6)]
     for agent in agents:
         agent.say("user", f"Something worth keeping was said in {agent.session_id}.")
+    patient = cli.environment({"HARKEN_HOOKS__DEADLINE_SECONDS": str(HOOK_SECONDS)})
     try:
         running = [
-            subprocess.Popen(
-                [*PYTHON, "hook", "Stop"], env=cli.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-            )
+            subprocess.Popen([*PYTHON, "hook", "Stop"], env=patient, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
             for _ in agents
         ]
         for process, agent in zip(running, agents, strict=True):
             payload = {"session_id": agent.session_id, "transcript_path": str(agent.transcript)}
-            process.communicate(json.dumps(payload).encode(), timeout=60)
+            process.communicate(json.dumps(payload).encode(), timeout=PATIENCE_SECONDS)
             assert process.returncode == 0
         pid = answering(cli, place)
         eventually(lambda: cli.status()["messages"] == 6)
-        assert daemons_of(cli.home) == [pid]
+        # Each that came too late leaves again, as soon as it has started.
+        eventually(lambda: daemons_of(cli.home) == [pid])
     finally:
         end(place)
 
@@ -186,7 +189,9 @@ def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Pla
     assert cli("serve", "--stop").out.startswith("No daemon runs")
     pid = daemon()
     facts = cli("serve", "--status", "--json").json()
-    assert (facts["running"], facts["pid"], facts["answers"]) == (True, pid, True)
+    assert (facts["running"], facts["pid"]) == (True, pid)
+    # How long it waits for that is a person's patience, not a loaded machine's.
+    eventually(lambda: cli("serve", "--status", "--json").json()["answers"])
     assert "harken serve --stop" in cli.fails("serve")
     assert f"Stopped process {pid}" in cli("serve", "--stop").out
     assert not Path(place.socket).exists()
@@ -216,14 +221,14 @@ def test_one_of_another_version_makes_way(
 ) -> None:
     old = daemon()
     monkeypatch.setattr("harken.serve.daemon.wire.__version__", "99.0")
-    assert ask(place, "/v1/ping", None, cli.environment(), 10.0).status == 426
+    assert ask(place, "/v1/ping", None, cli.environment(), PATIENCE_SECONDS).status == 426
     eventually(lambda: (found := holder(place)) is None or found.pid != old)
 
 
 def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callable[[], int], place: Place) -> None:
     daemon()
     other = cli.environment({"HARKEN_SEARCH__LIMIT": "3"})
-    assert ask(place, "/v1/ping", None, other, 10.0).status == 409
+    assert ask(place, "/v1/ping", None, other, PATIENCE_SECONDS).status == 409
 
 
 def test_what_a_hook_with_other_settings_reports_is_not_lost(

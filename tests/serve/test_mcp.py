@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 
-from coding_agent import end
+from coding_agent import PATIENCE_SECONDS, end
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.place import Place
@@ -71,7 +71,8 @@ def test_over_http_the_token_is_asked_for_and_kept(server: Remote, mode: str) ->
         ({"authorization": f"Bearer {server.token}", "host": "evil.example.org"}, 421),
     ):
         for path in ("/mcp", "/v1/status"):
-            assert httpx2.post(server.url + path, json=ping, headers=headers).status_code == status
+            answer = httpx2.post(server.url + path, json=ping, headers=headers, timeout=PATIENCE_SECONDS)
+            assert answer.status_code == status
 
     async def connect() -> None:
         async with server.client(mode, "wrong"):

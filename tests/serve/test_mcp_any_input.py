@@ -120,5 +120,6 @@ def test_over_http_no_message_ends_the_daemon(server: Remote) -> None:
         answer = httpx2.post(f"{server.url}/mcp", content=content, headers=headers, timeout=PATIENCE_SECONDS)
         assert answer.status_code < 500, content[:80]
         assert "Traceback" not in answer.text
-    assert httpx2.post(f"{server.url}/v1/status", json={}, headers=headers).status_code == 200
+    answer = httpx2.post(f"{server.url}/v1/status", json={}, headers=headers, timeout=PATIENCE_SECONDS)
+    assert answer.status_code == 200
     os.kill(server.pid, 0)

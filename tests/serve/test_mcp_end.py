@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from coding_agent import answering, end
+from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import Place
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
-PATIENCE_SECONDS = 60
 CALL = (
     {
         "id": 1,

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 import trustme
 
+from coding_agent import PATIENCE_SECONDS
 from command_line import CommandLine
 from harken.errors import HarkenError, UsageError
 from harken.serve.daemon.place import Place
@@ -55,14 +56,14 @@ def test_over_tls_it_answers_who_shows_the_token(tmp_path: Path) -> None:
         assert remote.url.startswith("https://0.0.0.0:")
         port = int(remote.url.rpartition(":")[2])
         remote.url = f"https://127.0.0.1:{port}"
-        with httpx2.Client(verify=trusting, base_url=remote.url) as client:
+        with httpx2.Client(verify=trusting, base_url=remote.url, timeout=PATIENCE_SECONDS) as client:
             for shown, status in (({}, 401), (f"Bearer {remote.token}x", 401), (f"Bearer {remote.token}", 200)):
                 headers = {"authorization": shown} if shown else {}
                 assert client.post("/v1/status", json={}, headers=headers).status_code == status
         with pytest.raises(httpx2.ConnectError):
-            httpx2.post(f"{remote.url}/v1/status", json={})
+            httpx2.post(f"{remote.url}/v1/status", json={}, timeout=PATIENCE_SECONDS)
         with pytest.raises(httpx2.TransportError):
-            httpx2.post(f"http://127.0.0.1:{port}/v1/status", json={})
+            httpx2.post(f"http://127.0.0.1:{port}/v1/status", json={}, timeout=PATIENCE_SECONDS)
 
         async def talk(mode: str) -> None:
             async with remote.client(mode) as client:

@@ -62,7 +62,7 @@ def report(harken: Harken, name: str) -> Any:
 
 
 def until(condition: Any) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert condition()

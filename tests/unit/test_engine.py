@@ -15,7 +15,7 @@ from harken.record.importer import ImportReport
 from harken.testing import HashingEmbedder, OverlapReranker
 from recorded import LONG, Clock
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 120.0
 
 
 @pytest.fixture

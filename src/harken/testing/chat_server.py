@@ -44,6 +44,7 @@ class Says:
         delay_seconds: how long to wait first.
         piece_delay_seconds: how long to wait before each piece of a stream.
         breaks_after: hang up after so many pieces of a stream.
+        hangs_after: say no more after so many pieces of a stream, and keep the connection; the first has no words.
     """
 
     text: str = ""
@@ -57,6 +58,7 @@ class Says:
     delay_seconds: float = 0.0
     piece_delay_seconds: float = 0.0
     breaks_after: int | None = None
+    hangs_after: int | None = None
 
 
 Step = Says | Reply
@@ -125,8 +127,9 @@ class ChatServer(LocalServer):
         wants_usage = (body.get("stream_options") or {}).get("include_usage")
         events = _events(head, message, finish, usage if wants_usage else None)
         return Reply(
-            pieces=tuple(events[: says.breaks_after]),
+            pieces=tuple(events[: says.breaks_after][: says.hangs_after]),
             hang_up=says.breaks_after is not None,
+            hangs=says.hangs_after is not None,
             delay_seconds=says.delay_seconds,
             piece_delay_seconds=says.piece_delay_seconds,
         )

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+_FOR_EVER_SECONDS = 1e6
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -24,6 +26,7 @@ class Reply:
         headers: sent beside those of every answer.
         pieces: sent one by one as a stream of events, in place of the body.
         piece_delay_seconds: how long to wait before each piece.
+        hangs: say no more after the pieces, and keep the connection, until the server is stopped.
     """
 
     status: int = 200
@@ -33,6 +36,7 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
     pieces: tuple[bytes, ...] = ()
     piece_delay_seconds: float = 0.0
+    hangs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,9 @@ class _Handler(BaseHTTPRequestHandler):
         for piece in reply.pieces:
             self.server.owner.pause(reply.piece_delay_seconds)
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-        if reply.hang_up:
+        if reply.hangs:
+            self.server.owner.pause(_FOR_EVER_SECONDS)
+        if reply.hangs or reply.hang_up:
             self.close_connection = True
         else:
             self.wfile.write(b"0\r\n\r\n")

@@ -38,12 +38,16 @@ class Till:
         self._opened: list[ChatModel] = []
 
     def model(
-        self, limit: str | None = None, item: str = "e1", prices: tuple[Decimal, Decimal] | None = PRICES
+        self,
+        limit: str | None = None,
+        item: str = "e1",
+        prices: tuple[Decimal, Decimal] | None = PRICES,
+        timeout_seconds: float = 120.0,
     ) -> ChatModel:
         """As another process would open it."""
         book = SpendBook(self.place.store, None if limit is None else Decimal(limit), self.place.clock)
         options = ChatOptions(
-            "openai", "my-own-llama", self.server.url, timeout_seconds=1.0, max_tokens=100, prices=prices
+            "openai", "my-own-llama", self.server.url, timeout_seconds=timeout_seconds, max_tokens=100, prices=prices
         )
         self._opened.append(open_chat_model(options))
         return book.metered(self._opened[-1], "exchange", item)
@@ -154,14 +158,14 @@ class TestFailures:
         assert till.spent() == Spent()
 
     def test_what_was_given_up_may_have_been_charged(self, till: Till) -> None:
-        till.server.script(Says("late", delay_seconds=5))
+        till.server.script(Says("late", delay_seconds=600))
         with pytest.raises(EndpointTimeoutError):
-            till.model().complete(ASKED)
+            till.model(timeout_seconds=0.5).complete(ASKED)
         spent = till.spent()
         assert (spent.usd, spent.unsettled) == (0, 1)
 
     def test_a_stream_that_breaks_or_is_left_may_have_been_charged(self, till: Till) -> None:
-        till.server.script(Says("a b c", breaks_after=3), Says("a b c", piece_delay_seconds=0.05))
+        till.server.script(Says("a b c", breaks_after=3), Says("a b c", hangs_after=2))
         with pytest.raises(EndpointError):
             list(till.model().stream(ASKED))
         stream = till.model().stream(ASKED)
@@ -171,8 +175,8 @@ class TestFailures:
         assert (spent.calls, spent.unsettled) == (0, 2)
 
     def test_what_may_have_been_charged_counts_against_the_limit(self, till: Till) -> None:
-        till.server.script(Says("late", delay_seconds=5))
-        model = till.model("0.0015")
+        till.server.script(Says("late", delay_seconds=600))
+        model = till.model("0.0015", timeout_seconds=0.5)
         with pytest.raises(EndpointTimeoutError):
             model.complete(ASKED)
         with pytest.raises(SpendLimitError):

@@ -154,9 +154,8 @@ def test_the_worker_makes_it_in_the_background_with_the_models_vectors(tmp_path:
         harken.start_worker()
         said = say(harken, *filler(10))
         harken.build_context(TALK, ["and now?"])
-        for _ in range(400):
-            if covered(harken) == set(said[:6]):
-                break
+        deadline = time.monotonic() + 120
+        while covered(harken) != set(said[:6]) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert covered(harken) == set(said[:6])
 

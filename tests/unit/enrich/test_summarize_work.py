@@ -239,7 +239,7 @@ class TestWithAModel:
     @pytest.fixture
     def model(self, server: ChatServer) -> Iterator[ChatModel]:
         prices = (Decimal(10), Decimal(10))
-        model = open_chat_model(ChatOptions("openai", "any", server.url, timeout_seconds=5, prices=prices))
+        model = open_chat_model(ChatOptions("openai", "any", server.url, timeout_seconds=120, prices=prices))
         yield model
         model.close()
 

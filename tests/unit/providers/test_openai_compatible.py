@@ -27,7 +27,7 @@ def server() -> Iterator[EmbeddingServer]:
 
 
 def _open(url: str | None, **changes: Any) -> OpenAICompatibleEmbedder:
-    values: dict[str, Any] = {"model": "test-embed", "timeout_seconds": 5.0} | changes
+    values: dict[str, Any] = {"model": "test-embed", "timeout_seconds": 120.0} | changes
     embedder = open_embedder(EmbedderOptions(home=Path("unused"), name="openai-compatible", url=url, **values))
     assert isinstance(embedder, OpenAICompatibleEmbedder)
     return embedder
@@ -117,7 +117,7 @@ def test_after_a_failure_the_next_call_works(server: EmbeddingServer) -> None:
 
 
 def test_an_endpoint_that_does_not_answer_in_time_is_given_up(server: EmbeddingServer) -> None:
-    server.script(Reply(delay_seconds=5))
+    server.script(Reply(delay_seconds=600))
     with pytest.raises(EndpointError, match=r"did not answer within 0\.2 s"):
         _open(server.url, timeout_seconds=0.2).embed_query("hello")
 

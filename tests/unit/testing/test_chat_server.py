@@ -12,7 +12,7 @@ BODY: dict[str, Any] = {"model": "any", "messages": [{"role": "user", "content":
 
 
 def _post(server: ChatServer, **changes: Any) -> httpx.Response:
-    return httpx.post(server.url + "/chat/completions", json=BODY | changes)
+    return httpx.post(server.url + "/chat/completions", json=BODY | changes, timeout=120)
 
 
 def _events(response: httpx.Response) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def test_requests_are_kept() -> None:
 def test_what_is_no_request_takes_nothing_from_the_script(changes: dict[str, Any]) -> None:
     with ChatServer(Says("one")) as server:
         assert _post(server, **changes).status_code == 400
-        assert httpx.post(server.url + "/elsewhere", json=BODY).status_code == 404
+        assert httpx.post(server.url + "/elsewhere", json=BODY, timeout=120).status_code == 404
         assert _post(server).status_code == 200
 
 
@@ -90,3 +90,14 @@ def test_the_key_is_insisted_on() -> None:
 def test_a_stream_can_break() -> None:
     with ChatServer(Says("one two three", breaks_after=2)) as server, pytest.raises(httpx.RemoteProtocolError):
         _post(server, stream=True)
+
+
+def test_a_stream_can_fall_silent_until_the_server_stops() -> None:
+    with ChatServer(Says("one two three", hangs_after=2)) as server:
+        asked = {"json": BODY | {"stream": True}, "timeout": 120}
+        with httpx.stream("POST", server.url + "/chat/completions", **asked) as answer:
+            told = answer.iter_lines()
+            assert '"content": "one"' in [next(told) for _ in range(3)][-1]
+            server.stop()
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(told)

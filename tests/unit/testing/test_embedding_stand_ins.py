@@ -44,7 +44,7 @@ def test_the_hashing_embedder_takes_no_texts() -> None:
 
 
 def _post(server: EmbeddingServer, body: object, path: str = "/embeddings") -> httpx.Response:
-    return httpx.post(server.url + path, json=body)
+    return httpx.post(server.url + path, json=body, timeout=120)
 
 
 def test_the_server_answers_in_openais_form() -> None:
@@ -65,7 +65,7 @@ def test_the_server_refuses_what_is_no_request(body: object) -> None:
 
 def test_the_server_refuses_what_is_not_json() -> None:
     with EmbeddingServer() as server:
-        assert httpx.post(server.url + "/embeddings", content=b"{").status_code == 400
+        assert httpx.post(server.url + "/embeddings", content=b"{", timeout=120).status_code == 400
 
 
 def test_the_server_knows_one_path() -> None:

@@ -104,7 +104,7 @@ class PostgresStore:
             return int(tx.connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever anyone commits work of this tenant."""
+        """Call `wake` whenever anyone commits work of this tenant, and once whenever listening begins."""
         stopping = threading.Event()
         thread = threading.Thread(target=self._listen, args=(wake, stopping), name="harken-listen", daemon=True)
         thread.start()
@@ -125,6 +125,8 @@ class PostgresStore:
             try:
                 with psycopg.connect(conninfo, autocommit=True, application_name="harken") as connection:
                     connection.execute(f"LISTEN {WORK_CHANNEL}")
+                    # What was signalled before this connection stood was heard by nobody.
+                    wake()
                     while not stopping.is_set():
                         for signal in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
                             if signal.payload == self.tenant:

@@ -32,7 +32,7 @@ def server() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def model(server: ChatServer) -> Iterator[ChatModel]:
-    model = open_chat_model(ChatOptions("ollama", "any", server.url, timeout_seconds=10))
+    model = open_chat_model(ChatOptions("ollama", "any", server.url, timeout_seconds=120))
     yield model
     model.close()
 

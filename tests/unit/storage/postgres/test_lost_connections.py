@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,8 @@ from sqlalchemy import URL
 from harken.engine import Harken
 from harken.testing import HashingEmbedder
 from postgres_server import PostgresServer
+
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture
@@ -49,3 +52,18 @@ def test_many_at_once_after_the_server_was_started_again(harken: Harken, postgre
         assert all(result.hits for result in threads.map(harken.search, ["heron"] * 12))
     said = harken.record_message("birds", "user", "the kingfisher sits on the bridge")
     assert harken.show(said.uid).message is not None
+
+
+def test_who_listens_is_woken_for_what_nobody_heard_before_also_after_a_lost_connection(
+    harken: Harken, postgres: PostgresServer, server_url: URL
+) -> None:
+    woken = threading.Semaphore(0)
+    stop = harken.store.listen(woken.release)
+    assert stop is not None
+    try:
+        # Nothing is recorded here that could be signalled.
+        assert woken.acquire(timeout=PATIENCE_SECONDS)
+        assert end_connections(postgres, server_url) > 0
+        assert woken.acquire(timeout=PATIENCE_SECONDS)
+    finally:
+        stop()
