@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,8 +68,9 @@ def test_tokens_that_the_model_does_not_know_are_a_provider_error(model: OnnxMod
 def test_a_file_that_is_no_model_is_named(tmp_path: Path, bge_folder: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not a model")
     (tmp_path / "tokenizer.json").write_bytes((bge_folder / "tokenizer.json").read_bytes())
+    model = OnnxModel(ModelFiles("mine", tmp_path, ""), max_tokens=64)
     with pytest.raises(ModelFileError, match=r"model\.onnx is no model"):
-        OnnxModel(ModelFiles("mine", tmp_path, ""), max_tokens=64).tokens("hello")
+        model.run([model.tokens("hello")])
 
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, bge_folder: Path) -> None:
@@ -96,3 +98,11 @@ def test_a_batch_that_fails_beside_others_is_a_provider_error(bge_folder: Path) 
     rows = [model.tokens("word " * 60)] * 40 + [Tokens([10**9], [0])]
     with pytest.raises(ProviderError, match="the model bge failed"):
         list(model.run_all(rows))
+
+
+def test_a_long_text_alone_is_the_same_on_all_threads(bge_folder: Path) -> None:
+    one, many = (OnnxModel(ModelFiles("bge", bge_folder, ""), max_tokens=512, threads=threads) for threads in (1, 3))
+    row = one.tokens("Who renewed the certificate of the release server before Monday? " * 20)
+    assert len(row.ids) > 200
+    ((_, narrow),), ((_, wide),) = list(one.run_all([row])), list(many.run_all([row]))
+    np.testing.assert_allclose(narrow.values, wide.values, atol=1e-4)

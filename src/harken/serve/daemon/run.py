@@ -31,6 +31,7 @@ from harken.serve.mcp.mount import Mount
 _log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS = 1.0
+_QUESTION = "what was said before"
 _DRAIN_SECONDS = 20.0
 _BACKLOG = 128
 
@@ -164,7 +165,9 @@ class Daemon:
     def _warm_up(self) -> None:
         """Load what the first question would have to wait for, longer than a hook may take."""
         try:
-            self._harken.search("what was said before", limit=1)
+            # A long question runs on more threads, in a session of its own.
+            for question in (_QUESTION, " ".join([_QUESTION] * 40)):
+                self._harken.search(question, limit=1)
         except HarkenError as error:
             _log.warning("not_warmed_up", error_class=type(error).__name__)
 
