@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sqlite3
 import time
@@ -216,12 +217,18 @@ def test_ctrl_c_ends_an_import_with_130_and_the_next_run_completes_it(
     total = 6000
     lines = ({"conversation": f"c{n % 50}", "role": "user", "content": f"thing {n}"} for n in range(total))
     path = write("many.jsonl", lines)
-    out, err = (tmp_path / "out").open("w"), (tmp_path / "err").open("w")
-    with out, err, cli.running("import", "jsonl", path, stdout=out, stderr=err) as process:
-        while process.poll() is None and messages_committed(cli.home) < total / 5:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_SECONDS) == 130
+    for _ in range(20):
+        out, err = (tmp_path / "out").open("w"), (tmp_path / "err").open("w")
+        with out, err, cli.running("import", "jsonl", path, stdout=out, stderr=err) as process:
+            while process.poll() is None and messages_committed(cli.home) < total / 5:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            code = process.wait(TIMEOUT_SECONDS)
+        if messages_committed(cli.home) < total:
+            break
+        # On a machine under load it may be done before this process has its turn.
+        shutil.rmtree(cli.home)
+    assert code == 130
     assert (tmp_path / "out").read_text().endswith("(0 known already, 0 files unchanged).\n")
     kept = "harken: stopped; what was done is kept, and the next run goes on from there."
     assert (tmp_path / "err").read_text().strip() == kept
