@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from command_line import CommandLine
+from command_line import TIMEOUT_SECONDS, CommandLine, rows
 from harken.testing import EmbeddingServer
 from repositories import Repository, new_repository
 
@@ -111,12 +112,10 @@ def test_a_run_that_was_stopped_is_gone_on_with(cli: CommandLine, repository: Re
     for number in range(400):
         repository.write(f"m{number}.py", "".join(f"def f{number}_{one}(): ...\n" for one in range(20)))
     with cli.running("index", "code", str(repository.root)) as process:
-        while process.poll() is None:
-            done = cli.status()["entries"]
-            if done:
-                process.send_signal(2)
-                break
-        process.wait(60)
+        while process.poll() is None and not rows(cli.home, "entries"):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.wait(TIMEOUT_SECONDS)
     report = cli("index", "code", repository.root, "--json").json()["code"]
     assert report["files"] == report["indexed"] + report["unchanged"] == 401
     assert cli.status()["entries"] == 401 * 21 - 19
@@ -131,10 +130,10 @@ def test_ctrl_c_while_embedding_keeps_what_is_embedded_and_the_next_run_goes_on(
         units = (f'def f{number}_{one}():\n    """{said}"""\n' for one in range(10))
         repository.write(f"m{number}.py", "".join(units))
     with harken.running("index", "code", str(repository.root)) as process:
-        while process.poll() is None and not harken.status()["embedded"]:
-            pass
+        while process.poll() is None and not rows(harken.home, "vectors"):
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(TIMEOUT_SECONDS) == 130
     before = harken.status()
     assert 0 < before["embedded"] < before["entries"]
     report = harken("index", "code", repository.root, "--json").json()
