@@ -69,6 +69,18 @@ def test_each_kind_has_its_own_command_and_says_what_it_did(cli: CommandLine, re
     assert "commits: 1 new commit, 0 known already" in cli("index", "commits", repository.root, "--limit", "5").out
 
 
+def test_all_of_a_folder_without_git_is_its_code_and_documents(cli: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "budget.py").write_text(BUDGET)
+    (folder / "guide.md").write_text("# Guide\n\nFeed the zebra.\n")
+    done = cli("index", "all", folder)
+    assert "code: 1 file read" in done.out
+    assert "documents: 1 file read" in done.out
+    assert "there are no commits to index" in done.err
+    assert set(cli("index", "all", folder, "--json").json()) == {"code", "documents", "embedded"}
+
+
 def test_code_like_what_stands_on_standard_input(cli: CommandLine, repository: Repository) -> None:
     cli("index", "code", repository.root)
     assert "`divide_budget`" in cli("code", "similar", "-", stdin="def divide_budget(all): return all / 2").out
