@@ -241,6 +241,8 @@ class AsyncHarken(Twin[Harken]):
         self.values = AsyncValues(lambda: self.engine.values, self._calls)
         self.sources = AsyncSourceSearcher(lambda: self.engine.sources, self._calls)
         self.assembler = AsyncContextAssembler(lambda: self.engine.assembler, self._calls)
+        self.assemble_context = self.assembler.assemble_context
+        self.get_premortem_context = self.assembler.get_premortem_context
         self.code = AsyncCodeIndex(lambda: self.engine.code, self._calls)
         self.commits = AsyncCommitIndex(lambda: self.engine.commits, self._calls)
         self.documents = AsyncDocumentIndex(lambda: self.engine.documents, self._calls)

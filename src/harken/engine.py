@@ -110,6 +110,8 @@ class Harken:
         self.code, self.commits, self.documents = remembered.indexes
         self.sources = remembered.sources
         self.assembler = ContextAssembler(self.store, self._searcher, lambda: self.settings, now)
+        self.assemble_context = self.assembler.assemble_context
+        self.get_premortem_context = self.assembler.get_premortem_context
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)

@@ -6,12 +6,10 @@ import json
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +18,7 @@ import numpy as np
 import pytest
 from long_talk import texts_in_journal, texts_in_rows, write_long_talk
 
-from command_line import CommandLine, files_holding
+from command_line import CommandLine, files_holding, rows
 from harken.engine import Harken
 from harken.storage.vectors import unpack
 from harken.testing import EmbeddingServer, hashed_vectors
@@ -165,15 +163,6 @@ def test_forgetting_that_is_killed_is_finished_by_whoever_comes_next(
         assert findings(copy.home) == []
         assert rows(copy.home, "messages") == 1800
         assert files_holding(copy.home, b"zqxkarn") == []
-
-
-def rows(home: Path, table: str) -> int:
-    """How many rows another process has committed so far."""
-    try:
-        with closing(sqlite3.connect(f"file:{home / 'harken.db'}?mode=ro", uri=True)) as database:
-            return int(database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def test_a_call_during_which_the_process_is_killed_is_open_in_the_books_and_char
         assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "1\n"]
         while len(server.requests) < 3:
             assert process.poll() is None
+            time.sleep(0.01)
         process.kill()
         process.communicate()
         with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as harken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 from command_line import CommandLine
@@ -32,6 +33,7 @@ def test_a_worker_that_is_killed_in_its_batch_has_kept_what_was_paid_and_the_nex
         process = paid.start("worker", "run", "--until-idle")
         while len(server.requests) < 3:
             assert process.poll() is None
+            time.sleep(0.01)
         process.kill()
         process.communicate()
         assert paid("worker", "run", "--until-idle").code == 0

@@ -100,7 +100,7 @@ def add_value(harken: Harken, text: str, uid: str = "value-1", domain: str = "de
 
 
 def assemble(harken: Harken, *types: str, query: str = QUERY, **more: Any) -> FormattedContext:
-    return harken.assembler.assemble_context(query, types or CONTEXT_TYPES, **more)
+    return harken.assemble_context(query, types or CONTEXT_TYPES, **more)
 
 
 def test_every_requested_source_is_asked_and_no_other(harken: Harken) -> None:
@@ -167,7 +167,8 @@ def test_sources_without_results_are_omitted(empty: Harken) -> None:
 def test_an_invalid_type_says_which_types_there_are(empty: Harken, types: Any) -> None:
     """Functional 7, quality 4: InvalidContextTypeError, clear and actionable."""
     with pytest.raises(InvalidContextTypeError, match="memories, code, experiences, values, commits") as caught:
-        empty.assembler.assemble_context("anything", types)
+        empty.assemble_context("anything", types)
+    assert "'m'" not in str(caught.value)
     assert isinstance(caught.value, ContextAssemblyError)
     assert isinstance(caught.value, HarkenError)
 
@@ -186,7 +187,7 @@ def test_an_invalid_type_says_which_types_there_are(empty: Harken, types: Any) -
 def test_arguments_that_cannot_be_meant_are_refused(empty: Harken, ask: Any) -> None:
     """Testing 3: all error cases."""
     with pytest.raises(UsageError, match="must be"):
-        ask(empty.assembler)
+        ask(empty)
 
 
 def test_a_failing_source_is_left_out_logged_and_named(harken: Harken, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,8 +350,8 @@ def test_the_async_twins_give_the_same(
         twins = AsyncHarken(harken.home, settings=engine_settings, embedder=embedder, env={}, now=lambda: NOW)
         async with twins as twin:
             assert (await twin.sources.search_memories(QUERY, 5)).items
-            assert (await twin.assembler.get_premortem_context("debugging")).items
-            return await twin.assembler.assemble_context(QUERY, ["memories", "experiences"])
+            assert (await twin.get_premortem_context("debugging")).items
+            return await twin.assemble_context(QUERY, ["memories", "experiences"])
 
     got = asyncio.run(run())
     assert got.sources_used == expected.sources_used

@@ -125,6 +125,24 @@ def test_files_that_nobody_wrote_are_counted_once_and_not_read_again(harken: Har
     assert report.indexed == 0
 
 
+@pytest.mark.parametrize("has_git", [True, False])
+def test_a_file_whose_name_is_no_utf8_is_indexed_kept_and_dropped(
+    harken: Harken, tmp_path: Path, has_git: bool
+) -> None:
+    root = new_repository(tmp_path / "shop").root if has_git else tmp_path / "shop"
+    root.mkdir(exist_ok=True)
+    odd = root / os.fsdecode(b"b\xe9d.py")
+    odd.write_text("def weigh_the_zebra(): pass\n")
+    (root / os.fsdecode(b"b\xe9d.md")).write_text("Feed the zebra.\n")
+    assert harken.code.index(root).indexed == 1
+    assert harken.documents.index(root).indexed == 1
+    (item,) = [one for one in harken.code.search("weigh zebra").items if "zebra" in one.content]
+    assert item.metadata["file_path"] == "b\ufffdd.py"
+    assert (harken.code.index(root).unchanged, harken.code.index(odd).unchanged) == (1, 1)
+    odd.unlink()
+    assert (harken.code.index(root).gone, harken.code.search("weigh zebra").items) == (1, ())
+
+
 def test_no_secret_of_a_repository_is_kept(harken: Harken, repository: Repository) -> None:
     code = f'"""Log in with {KEY}."""\nTOKEN = "{KEY}"\n\n\ndef login():\n    """Send {KEY}."""\n'
     repository.commit(f"Use the token {KEY}", a_py=code, b_md=f"Use {KEY}.\n")

@@ -97,7 +97,8 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     place = tmp_path_factory.mktemp("stocked")
     (place / "person").mkdir()
     cli = CommandLine(place / "home", place / "person", {"HARKEN_EMBEDDER": "none"})
-    lines = [*TALK, recent(1.0, "The tomato harvest was heavy"), recent(40.0, "The tomato nets were torn")]
+    # Half a day ago is since yesterday, also where midnight passes before somebody asks.
+    lines = [*TALK, recent(0.5, "The tomato harvest was heavy"), recent(40.0, "The tomato nets were torn")]
     cli("import", "jsonl", write_lines(place / "talk.jsonl", lines))
     return cli
 

@@ -53,7 +53,7 @@ def test_a_whole_conversation_with_commands_a_tool_ctrl_c_and_a_resume(harken: C
     server.script(
         Says(calls=(Call("search_history", {"query": "tap seal"}),)),
         Says("It needs a **rubber** seal.\n\nMeasure it first."),
-        Says("once upon a time " * 200, piece_delay_seconds=0.05),
+        Says("once upon a time " * 200, piece_delay_seconds=0.05, hangs_after=100),
         Says("Two lines, I see."),
     )
     with terminal(harken) as person:
@@ -154,7 +154,7 @@ def test_ctrl_c_gives_a_line_up_and_a_backslash_continues_it(harken: CommandLine
 
 
 def test_a_closed_terminal_leaves_a_sound_store_and_no_process(harken: CommandLine, server: ChatServer) -> None:
-    server.script(Says("once upon a time " * 500, piece_delay_seconds=0.05))
+    server.script(Says("once upon a time " * 500, piece_delay_seconds=0.05, hangs_after=200))
     with terminal(harken) as person:
         person.waits_for_prompt()
         person.types("Tell me a long story")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
-import sqlite3
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command_line import TIMEOUT_SECONDS, CommandLine
+from command_line import TIMEOUT_SECONDS, CommandLine, rows
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 
@@ -202,26 +201,24 @@ def test_an_import_that_cannot_be_meant_is_one_line_and_exit_code_2(
     assert words in cli.fails("import", *arguments, code=2)
 
 
-def messages_committed(home: Path) -> int:
-    try:
-        with closing(sqlite3.connect(f"file:{home / 'harken.db'}?mode=ro", uri=True)) as database:
-            return int(database.execute("SELECT count(*) FROM messages").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
-
-
 def test_ctrl_c_ends_an_import_with_130_and_the_next_run_completes_it(
     cli: CommandLine, write: Write, tmp_path: Path
 ) -> None:
     total = 6000
     lines = ({"conversation": f"c{n % 50}", "role": "user", "content": f"thing {n}"} for n in range(total))
     path = write("many.jsonl", lines)
-    out, err = (tmp_path / "out").open("w"), (tmp_path / "err").open("w")
-    with out, err, cli.running("import", "jsonl", path, stdout=out, stderr=err) as process:
-        while process.poll() is None and messages_committed(cli.home) < total / 5:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_SECONDS) == 130
+    for _ in range(20):
+        out, err = (tmp_path / "out").open("w"), (tmp_path / "err").open("w")
+        with out, err, cli.running("import", "jsonl", path, stdout=out, stderr=err) as process:
+            while process.poll() is None and rows(cli.home, "messages") < total / 5:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            code = process.wait(TIMEOUT_SECONDS)
+        if rows(cli.home, "messages") < total:
+            break
+        # On a machine under load it may be done before this process has its turn.
+        shutil.rmtree(cli.home)
+    assert code == 130
     assert (tmp_path / "out").read_text().endswith("(0 known already, 0 files unchanged).\n")
     kept = "harken: stopped; what was done is kept, and the next run goes on from there."
     assert (tmp_path / "err").read_text().strip() == kept

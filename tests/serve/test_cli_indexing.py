@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from command_line import CommandLine
+from command_line import TIMEOUT_SECONDS, CommandLine, rows
 from harken.testing import EmbeddingServer
 from repositories import Repository, new_repository
 
@@ -69,6 +70,18 @@ def test_each_kind_has_its_own_command_and_says_what_it_did(cli: CommandLine, re
     assert "commits: 1 new commit, 0 known already" in cli("index", "commits", repository.root, "--limit", "5").out
 
 
+def test_all_of_a_folder_without_git_is_its_code_and_documents(cli: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "budget.py").write_text(BUDGET)
+    (folder / "guide.md").write_text("# Guide\n\nFeed the zebra.\n")
+    done = cli("index", "all", folder)
+    assert "code: 1 file read" in done.out
+    assert "documents: 1 file read" in done.out
+    assert "there are no commits to index" in done.err
+    assert set(cli("index", "all", folder, "--json").json()) == {"code", "documents", "embedded"}
+
+
 def test_code_like_what_stands_on_standard_input(cli: CommandLine, repository: Repository) -> None:
     cli("index", "code", repository.root)
     assert "`divide_budget`" in cli("code", "similar", "-", stdin="def divide_budget(all): return all / 2").out
@@ -111,12 +124,10 @@ def test_a_run_that_was_stopped_is_gone_on_with(cli: CommandLine, repository: Re
     for number in range(400):
         repository.write(f"m{number}.py", "".join(f"def f{number}_{one}(): ...\n" for one in range(20)))
     with cli.running("index", "code", str(repository.root)) as process:
-        while process.poll() is None:
-            done = cli.status()["entries"]
-            if done:
-                process.send_signal(2)
-                break
-        process.wait(60)
+        while process.poll() is None and not rows(cli.home, "entries"):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.wait(TIMEOUT_SECONDS)
     report = cli("index", "code", repository.root, "--json").json()["code"]
     assert report["files"] == report["indexed"] + report["unchanged"] == 401
     assert cli.status()["entries"] == 401 * 21 - 19
@@ -131,10 +142,10 @@ def test_ctrl_c_while_embedding_keeps_what_is_embedded_and_the_next_run_goes_on(
         units = (f'def f{number}_{one}():\n    """{said}"""\n' for one in range(10))
         repository.write(f"m{number}.py", "".join(units))
     with harken.running("index", "code", str(repository.root)) as process:
-        while process.poll() is None and not harken.status()["embedded"]:
-            pass
+        while process.poll() is None and not rows(harken.home, "vectors"):
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(TIMEOUT_SECONDS) == 130
     before = harken.status()
     assert 0 < before["embedded"] < before["entries"]
     report = harken("index", "code", repository.root, "--json").json()

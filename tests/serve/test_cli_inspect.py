@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,19 @@ def test_the_status_has_every_promised_key_and_counts_right(stocked: CommandLine
 
 def test_the_status_says_what_model_calls_have_cost(cli: CommandLine) -> None:
     assert "spend          nothing; no language model was called" in cli("status").out
+    begun = datetime.now(UTC).date()
+    facts, line = spend_told(cli)
+    if datetime.now(UTC).date() != begun:
+        # What was spent a moment ago was not spent today.
+        facts, line = spend_told(replace(cli, home=cli.home.with_name("the next day")))
+    assert (facts["spend_usd"], facts["spend_today_usd"], facts["spend_unsettled_usd"]) == (1.0125, 0.0125, 0.02)
+    assert facts["spend_unpriced_calls"] == 1
+    assert "$1.0125 for 3 calls, $0.0125 today (UTC); 1 calls of models without a known price" in line
+    assert "at most $0.0200 more for 1 calls whose end was not seen" in line
+
+
+def spend_told(cli: CommandLine) -> tuple[dict[str, Any], str]:
+    """What the status tells of calls that were made now and three days ago: all its facts, and the line."""
     now = datetime.now(UTC)
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken, harken.store.writing() as tx:
         for uid, days, price in (("a", 0, "0.0125"), ("b", 3, "1"), ("c", 0, None)):
@@ -68,12 +83,8 @@ def test_the_status_says_what_model_calls_have_cost(cli: CommandLine) -> None:
             book_call(tx, call)
             settle_call(tx, uid, Settlement(CallState.DONE, now, 9, 9, 0, Decimal(price) if price else None))
         book_call(tx, Call("d", "exchange", "e1", "openai:any", now, Decimal("0.02")))
-    facts = cli("status", "--json").json()
-    assert (facts["spend_usd"], facts["spend_today_usd"], facts["spend_unsettled_usd"]) == (1.0125, 0.0125, 0.02)
-    assert facts["spend_unpriced_calls"] == 1
     line = next(line for line in cli("status").out.splitlines() if line.startswith("spend "))
-    assert "$1.0125 for 3 calls, $0.0125 today (UTC); 1 calls of models without a known price" in line
-    assert "at most $0.0200 more for 1 calls whose end was not seen" in line
+    return cli("status", "--json").json(), line
 
 
 def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: CommandLine) -> None:

@@ -115,14 +115,16 @@ def test_nobody_else_may_read_a_home_whatever_the_umask(cli: CommandLine, tmp_pa
             agent.hook("Stop")
             eventually(lambda: cold.status()["messages"] == 1)
             cold("memory", "add", SAID, "--category", "fact")
-            found = modes(cli.home)
+            # A socket stands elsewhere where the path of the home is too long for one.
+            found = modes(cli.home) | modes(Path(place.socket).parent)
             folders = {path for path in found if path.is_dir()}
         cold("reindex", "--from-journal")
         found |= modes(cli.home)
     finally:
         os.umask(before)
         end(place)
-    assert {path.name for path in found} >= {"harken.db", "daemon.sock", "daemon.lock", "conversations"}
+    assert {path.name for path in found} >= {"harken.db", "daemon.lock", "conversations"}
+    assert Path(place.socket) in found
     assert {path: oct(mode) for path, mode in found.items() if mode != (0o700 if path in folders else 0o600)} == {}
 
 

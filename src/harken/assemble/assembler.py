@@ -41,7 +41,7 @@ _LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 3
 
 @dataclass(slots=True)
 class ContextAssembler:
-    """Puts contexts together; reached as `Harken.assembler`.
+    """Puts contexts together; reached as `Harken.assembler`, its verbs also as `Harken`'s own.
 
     Args:
         store: what is searched.
@@ -163,11 +163,11 @@ class ContextAssembler:
 
 def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:
     """The types, each once, in the order of their sections."""
+    if not context_types or isinstance(context_types, str):
+        raise InvalidContextTypeError(f"Name at least one context type, in a list. Types: {', '.join(CONTEXT_TYPES)}.")
     for name in context_types:
         if name not in HEADINGS:
             raise InvalidContextTypeError(f"There is no context type '{name}'. Types: {', '.join(CONTEXT_TYPES)}.")
-    if not context_types or isinstance(context_types, str):
-        raise InvalidContextTypeError(f"Name at least one context type, in a list. Types: {', '.join(CONTEXT_TYPES)}.")
     return tuple(name for name in HEADINGS if name in context_types)
 
 

@@ -29,7 +29,7 @@ class CodeFiles:
 
     redact: Callable[[str], str]
     source: str = "code"
-    version: int = 2
+    version: int = 3
 
     def wants(self, path: str) -> bool:
         """Whether its language is known."""

@@ -35,7 +35,7 @@ class DocumentFiles:
 
     redact: Callable[[str], str]
     source: str = "document"
-    version: int = 1
+    version: int = 2
 
     def wants(self, path: str) -> bool:
         """Whether it is Markdown, text or PDF, or a README."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +39,7 @@ class Repository:
     def files(self, prefix: str = "") -> list[str]:
         """Every file below a folder that is tracked or not ignored, relative to the root; some may be gone."""
         listed = self._run("ls-files", "-z", "-co", "--exclude-standard", "--", prefix or ".")
-        return list(dict.fromkeys(name for name in _decoded(listed).split("\0") if name))
+        return list(dict.fromkeys(name for name in os.fsdecode(listed).split("\0") if name))
 
     def head(self) -> str | None:
         """The commit that is checked out; None before the first one."""

@@ -9,6 +9,7 @@ PYTHON = """
   (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
 ((class_definition body: (block (expression_statement (assignment left: (identifier) @name) @constant)))
   (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
+(type_alias_statement left: (type [(identifier) @name (generic_type (identifier) @name)])) @class
 """
 
 JAVASCRIPT = """
@@ -26,8 +27,29 @@ JAVASCRIPT = """
   (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
 """
 
+# What another function makes (`memo(…)`, `forwardRef(…)`), and what is hung on an object, as before there were modules.
+_WRAPPED = (
+    "(variable_declarator name: (identifier) @name value: (call_expression arguments:"
+    " (arguments [(arrow_function body: (_) @body) (function_expression body: (_) @body)]))) @function"
+)
+_HUNG = "right: [(function_expression body: (_) @body) (arrow_function body: (_) @body)]"
+JAVASCRIPT += f"""
+(program [(lexical_declaration {_WRAPPED}) (variable_declaration {_WRAPPED})])
+(program (export_statement (lexical_declaration {_WRAPPED})))
+((program (expression_statement (assignment_expression
+    left: (member_expression object: (_) @on property: (property_identifier) @name) {_HUNG}) @function))
+  (#not-match? @on "\\.prototype$"))
+((assignment_expression left: (member_expression object: (_) @on property: (property_identifier) @name) {_HUNG})
+  @function (#match? @on "^(module\\.)?exports$"))
+((assignment_expression left: (member_expression
+    object: (member_expression object: (_) @receiver property: (_) @on) property: (property_identifier) @name) {_HUNG})
+  @method (#eq? @on "prototype"))
+"""
+
 JAVASCRIPT_FIELDS = """
 (field_definition property: (_) @name value: (arrow_function body: (_) @body)) @function
+((field_definition property: (property_identifier) @name value: (_)) @constant
+  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
 """
 
 TYPESCRIPT = """
@@ -37,9 +59,12 @@ TYPESCRIPT = """
 (type_alias_declaration name: (_) @name value: (_) @body) @class
 (internal_module name: (_) @name) @namespace
 (module name: (_) @name) @namespace
+(function_signature name: (identifier) @name) @function
 (abstract_method_signature name: (_) @name) @function
 (method_signature name: (_) @name) @function
 (public_field_definition name: (_) @name value: (arrow_function body: (_) @body)) @function
+((public_field_definition name: (property_identifier) @name value: (_)) @constant
+  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
 """
 
 RUST = """
@@ -91,10 +116,10 @@ C = f"""
 (struct_specifier name: (type_identifier) @name body: (_) @body) @class
 (union_specifier name: (type_identifier) @name body: (_) @body) @class
 (enum_specifier name: (type_identifier) @name body: (_) @body) @class
-(type_definition declarator: (type_identifier) @name) @class
+(type_definition declarator: (_) @name) @class
 (preproc_def name: (identifier) @name value: (_)) @constant
 (preproc_function_def name: (identifier) @name) @function
-(declaration (type_qualifier) declarator: (init_declarator declarator: (identifier) @name)) @constant
+(declaration (type_qualifier) declarator: (init_declarator declarator: (_) @name)) @constant
 """
 
 CPP = """
@@ -103,7 +128,7 @@ CPP = """
 (function_definition declarator: (_) @name (default_method_clause)) @function
 (field_declaration declarator: (function_declarator) @name) @function
 (field_declaration declarator: (_ (function_declarator)) @name) @function
-(field_declaration_list (declaration declarator: (function_declarator) @name) @function)
+(field_declaration_list (declaration declarator: [(function_declarator) (operator_cast)] @name) @function)
 ((field_declaration (type_qualifier) @kind declarator: (field_identifier) @name) @constant
   (#eq? @kind "constexpr"))
 (alias_declaration name: (type_identifier) @name) @class
@@ -114,8 +139,8 @@ SQL = """
 (create_table (object_reference) @name . (_) @body) @table
 (create_view (object_reference) @name) @view
 (create_materialized_view (object_reference) @name) @view
-(create_function (object_reference) @name (function_body)? @body) @function
-(create_procedure (object_reference) @name (procedure_body)? @body) @function
+(create_function (keyword_function) . (object_reference) @name (function_body)? @body) @function
+(create_procedure (keyword_procedure) . (object_reference) @name (procedure_body)? @body) @function
 (create_trigger (keyword_trigger) . (object_reference) @name) @function
 (create_type (object_reference) @name) @class
 """

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from harken.index.files import Content, FileStamp, Place, find_place, list_files, stamp
+from harken.index.files import Content, FileStamp, find_place, list_files, shown_name, stamp
 from harken.record.project import identify_project
 from harken.storage.indexed.files import (
     Changes,
@@ -129,18 +129,18 @@ class TreeIndexer:
             UsageError: the path does not exist.
         """
         place = find_place(path)
-        listed = [name for name in list_files(place) if kind.wants(name)]
+        listed = {shown_name(name): place.root / name for name in list_files(place) if kind.wants(name)}
         with self.store.writing() as tx:
             project_id, report.project = project_of(tx, identify_project(place.root))
         with self.store.reading() as tx:
             known = file_states(tx, kind.source, project_id)
-        stamps = {name: found for name in listed if (found := stamp(place.root / name)) is not None}
+        stamps = {name: found for name, file in listed.items() if (found := stamp(file)) is not None}
         report.files = len(stamps)
         due = [name for name, found in stamps.items() if not _is_same(known.get(name), found, kind.version)]
         report.unchanged = len(stamps) - len(due)
         for name in stamps.keys() - set(due):
             report.skipped.update(filter(None, [known[name].skipped]))
-        batches = self._batches(kind, place, report, {name: stamps[name] for name in due}, known)
+        batches = self._batches(kind, listed, report, {name: stamps[name] for name in due}, known)
         done = 0
         for batch in batches:
             self._store(kind, project_id, report, batch)
@@ -154,14 +154,14 @@ class TreeIndexer:
     def _batches(
         self,
         kind: FileKind,
-        place: Place,
+        listed: dict[str, Path],
         report: IndexReport,
         due: dict[str, FileStamp],
         known: dict[str, FileState],
     ) -> Iterator[_Batch]:
         batch = _Batch()
         for name, found in due.items():
-            content = kind.read(place.root / name)
+            content = kind.read(listed[name])
             digest = f"{kind.version}:{content.digest}" if content.digest else ""
             skipped = content.skipped
             if digest and name in known and known[name].digest == digest:

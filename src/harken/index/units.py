@@ -27,6 +27,7 @@ _WRAPPERS = (
 )
 _DECORATED = "decorated_definition"
 _ATTRIBUTES = ("attribute_item", "decorator")
+_UNNAMED_DECLARATORS = ("reference_declarator", "parenthesized_declarator")
 _MAX_SIGNATURE, _MAX_DOCSTRING, _MAX_BODY = 600, 3000, 2000
 _MAX_SHORT_COMMENT_LINES = 40
 _COMMENT_MARK = re.compile(r"^\s*(?:/\*+!?|///?!?|--+|\*+/?|#+!?)\s?|\s*\*+/\s*$")
@@ -67,7 +68,7 @@ def parse_units(source: bytes, path: str, language: Language) -> list[CodeUnit]:
 def _unit(captures: Mapping[str, list[Any]]) -> _Found | None:
     kind = next(kind for kind in _TYPES if kind in captures)
     named = captures["name"][0]
-    name = _text(_innermost(named)).strip().strip("'\"")
+    name = _declared_name(named).strip().strip("'\"`").replace('"."', ".").replace("`.`", ".")
     if kind == "scope":
         name = name.partition("<")[0]
     if "receiver" in captures:
@@ -76,13 +77,16 @@ def _unit(captures: Mapping[str, list[Any]]) -> _Found | None:
     return _Found(kind, captures[kind][0], name, body[0] if body else None) if name else None
 
 
-def _innermost(node: Node) -> Node:
-    """The name inside a declarator of C, which wraps it in pointers and parameters."""
-    while (inner := node.child_by_field_name("declarator")) is not None:
+def _declared_name(node: Node) -> str:
+    """The name inside a declarator of C, which wraps it in pointers, parentheses and parameters."""
+    while node.type != "operator_cast":
+        inner = node.child_by_field_name("declarator")
+        if inner is None and node.type in _UNNAMED_DECLARATORS and node.named_children:
+            inner = node.named_children[0]
+        if inner is None:
+            return _text(node)
         node = inner
-    if node.type == "reference_declarator" and node.named_children:
-        return _innermost(node.named_children[0])
-    return node
+    return f"operator {_text(node.named_children[0])}"
 
 
 def _receiver(node: Node) -> str:
@@ -100,7 +104,7 @@ def _nested(found: list[_Found], prefix: list[str]) -> list[_Found]:
             stack.pop()
         parent = stack[-1] if stack else None
         # `const F = () => …` is a function before it is a constant; `typedef struct s {…} s` is one class.
-        if (unit.node.start_byte, unit.name) in seen or (parent is not None and _is_alias(parent, unit)):
+        if (unit.node.start_byte, unit.name) in seen or (parent is not None and _is_part_of(parent, unit)):
             continue
         seen.add((unit.node.start_byte, unit.name))
         if parent is not None:
@@ -114,8 +118,10 @@ def _nested(found: list[_Found], prefix: list[str]) -> list[_Found]:
     return kept
 
 
-def _is_alias(parent: _Found, unit: _Found) -> bool:
-    return parent.node.type == "type_definition" and parent.name == unit.name
+def _is_part_of(parent: _Found, unit: _Found) -> bool:
+    """Whether it is the type that its parent gives the same name, or a variable of its parent's own."""
+    is_alias = parent.node.type == "type_definition" and parent.name == unit.name
+    return is_alias or (unit.kind == "constant" and parent.kind in ("function", "method"))
 
 
 def _record(unit: _Found, path: str, language: Language) -> CodeUnit:
@@ -198,11 +204,18 @@ def _comment_before(node: Node) -> str:
             # A comment behind code of the same line is that code's.
             if before.prev_sibling is not None and _last_row(before.prev_sibling) == before.start_point.row:
                 break
+            if _is_of_its_file(before):
+                break
             lines[:0] = _text(before).rstrip().splitlines()
         elif before.type not in _ATTRIBUTES:
             break
         row, before = before.start_point.row, before.prev_sibling
     return _unmarked(lines)
+
+
+def _is_of_its_file(comment: Node) -> bool:
+    """Whether a comment says what it stands in rather than what comes after it: `//!` of Rust."""
+    return comment.child_by_field_name("inner") is not None
 
 
 def _unmarked(lines: list[str]) -> str:
@@ -243,7 +256,7 @@ def _opening_comment(root: Node, documented: set[int]) -> str:
         if before is None or "comment" not in before.type:
             break
         pending += _text(before).rstrip().splitlines()
-        if child is None or child.start_point.row - _last_row(before) > 1:
+        if child is None or _is_of_its_file(before) or child.start_point.row - _last_row(before) > 1:
             lines, pending = [*lines, *pending], []
         elif "comment" not in child.type:
             lines += [] if child.start_byte in documented or child.type in _ATTRIBUTES else pending

@@ -11,6 +11,7 @@ import click
 from harken.engine import Harken
 from harken.index.commits import MOST_COMMITS, CommitReport
 from harken.index.documents import NEEDS_EXTRA
+from harken.index.files import find_place
 from harken.index.tree import IndexReport
 from harken.retrieve.dates import parse_since
 from harken.serve.cli.importing import embed_now
@@ -64,8 +65,11 @@ def index_commits(session: Session, path: Path, no_embed: bool, as_json: bool, s
 @index.command("all")
 @_options
 def index_all(session: Session, path: Path, no_embed: bool, as_json: bool) -> None:
-    """Index code, commits and documents of a repository."""
+    """Index code, commits and documents of a repository; of a folder without git, all but commits."""
     runs = {"code": _code(path), "commits": _commits(path, None, MOST_COMMITS), "documents": _documents(path)}
+    if find_place(path).repository is None:
+        del runs["commits"]
+        session.note(f"{path} is in no git repository, or git is not installed: there are no commits to index.")
     _index(session, runs, no_embed, as_json)
 
 
