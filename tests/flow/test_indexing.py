@@ -216,6 +216,34 @@ def test_a_history_goes_on_and_a_rewritten_one_is_followed(harken: Harken, repos
     assert [item.metadata["sha"] for item in harken.commits.search("second").items] == [sha]
 
 
+def test_a_shallow_clone_does_not_take_its_edge_for_who_made_everything(
+    harken: Harken, repository: Repository, tmp_path: Path
+) -> None:
+    made = [repository.commit(f"step {number}", **{f"f{number}_py": "1\n"}) for number in range(4)]
+    repository.git("clone", "-q", "--depth=2", f"file://{repository.root}", str(tmp_path / "cut"))
+    report = harken.commits.index(tmp_path / "cut")
+    assert (report.added, report.cut) == (1, 1)
+    assert [item.metadata["sha"] for item in harken.commits.search("step").items] == made[3:]
+    assert harken.commits.index(tmp_path / "cut").known == 1
+    Repository(tmp_path / "cut").git("fetch", "-q", "--unshallow")
+    report = harken.commits.index(tmp_path / "cut")
+    assert (report.added, report.known, report.cut) == (3, 1, 0)
+    assert [one.sha for one in harken.commits.history(tmp_path / "cut" / "f2.py")] == [made[2]]
+
+
+def test_a_shallow_clone_leaves_alone_what_a_whole_one_has_brought(
+    harken: Harken, repository: Repository, tmp_path: Path
+) -> None:
+    repository.git("remote", "add", "origin", f"file://{repository.root}")
+    for number in range(3):
+        repository.commit(f"step {number}", a_py=f"{number}\n")
+    assert harken.commits.index(repository.root).added == 3
+    repository.git("clone", "-q", "--depth=1", f"file://{repository.root}", str(tmp_path / "cut"))
+    report = harken.commits.index(tmp_path / "cut")
+    assert (report.added, report.removed) == (0, 0)
+    assert len(harken.commits.search("step").items) == 3
+
+
 def test_a_large_commit_is_found_by_each_thing_that_it_made_and_once(harken: Harken, repository: Repository) -> None:
     others = {f"part{number}_py": f'def step_{number}():\n    """Walk {number} yards."""\n' for number in range(5)}
     made = repository.commit("Lay everything down", "Bo <bo@example.org>", shop__purse_py=BUDGET, **others)

@@ -62,6 +62,8 @@ def test_every_command_explains_itself(cli: CommandLine) -> None:
         (["show"], "Missing argument 'ID'. See: harken show --help"),
         (["show", "x", "--around", "-1"], "'--around': -1 is not in the range"),
         (["restore", "/no/such/file"], "'/no/such/file' does not exist. See: harken restore --help"),
+        (["premortem"], "Choose from: debugging, refactoring, feature"),
+        (["experience", "start", "--domain", "debugging"], "Choose from: systematic-elimination, trial-and-error"),
         (["worker", "walk"], "No such command 'walk'. See: harken worker --help"),
     ],
 )

@@ -148,6 +148,7 @@ def test_values_come_from_clusters_of_experiences(cli: CommandLine, tmp_path: Pa
                 cluster = axis["clusters"][0]["id"]
                 found = (await check_call(client, "value_members", {"cluster_id": cluster, "limit": 3}))["members"]
                 assert len(found) == 3
+                assert all(one["said"] for one in found)
                 shown = (await check_call(client, "show", {"id": found[0]["id"]}))["experience"]
                 said = [f"{part}: {shown[part]}" for part in ("goal", "hypothesis", "action", "prediction")]
                 principle = f"{' '.join(said)} Outcome: confirmed - {shown['outcome']['result']}"

@@ -50,12 +50,14 @@ class CommitReport:
         added: commits that were new.
         known: commits of the history that were there already.
         removed: commits that are on no branch any more, after a rebase or an amendment.
+        cut: commits of a shallow clone that are left out, since what they changed cannot be told without their parents.
     """
 
     project: str = ""
     added: int = 0
     known: int = 0
     removed: int = 0
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,8 @@ class CommitIndex:
     ) -> CommitReport:
         """Bring the index of a repository's history to where HEAD stands.
 
-        What is new since the last time is added; commits that a rebase left on no branch are removed. Each batch is
-        one transaction: what is done stays done.
+        What is new since the last time is added; commits that a rebase left on no branch are removed, but in a shallow
+        clone, which does not know all branches. Each batch is one transaction: what is done stays done.
 
         Args:
             path: anywhere in the repository.
@@ -105,14 +107,17 @@ class CommitIndex:
             raise UsageError(f"limit must be at least 1, not {limit}.")
         repository = _repository(path)
         report = report if report is not None else CommitReport()
-        wanted = History(repository.head() or "", since or self.now() - timedelta(days=WINDOW_DAYS), limit)
+        boundary = repository.boundary()
+        wanted = History(_head(repository, boundary), since or self.now() - timedelta(days=WINDOW_DAYS), limit)
         with self.store.writing() as tx:
             project_id, report.project = project_of(tx, identify_project(repository.root))
             done, known = history_of(tx, project_id), known_shas(tx, project_id)
         if not wanted.head or (done and _covers(done, wanted)):
             report.known = len(known)
             return report
-        shas = repository.shas(wanted.since, wanted.most_commits)
+        found = repository.shas(wanted.since, wanted.most_commits)
+        shas = [sha for sha in found if sha not in boundary]
+        report.cut = len(found) - len(shas)
         missing = [sha for sha in shas if sha not in known]
         report.known = len(shas) - len(missing)
         for batch in _batches(missing):
@@ -122,7 +127,8 @@ class CommitIndex:
                 report.added += add_commits(tx, project_id, report.project, read)
             self.wake()
             progress(report.added, len(missing))
-        self._settle(repository, project_id, known, wanted, report)
+        gone = known - repository.all_shas() if known and not boundary else set()
+        self._settle(project_id, gone, wanted, report)
         return report
 
     def search(
@@ -207,11 +213,8 @@ class CommitIndex:
         definitions = tuple((self.redact(name), self.redact(said)) for name, said in addition.definitions)
         return replace(addition, about=self.redact(addition.about), definitions=definitions)
 
-    def _settle(
-        self, repository: Repository, project_id: int, known: set[str], wanted: History, report: CommitReport
-    ) -> None:
+    def _settle(self, project_id: int, gone: set[str], wanted: History, report: CommitReport) -> None:
         """Remove what is on no branch any more, and remember how far the history was read."""
-        gone = known - repository.all_shas() if known else set()
         with self.store.writing(of=(f"{SOURCE}:{project_id}",)) as tx:
             report.removed = drop_commits(tx, project_id, gone)
             put_history(tx, project_id, wanted)
@@ -226,6 +229,11 @@ def _covers(done: History, wanted: History) -> bool:
     """Whether all that is wanted was read already; the window moves on with time."""
     same = done.head == wanted.head and done.most_commits >= wanted.most_commits
     return same and done.since <= wanted.since
+
+
+def _head(repository: Repository, boundary: set[str]) -> str:
+    """The commit that is checked out, and where a shallow clone is cut: when more is fetched, there is more to read."""
+    return " ".join(filter(None, (repository.head(), *sorted(boundary))))
 
 
 def _repository(path: str | Path) -> Repository:

@@ -45,6 +45,11 @@ class Repository:
         """The commit that is checked out; None before the first one."""
         return _git(self.root, ("rev-parse", "--verify", "--quiet", "HEAD"), may_fail=True).decode().strip() or None
 
+    def boundary(self) -> set[str]:
+        """Of a shallow clone, the commits whose parents are not there; they look as if they had made every file."""
+        listed = self.root / os.fsdecode(self._run("rev-parse", "--git-path", "shallow")).rstrip("\n")
+        return set(listed.read_text(encoding="ascii").split()) if listed.is_file() else set()
+
     def shas(self, since: datetime, limit: int) -> list[str]:
         """The commits that HEAD comes from, newest first."""
         bounds = (f"--since={since.isoformat()}", f"--max-count={limit}")

@@ -34,6 +34,23 @@ _WRAPPERS = (
     ("yarn", "exec"), ("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("hatch", "run"), ("bundle", "exec"),
     ("coverage", "run", "-m"),
 )  # fmt: skip
+# Behind these stands what it runs in: a service, a container.
+_CONTAINERS = (
+    ("docker", "compose", "exec"), ("docker", "compose", "run"), ("docker-compose", "exec"), ("docker-compose", "run"),
+    ("docker", "exec"), ("podman", "exec"),
+)  # fmt: skip
+# Options of what only runs a command that have a value behind them.
+_VALUED = {
+    "uv": "--with --with-editable --with-requirements --extra --group --only-group --python -p --directory --project"
+    " --package --env-file",
+    "npx": "-p --package",
+    "poetry": "-C --directory -P --project",
+    "sudo": "-u --user -g --group",
+    "env": "-u --unset -C --chdir",
+    **dict.fromkeys(
+        ("docker", "docker-compose", "podman"), "-e --env --env-file -u --user -w --workdir --name --index"
+    ),
+}
 # Their failure is no word on the check behind them only where they do something of their own.
 _PREPARING = frozenset(["cd", "export", "set", "source", ".", "pushd", "popd", "mkdir", "clear", "echo"])
 _ASKS_ONLY = frozenset(["--help", "-h", "--version", "-V", "--collect-only", "--list-tests", "--dry-run"])
@@ -179,10 +196,23 @@ def _unwrapped(words: Sequence[str]) -> list[str]:
             left = left[1:]
         elif left[0] == "timeout":
             left = [word for number, word in enumerate(left[1:]) if number or not word[:1].isdigit()]
-        elif (wrapper := next((one for one in _WRAPPERS if tuple(left[: len(one)]) == one), None)) is not None:
-            left = left[len(wrapper) :]
+        elif (wrapper := _wrapper(left)) is not None:
+            left = _without_options(left[len(wrapper) :], _VALUED.get(wrapper[0], "").split())
+            left = left[1:] if wrapper in _CONTAINERS else left
         else:
             break
+    return left
+
+
+def _wrapper(words: Sequence[str]) -> tuple[str, ...] | None:
+    """The words that only run what comes behind them."""
+    return next((one for one in (*_WRAPPERS, *_CONTAINERS) if tuple(words[: len(one)]) == one), None)
+
+
+def _without_options(words: Sequence[str], valued: Sequence[str]) -> list[str]:
+    left = list(words)
+    while left and left[0].startswith("-"):
+        left = left[2:] if left[0] in valued else left[1:]
     return left
 
 

@@ -67,10 +67,16 @@ class AxisClusters:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An experience of a cluster, with its Euclidean distance to the centroid."""
+    """An experience of a cluster.
+
+    Attributes:
+        distance: Euclidean to the centroid.
+        said: what it says on the cluster's axis, in a sentence; values are compared with these.
+    """
 
     experience: Experience
     distance: float
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,8 @@ class Values:
         with self.store.reading() as tx:
             one = _cluster(tx, cluster_id)
             known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:limit]])
-            return [Member(read_experience(known[uid]), distance) for uid, distance in one.members[:limit]]
+            each = [(read_experience(known[uid]), distance) for uid, distance in one.members[:limit]]
+        return [Member(experience, distance, in_a_sentence(experience, one.axis)) for experience, distance in each]
 
     def validate(self, text: str, cluster_id: str) -> Validity:
         """How a text stands to a cluster: valid where it is within the limit, and no other cluster is nearer.

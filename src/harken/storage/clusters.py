@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -58,7 +58,7 @@ class StoredCluster:
     uid: str
     axis: str
     space: str
-    centroid: Float32
+    centroid: Float32 = field(repr=False)
     mean_distance: float
     deviation: float
     created_at: datetime

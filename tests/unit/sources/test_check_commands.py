@@ -23,6 +23,13 @@ from harken.sources.check_commands import check_command, command_line
         "timeout 60 pytest",
         "CI=1 npm run e2e",
         "(cd core && make check)",
+        "uv run --with hypothesis -q pytest",
+        "uv run -p 3.12 python -m pytest",
+        "npx --yes jest",
+        "sudo -u app pytest",
+        "docker compose exec -T web pytest -x",
+        "docker compose run --rm -e CI=1 web npm test",
+        "docker exec -it box make test",
     ],
 )
 def test_commands_that_test_are_known(line: str) -> None:
@@ -52,6 +59,9 @@ def test_commands_that_build_are_known(line: str) -> None:
         "echo pytest",
         "cat > run.sh <<EOF\npytest\nEOF",
         "npm install",
+        "uv run -q",
+        "docker compose up -d",
+        "docker exec box ls",
         "grep -r 'unbalanced",
         "",
     ],

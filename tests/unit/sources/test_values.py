@@ -61,6 +61,7 @@ def test_clusters_keep_their_ids_when_experiences_are_added(harken: Harken) -> N
     nearest = harken.values.members("full_1", 4)
     assert [one.distance for one in nearest] == sorted(one.distance for one in nearest)
     assert {one.experience.uid for one in nearest} <= after["full_1"]
+    assert len(str(second.clusters)) < 5000
 
 
 def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
@@ -122,7 +123,10 @@ def test_a_principle_in_a_sentence_is_borne_out_by_what_its_members_have_learned
     harken.embed()
     [found] = harken.values.clusters("full")
     for one in found.clusters:
-        member = harken.values.members(one.uid, 1)[0].experience
+        [shown] = harken.values.members(one.uid, 1)
+        member = shown.experience
+        assert member.lesson is not None
+        assert shown.said == member.lesson.what_worked
         [words] = [words for words, place, _ in THEMES.values() if place in member.goal]
         principle = f"Before anything else, looking at {words}"
         validity = harken.values.validate(principle, one.uid)

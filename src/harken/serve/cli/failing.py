@@ -10,7 +10,7 @@ from harken.errors import HarkenError
 
 def is_help(error: click.ClickException) -> bool:
     """Whether a command group was called without a command: its whole help is the answer then."""
-    return "\n" in error.format_message()
+    return isinstance(error, click.exceptions.NoArgsIsHelpError)
 
 
 def line_of(error: Exception) -> str:

@@ -116,6 +116,11 @@ def _print_reports(session: Session, done: dict[str, Reported]) -> None:
                 f"commits: {counted(report.added, 'new commit')}, {report.known:,} known already"
                 f", {report.removed:,} on no branch any more."
             )
+            if report.cut:
+                session.note(
+                    f"{counted(report.cut, 'commit')} left out: this clone is shallow and lacks what came before."
+                    " Bring it: git fetch --unshallow"
+                )
             continue
         changes = report.changes
         session.out.print(

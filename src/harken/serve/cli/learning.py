@@ -271,7 +271,7 @@ def clusters(session: Session, axis: str | None, as_json: bool) -> None:
 @json_option
 @with_session
 def members(session: Session, cluster_id: str, limit: int, as_json: bool) -> None:
-    """Show the experiences of a cluster, the nearest to its centroid first."""
+    """Show the experiences of a cluster and what each says on its axis, the nearest to its centroid first."""
     with session.engine() as harken:
         found = harken.values.members(cluster_id, limit)
     if as_json:
@@ -279,6 +279,8 @@ def members(session: Session, cluster_id: str, limit: int, as_json: bool) -> Non
         return
     for one in found:
         session.out.print(Text(f"{one.distance:.3f}  {one.experience.uid}  {one.experience.goal}"))
+        if one.said != one.experience.goal:
+            session.out.print(Text(f"       {one.said}", "dim"))
 
 
 @values.command()

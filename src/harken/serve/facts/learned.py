@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from textwrap import shorten
 from typing import Any
 
 from harken.learned.records import Experience, Value
@@ -11,6 +12,8 @@ from harken.sources.candidates import Candidate
 from harken.sources.checks import Suggestion
 from harken.sources.experiences import Active
 from harken.sources.values import AxisClusters, Member
+
+_MOST_SAID = 300
 
 
 def experience_facts(one: Experience, whole: bool = True) -> dict[str, Any]:
@@ -137,4 +140,5 @@ def written_facts(one: Experience) -> dict[str, Any]:
 
 def member_facts(one: Member) -> dict[str, Any]:
     """An experience of a cluster, as scripts get it."""
-    return {**experience_facts(one.experience, whole=False), "distance": one.distance}
+    said = shorten(one.said, _MOST_SAID, placeholder=" …")
+    return {**experience_facts(one.experience, whole=False), "said": said, "distance": one.distance}

@@ -54,12 +54,13 @@ class FilesIndexed(Facts):
 
 
 class CommitsIndexed(Facts):
-    """What reading a history did."""
+    """What reading a history did; `cut` commits of a shallow clone were left out, for want of their parents."""
 
     project: str
     added: int
     known: int
     removed: int
+    cut: int
 
 
 def _code(harken: Harken, wanted: IndexFiles, caller: Caller) -> FilesIndexed:
