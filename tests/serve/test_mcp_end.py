@@ -80,11 +80,15 @@ class TestEnd:
                 assert process.wait(PATIENCE_SECONDS) == 0
                 assert time.monotonic() - begun < PATIENCE_SECONDS / 2
 
-    def test_when_its_parent_is_killed_and_the_pipe_stays_open(self, cli: CommandLine, tmp_path: Path) -> None:
-        note = tmp_path / "pid"
+    @pytest.mark.parametrize("is_up", [True, False], ids=["while it serves", "while it starts"])
+    def test_when_its_parent_is_killed_and_the_pipe_stays_open(
+        self, cli: CommandLine, tmp_path: Path, is_up: bool
+    ) -> None:
+        note, imported = tmp_path / "pid", tmp_path / "imported"
         script = (
             "import pathlib, subprocess, sys, time\n"
-            "child = subprocess.Popen([sys.executable, '-m', 'harken', 'mcp'], stdin=0, stdout=subprocess.DEVNULL)\n"
+            f"words, imported = ['-X', 'importtime', '-m', 'harken', 'mcp'], open({str(imported)!r}, 'wb')\n"
+            "child = subprocess.Popen([sys.executable, *words], stdin=0, stdout=subprocess.DEVNULL, stderr=imported)\n"
             f"pathlib.Path({str(note)!r}).write_text(str(child.pid))\n"
             "time.sleep(600)\n"
         )
@@ -94,9 +98,9 @@ class TestEnd:
         try:
             wait(lambda: note.exists() and note.read_text())
             child = int(note.read_text())
-            wait(lambda: b"mcp" in command_of(child))
-            # The daemon is started by the server, so the server is up.
-            wait(lambda: holder(Place(str(cli.home))) is not None)
+            # The first of its imports, or the daemon that it starts as the last thing.
+            wait(lambda: holder(Place(str(cli.home))) if is_up else b"harken.serve.parent" in imported.read_bytes())
+            assert b"mcp" in command_of(child)
             parent.send_signal(signal.SIGKILL)
             parent.wait(PATIENCE_SECONDS)
             wait(lambda: b"mcp" not in command_of(child))
@@ -120,4 +124,4 @@ def wait(look: Any) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not look():
         assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.1)
+        time.sleep(0.01)

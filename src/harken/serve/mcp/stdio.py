@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 from mcp.server.stdio import stdio_server
 
+from harken.serve import parent
 from harken.serve.mcp.asking import Asking
 from harken.serve.mcp.server import make_server
 
@@ -23,8 +24,7 @@ def serve_stdio(asking: Asking) -> None:
 
     Where it goes without that, killed or with the pipe held open by another process, this process ends by itself.
     """
-    parent = os.getppid()
-    threading.Thread(target=_watch, args=(parent,), name="harken-parent", daemon=True).start()
+    threading.Thread(target=_watch, name="harken-parent", daemon=True).start()
     # A reader that hangs in a thread hears no exception.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -45,8 +45,8 @@ async def _run(asking: Asking) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
+def _watch() -> None:
+    while not parent.is_gone():
         time.sleep(_LOOK_SECONDS)
     os._exit(0)
 
