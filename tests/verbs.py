@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,15 @@ WRONG: Calls = [
 ]
 
 
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    schema = VERBS[name].answer.model_json_schema(mode="serialization")
+    return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+
 def check_answer(name: str, answer: Any) -> None:
     """The answer is what its schema says."""
-    schema = VERBS[name].answer.model_json_schema(mode="serialization")
-    Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(answer)
+    _validator(name).validate(answer)
 
 
 def check_sentence(message: str) -> None:

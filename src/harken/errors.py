@@ -163,3 +163,21 @@ class CredentialError(EndpointError):
 
 class UnknownModelError(EndpointError):
     """An endpoint has no model of the configured name."""
+
+
+_LINE_CHARS, _WORD_CHARS = 1000, 300
+
+
+def sentence_of(error: Exception | str) -> str:
+    """What an error says, on one line that can be shown to anybody.
+
+    What it quotes may be anything that somebody sent: control characters and halves of characters are left out, and
+    what is too long to be read is cut in its middle, for the fix stands at the end.
+    """
+    line = "".join(char if char.isprintable() else " " for char in _cut(str(error), _LINE_CHARS))
+    return " ".join(_cut(word, _WORD_CHARS) for word in line.split())
+
+
+def _cut(text: str, most: int) -> str:
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"

@@ -218,6 +218,14 @@ class TestReach:
         home = str(Path(directory).expanduser())
         assert Http(app, x_harken_directory=quote(home)).verb("index_code", {"path": home}).status_code == 422
 
+    @pytest.mark.parametrize("directory", ["x" * 5000, "a%00b", "%ff", "relative"])
+    def test_what_is_no_directory_opens_nothing(self, app: ASGIApp, project: Path, directory: str) -> None:
+        http = Http(app, x_harken_directory=directory)
+        for arguments in ({}, {"path": str(project)}, {"path": "../project"}):
+            response = http.verb("index_code", arguments)
+            assert response.status_code == 422, response.text
+            check_sentence(response.json()["error"])
+
     def test_from_afar_nothing_is_read_but_the_roots(self, app: ASGIApp, project: Path) -> None:
         http = Http(Guard(app, TOKEN), authorization=f"Bearer {TOKEN}", x_harken_directory=quote(str(project)))
         assert http.verb("status", {}).status_code == 200

@@ -33,30 +33,43 @@ def _span(text: str, now: datetime) -> tuple[datetime, datetime]:
     """The first moment of what is named and the first after it, in UTC; days are those of this machine's clock."""
     text = text.strip()
     try:
-        day = datetime.combine(date.fromisoformat(text), time())
-        return day.astimezone(UTC), (day + timedelta(days=1)).astimezone(UTC)
+        return _day_or_moment(text) or _spoken_span(text, now)
     except (ValueError, OverflowError) as error:
-        if _DAY.fullmatch(text):
-            raise UsageError(f"'{text}' is not a day of the calendar, or at the end of time.") from error
+        # The calendar ends with the year 9999, and its first and last days in another time zone already lie beyond.
+        raise UsageError(f"'{text}' is not a day of the calendar, or at the end of time. Write 2026-05-08.") from error
+
+
+def _day_or_moment(text: str) -> tuple[datetime, datetime] | None:
+    """What ISO 8601 names; None where it is written otherwise."""
     try:
-        moment = datetime.fromisoformat(text).astimezone(UTC)
+        day = datetime.combine(date.fromisoformat(text), time())
     except ValueError:
-        begin, end = _spoken_span(text, now.astimezone().replace(tzinfo=None))
-        return begin.astimezone(UTC), end.astimezone(UTC)
-    return moment, moment
+        if _DAY.fullmatch(text):
+            raise
+    else:
+        return day.astimezone(UTC), (day + timedelta(days=1)).astimezone(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment.astimezone(UTC), moment.astimezone(UTC)
 
 
-def _spoken_span(text: str, local: datetime) -> tuple[datetime, datetime]:
+def _spoken_span(text: str, now: datetime) -> tuple[datetime, datetime]:
     # Imported late: it costs a quarter of a second, and most searches name no date.
     from dateparser.date import DateDataParser
 
-    settings = {"RELATIVE_BASE": local, "PREFER_DATES_FROM": "past", "PREFER_DAY_OF_MONTH": "first"}
+    settings = {
+        "RELATIVE_BASE": now.astimezone().replace(tzinfo=None),
+        "PREFER_DATES_FROM": "past",
+        "PREFER_DAY_OF_MONTH": "first",
+    }
     found = DateDataParser(settings=settings).get_date_data(text)
     if found is None or found.date_obj is None:
         raise UsageError(f"'{text}' is not a date. Write 2026-05-08, yesterday, '2 weeks ago' or 'May 2023'.")
     moment = found.date_obj.replace(tzinfo=None)
     if found.period == "time" or re.search(r"\b(hour|minute|second)", text):
-        return moment, moment
+        return moment.astimezone(UTC), moment.astimezone(UTC)
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     days = 1
     if found.period == "month" and "ago" not in text:
@@ -65,4 +78,4 @@ def _spoken_span(text: str, local: datetime) -> tuple[datetime, datetime]:
     elif found.period == "year" and "ago" not in text:
         begin = begin.replace(month=1, day=1)
         days = 366 if calendar.isleap(begin.year) else 365
-    return begin, begin + timedelta(days=days)
+    return begin.astimezone(UTC), (begin + timedelta(days=days)).astimezone(UTC)

@@ -58,7 +58,11 @@ class TestSpans:
     def test_a_day_lasts_a_day(self, day: object) -> None:
         assert parse_until(str(day), NOW) - parse_since(str(day), NOW) == ALL_DAY
 
-    @pytest.mark.parametrize("text", ["", "someday", "2026-02-30", "2026-13-01", "9999-12-31", "🦓"])
+    @pytest.mark.parametrize(
+        "text",
+        ["", "someday", "2026-02-30", "2026-13-01", "9999-12-31", "🦓", "December 9999", "1 January 0001",
+         "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "in 7973 years", "a\0b", "\ud83d"],
+    )  # fmt: skip
     def test_what_is_no_date_is_refused_with_an_example(self, text: str) -> None:
         with pytest.raises(UsageError, match="is not a"):
             parse_until(text, NOW)

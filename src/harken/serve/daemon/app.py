@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harken import __version__
 from harken.engine import Harken
-from harken.errors import HarkenError
+from harken.errors import HarkenError, sentence_of
 from harken.serve.daemon.body import BodyError, content_of
 from harken.serve.daemon.guard import REMOTE
 from harken.serve.daemon.spool import Transcript
@@ -140,7 +140,7 @@ async def _problem(_request: Request, error: Exception) -> Response:
 async def _no_such_route(request: Request, error: HTTPException) -> Response:
     places = "POST /v1/{verb}, GET /openapi.json, /mcp"
     message = f"{error.detail}: {request.method} {request.url.path}. There are: {places}."
-    return JSONResponse({"error": message}, status_code=error.status_code, headers=error.headers)
+    return JSONResponse({"error": sentence_of(message)}, status_code=error.status_code, headers=error.headers)
 
 
 def _error(status: int, message: str) -> Response:

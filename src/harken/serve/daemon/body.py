@@ -1,8 +1,13 @@
-"""The body of a request, up to a length."""
+"""The body of a request, up to a length, and in no longer than a time."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
+import asyncio
+
+from starlette.requests import ClientDisconnect, Request
+
+# Less than a daemon that ends waits for what it still answers.
+PATIENCE_SECONDS = 15.0
 
 
 class BodyError(Exception):
@@ -22,13 +27,19 @@ async def content_of(request: Request, longest: int) -> bytes:
     """The body.
 
     Raises:
-        BodyError: it is longer than so many bytes.
+        BodyError: it is longer than so many bytes, or does not come whole.
     """
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > longest:
-            raise BodyError(413, f"The body is longer than {longest} bytes.")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > longest:
+                    raise BodyError(413, f"The body is longer than {longest} bytes.")
+                parts.append(part)
+    except TimeoutError:
+        raise BodyError(408, f"The body did not come within {PATIENCE_SECONDS:g} s. Send it at once.") from None
+    except ClientDisconnect:
+        raise BodyError(400, "The body was cut off.") from None
     return b"".join(parts)

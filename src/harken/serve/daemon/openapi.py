@@ -15,6 +15,7 @@ _ERRORS = {
     "401": "The token is missing or wrong (TCP only).",
     "403": "A web page of another origin asks, or it is for the local socket alone (TCP only).",
     "404": "There is nothing of that id or name.",
+    "408": "The body does not come.",
     "413": "The body is too long.",
     "421": "The request is meant for another host (TCP only).",
     "422": "The arguments are not what the verb takes; the error says what it does take.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -176,6 +177,9 @@ class Daemon:
 
 
 def _server(app: ASGIApp, tcp: Tcp | None = None) -> _Server:
+    # What it says of a request that went wrong may quote it; ours says the class of the error.
+    logging.getLogger("uvicorn").addHandler(logging.NullHandler())
+    logging.getLogger("uvicorn").propagate = False
     return _Server(
         uvicorn.Config(
             app,

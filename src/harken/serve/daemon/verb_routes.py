@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from harken.engine import Harken
-from harken.errors import HarkenError, NotFoundError, UsageError
+from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
 from harken.serve.daemon.body import BodyError, content_of
 from harken.serve.daemon.guard import REMOTE
 from harken.serve.daemon.openapi import openapi
@@ -78,7 +78,7 @@ def problem_of(error: Exception) -> tuple[int, str]:
         return error.status, str(error)
     if isinstance(error, HarkenError):
         status = 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
-        return status, " ".join(str(error).split())
+        return status, sentence_of(error)
     _log.error("request_failed", error_class=type(error).__name__)
     return 500, f"unexpected {type(error).__name__}; please report it."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -53,4 +54,12 @@ def event_name(text: str) -> str:
 def transcripts(payload: Mapping[str, Any]) -> list[str]:
     """Paths of the transcripts that an event names, its own and a subagent's."""
     named = (payload.get("transcript_path"), payload.get("agent_transcript_path"))
-    return [path for path in named if isinstance(path, str) and path]
+    return [path for path in named if isinstance(path, str) and is_path(path)]
+
+
+def is_path(text: str) -> bool:
+    """Whether a file of this machine can have this path: it is not empty, and holds no half of a character."""
+    try:
+        return bool(os.fsencode(text)) and "\0" not in text
+    except UnicodeEncodeError:
+        return False

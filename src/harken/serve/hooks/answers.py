@@ -16,7 +16,7 @@ from harken.assemble.render import PAST, Quote, block, core_block, fenced
 from harken.engine import Harken
 from harken.record.identity import conversation_uid
 from harken.serve.daemon.spool import Transcript, put
-from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, Agent, event_name
+from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, Agent, event_name, is_path
 from harken.serve.hooks.failed import HEADING, failed_check, premortem_quotes
 from harken.serve.hooks.reports import grown, read_payload
 from harken.serve.hooks.saved import last_conversation, open_experience, saved_quotes
@@ -187,4 +187,4 @@ class Hooks:
 def _directory(payload: Mapping[str, Any]) -> str | None:
     """Where the agent works."""
     cwd = payload.get("cwd")
-    return cwd if isinstance(cwd, str) and Path(cwd).is_absolute() else None
+    return cwd if isinstance(cwd, str) and is_path(cwd) and Path(cwd).is_absolute() else None

@@ -26,7 +26,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from harken.errors import HarkenError
+from harken.errors import HarkenError, sentence_of
 from harken.learned.records import DOMAINS, STRATEGIES
 from harken.serve.verbs.registry import VERBS
 
@@ -101,7 +101,7 @@ class Offers:
         elif kind == _MEMORY and params.uri.startswith(_SCHEME) and not offset:
             shown = await self._ask(context, "show", {"id": uid})
             if shown["memory"] is None:
-                raise MCPError(INVALID_PARAMS, f"{uid} is no memory's id. The tool memories lists them.")
+                raise MCPError(INVALID_PARAMS, sentence_of(f"{uid} is no memory's id. The tool memories lists them."))
             text, form = json.dumps(shown["memory"], ensure_ascii=False), "application/json"
         else:
             known = ", ".join(uri for _, uri, *_ in _TEMPLATES)
@@ -120,7 +120,8 @@ class Offers:
         elif params.name == "premortem":
             text = await self._premortem(context, given)
         else:
-            raise MCPError(INVALID_PARAMS, f"There is no prompt '{params.name}'. Prompts: recap, premortem.")
+            message = f"There is no prompt '{params.name}'. Prompts: {', '.join(prompt.name for prompt in _PROMPTS)}."
+            raise MCPError(INVALID_PARAMS, sentence_of(message))
         return GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(text=text))])
 
     async def _recap(self, context: Any, uid: str | None) -> str:
@@ -149,4 +150,4 @@ class Offers:
         try:
             return await self._call(VERBS[name], given, context, lambda _done, _all: None)
         except HarkenError as error:
-            raise MCPError(INVALID_PARAMS, " ".join(str(error).split())) from error
+            raise MCPError(INVALID_PARAMS, sentence_of(error)) from error

@@ -26,7 +26,7 @@ from mcp_types import (
 
 from harken import __version__
 from harken.chat.tools import plain_schema
-from harken.errors import HarkenError
+from harken.errors import HarkenError, sentence_of
 from harken.serve.mcp.confirming import can_ask, confirmed
 from harken.serve.mcp.offers import Offers
 from harken.serve.verbs.registry import VERBS
@@ -59,11 +59,12 @@ def make_server(call: Call) -> Server[Any]:
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         verb = VERBS.get(params.name)
         if verb is None:
-            raise MCPError(INVALID_PARAMS, f"There is no tool '{params.name}'. Tools: {', '.join(VERBS)}.")
+            message = f"There is no tool '{params.name}'. Tools: {', '.join(VERBS)}."
+            raise MCPError(INVALID_PARAMS, sentence_of(message))
         try:
             answer = await _answer(call, verb, context, params)
         except HarkenError as error:
-            return _failed(" ".join(str(error).split()))
+            return _failed(sentence_of(error))
         except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
             _log.error("tool_failed", tool=verb.name, error_class=type(error).__name__)
             return _failed(f"unexpected {type(error).__name__}; please report it.")

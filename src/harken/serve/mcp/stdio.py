@@ -14,6 +14,7 @@ from mcp.server.stdio import stdio_server
 from harken.serve import parent
 from harken.serve.mcp.asking import Asking
 from harken.serve.mcp.server import make_server
+from harken.serve.mcp.unreadable import answering_unreadable
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 5.0
@@ -41,8 +42,8 @@ async def _run(asking: Asking) -> None:
     # Also starts the daemon where there is none, so that it is there when the first question comes.
     await asking.is_served()
     server: Any = make_server(asking.answer)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    async with stdio_server() as (incoming, outgoing), answering_unreadable(incoming, outgoing) as messages:
+        await server.run(messages, outgoing, server.create_initialization_options())
 
 
 def _watch() -> None:

@@ -49,8 +49,12 @@ def _open_to(caller: Caller, roots: Sequence[Path]) -> Iterator[Path]:
     yield from (root.expanduser().resolve() for root in roots)
     if caller.directory is None:
         return
-    directory = caller.directory.resolve()
-    repository = find_repository(directory) if directory.is_dir() else None
+    try:
+        directory = caller.directory.resolve()
+        repository = find_repository(directory) if directory.is_dir() else None
+    except (OSError, ValueError, RuntimeError):
+        # It cannot be a directory of this machine, and opens nothing.
+        return
     project = repository.root.resolve() if repository else directory
     # An application that starts us in `/` or in somebody's home has not opened all that lies below.
     if not Path.home().resolve().is_relative_to(project):

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harken.errors import UsageError, sentence_of
+
+
+@given(st.text(st.characters(), max_size=3000))
+def test_a_sentence_can_be_shown_to_anybody(quoted: str) -> None:
+    sentence = sentence_of(UsageError(f"There is no '{quoted}'. Look: harken status"))
+    assert sentence.isprintable()
+    assert len(sentence) <= 1000
+    assert json.loads(json.dumps(sentence, ensure_ascii=False).encode()) == sentence
+    assert sentence.startswith("There is no ")
+
+
+@pytest.mark.parametrize("quoted", ["x" * 200_000, "x " * 100_000])
+def test_what_is_too_long_loses_its_middle_and_keeps_the_fix(quoted: str) -> None:
+    sentence = sentence_of(f"There is no '{quoted}'. Look: harken status")
+    assert sentence.startswith("There is no 'x")
+    assert sentence.endswith("Look: harken status")
+    assert "…" in sentence
+    assert len(sentence) <= 1000
+
+
+def test_what_can_be_read_stays_as_it_is() -> None:
+    assert sentence_of("There is no project 'größer\\n'.\n  Look:\tharken status") == (
+        "There is no project 'größer\\n'. Look: harken status"
+    )
