@@ -129,6 +129,20 @@ def test_over_http_it_tells_how_far_it_is(server: Remote, mode: str) -> None:
     assert told[-1][0] == told[-1][1]
 
 
+def test_a_daemon_is_asked_without_reading_the_certificates_of_the_machine(cli: CommandLine, tmp_path: Path) -> None:
+    """Reading them took most of the time of every call, and failed each where they are not in their place."""
+    elsewhere = CommandLine(cli.home, cli.person, {"SSL_CERT_FILE": "/nowhere.pem"})
+
+    async def talk() -> None:
+        async with over_stdio(elsewhere, make_project(tmp_path / "project"), "auto") as client:
+            assert await check_call(client, "memories", {}) == {"memories": [], "next_offset": None}
+
+    try:
+        anyio.run(talk)
+    finally:
+        end(Place(str(cli.home)))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_values_come_from_clusters_of_experiences(cli: CommandLine, tmp_path: Path, mode: str) -> None:
     with EmbeddingServer(dims=64) as embedding:
