@@ -93,11 +93,13 @@ class Chats:
             NotFoundError: there is none, or more than one.
         """
         with self._store.reading() as tx:
-            newest = newest_conversation(tx, channel) if beginning is None else None
+            newest = newest_conversation(tx, self._now(), channel) if beginning is None else None
             found = begins_with(tx, beginning) if beginning else [uid for uid in [newest] if uid]
+        if not found and beginning is None:
+            raise NotFoundError("There is no conversation yet. Import some: harken import; or begin one: harken chat")
         if len(found) != 1:
             what = "Several conversations begin with" if found else "There is no conversation"
-            raise NotFoundError(f"{what} {beginning or 'yet'}. Ids are printed by: harken search QUERY")
+            raise NotFoundError(f"{what} {beginning}. Ids are printed by: harken search QUERY")
         return self._session(found[0])
 
     def newest(self, conversation_uid: str) -> Session:

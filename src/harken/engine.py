@@ -170,8 +170,9 @@ class Harken:
             metadata: small facts, JSON-able.
         Raises:
             StoreError: it was not kept; the call may be repeated.
+            UsageError: there is no such role or type.
         """
-        who, kind = Role(role), MessageType(type)
+        who, kind = Role.of(role), MessageType.of(type)
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT)
         project = identify_project(directory) if directory is not None else None
@@ -194,7 +195,7 @@ class Harken:
     def end_exchange(
         self,
         conversation: str,
-        status: ExchangeStatus = ExchangeStatus.COMPLETED,
+        status: ExchangeStatus | str = ExchangeStatus.COMPLETED,
         *,
         channel: str = "library",
         error: str | None = None,
@@ -203,8 +204,9 @@ class Harken:
 
         Raises:
             NotFoundError: there is no such conversation.
+            UsageError: there is no such status.
         """
-        self.recorder.end_exchange(NewConversation(channel, conversation).uid, status, error)
+        self.recorder.end_exchange(NewConversation(channel, conversation).uid, ExchangeStatus.of(status), error)
 
     def new_segment(self, conversation: str, *, channel: str = "library") -> Segment:
         """Begin a new segment of a conversation.

@@ -6,13 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
+from harken.errors import UsageError
 from harken.nothing import EMPTY as EMPTY
 from harken.trust import Trust as Trust
 
 
-class Role(StrEnum):
+class Choice(StrEnum):
+    """One of a few words."""
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """What a caller means by a word.
+
+        Raises:
+            UsageError: it is none of them.
+        """
+        if value not in list(cls):
+            raise UsageError(f"{value!r} is no {cls.__name__}. Give one of: {', '.join(cls)}")
+        return cls(value)
+
+
+class Role(Choice):
     """Who a message speaks for."""
 
     USER = "user"
@@ -21,7 +37,7 @@ class Role(StrEnum):
     SYSTEM = "system"
 
 
-class MessageType(StrEnum):
+class MessageType(Choice):
     """What a message is."""
 
     TEXT = "text"
@@ -37,7 +53,7 @@ TASK_UID = "scheduler_"
 """What the id of a task's conversation begins with; its name follows."""
 
 
-class ExchangeStatus(StrEnum):
+class ExchangeStatus(Choice):
     """How far an exchange has come."""
 
     IN_PROGRESS = "in_progress"

@@ -84,7 +84,7 @@ def test_embedding_everything_again_by_other_rules(harken: CommandLine, server: 
     before = len(server.requests)
     said = harken("reindex", settings={"HARKEN_EMBEDDING__MIN_MESSAGE_TOKENS": "12"}).out
     waiting = harken.status()["embedded"]
-    assert said == f"Embedded {waiting} messages of {waiting} again.\n"
+    assert said == f"Embedded {waiting} texts of {waiting} again.\n"
     assert 0 < waiting < 8
     assert len(server.requests) > before
     assert harken("doctor").out.startswith("All agrees")

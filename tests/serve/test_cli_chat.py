@@ -38,10 +38,15 @@ class TestContext:
         assert "no conversation nowhere" in filled.fails("context", "--conversation", "nowhere", "hm")
 
     def test_an_empty_store_has_none(self, cli: CommandLine) -> None:
-        assert "no conversation yet" in cli.fails("context", "hm")
+        said = cli.fails("context", "hm")
+        assert said == "There is no conversation yet. Import some: harken import; or begin one: harken chat"
 
 
 class TestCore:
+    def test_an_empty_one_says_how_something_gets_there(self, cli: CommandLine) -> None:
+        assert cli("core", "list").out == "Nothing is kept. Keep something: harken core set user KEY VALUE\n"
+        assert cli("core", "list", "--json").json() == []
+
     def test_a_value_is_set_shown_and_forgotten(self, cli: CommandLine) -> None:
         assert cli("core", "set", "user", "name", "Maya", "Lin").out == "user name: Maya Lin\n"
         assert cli("core", "get", "user", "name").out == "Maya Lin\n"

@@ -7,6 +7,11 @@ import pytest
 from command_line import CommandLine
 
 
+def test_before_any_run_the_list_says_how_one_is_made(cli: CommandLine) -> None:
+    assert cli("task", "list").out == "No task has run. Run one: harken task run NAME MESSAGE --answer TEXT\n"
+    assert cli("task", "list", "--json").json() == []
+
+
 def test_a_run_is_recorded_listed_and_shown(cli: CommandLine) -> None:
     recorded = cli("task", "run", "Daily", "Sum up the day.", "--answer", "All went well.")
     assert recorded.out.startswith("Recorded run ")
@@ -46,7 +51,7 @@ def test_an_answer_is_delivered_to_a_conversation_by_its_id(filled: CommandLine)
 def test_without_a_model_or_an_answer_nothing_is_recorded_and_it_says_what_to_do(cli: CommandLine) -> None:
     assert "No model is configured" in cli.fails("task", "run", "daily", "Sum up.", code=1)
     assert cli("task", "list", "--json").json() == []
-    assert cli("task", "list").out == ""
+    assert cli("task", "list").out.startswith("No task has run.")
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,37 @@ def test_what_failed_is_shown_with_the_time_of_its_next_try(
     assert "⚠ Retry queue: 4 items (next retry " in shown
 
 
+def test_the_status_says_what_is_tried_again_and_why_work_stands_still(
+    remote: CommandLine, write: Write, server: EmbeddingServer
+) -> None:
+    server.script(*[Reply(status=500)] * 9)
+    remote("import", "jsonl", write("talk.jsonl", TALK), settings={"HARKEN_EMBEDDING__DIMS": "64"})
+    lines = remote("status").out.splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith("worker ") and "embeddings: on" in line)
+    assert lines[place + 1].strip().startswith("4 tried again after a failure, the first at ")
+    settings = {
+        "HARKEN_EMBEDDER": "none",
+        "HARKEN_LLM__MODEL": "openai:gpt-5-mini",
+        "HARKEN_LLM__API_KEY": "unused",
+        "HARKEN_LLM__MAX_USD_PER_DAY": "0.000001",
+        "HARKEN_WORKER__REST_SECONDS": "0",
+    }
+    remote("worker", "run", "--until-idle", settings=settings)
+    assert "\n                 stands still: llm.max_usd_per_day is reached" in remote("status", settings=settings).out
+
+
+def test_what_was_done_is_told_to_scripts(remote: CommandLine, write: Write) -> None:
+    remote("import", "jsonl", write("talk.jsonl", TALK), "--no-embed")
+    done = remote("worker", "run", "--until-idle", "--json").json()
+    assert done["summarized"].keys() == {"segment", "exchange", "conversation"}
+    assert done["embedded"] == remote.status()["embedded"] > 0
+    assert "together with --until-idle" in remote.fails("worker", "run", "--json", code=2)
+    again = remote("reindex", "--json").json()
+    assert again == {"waiting": done["embedded"], "embedded": done["embedded"], "failed": 0}
+    assert remote("reindex", "--from-journal", "--json").json() == {"messages": len(TALK)}
+    assert remote("worker", "retry", "--json").json() == {"waiting": 0}
+
+
 def test_switching_all_on_switches_embedding_on_too_and_off_leaves_it(remote: CommandLine) -> None:
     remote("embeddings", "off")
     remote("summarizer", "off")

@@ -12,6 +12,7 @@ from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, StoreError, UsageError
 from harken.model import ExchangeStatus, MessageType, Role, SearchScope, Trust
 from harken.record.importer import ImportReport
+from harken.storage.runs import newest_exchanges
 from harken.testing import HashingEmbedder, OverlapReranker
 from recorded import LONG, Clock
 
@@ -73,9 +74,15 @@ class TestRecording:
         harken.record_message("talk", "user", "a zebra", directory=tmp_path / "garden")
         assert len(harken.search("zebra", scope=SearchScope(project="garden")).hits) == 1
 
-    @pytest.mark.parametrize("wrong", [{"role": "king"}, {"type": "song"}])
-    def test_a_role_or_type_that_is_none_is_refused(self, harken: Harken, wrong: dict[str, str]) -> None:
-        with pytest.raises(ValueError, match=next(iter(wrong.values()))):
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"role": "king"}, "'king' is no Role. Give one of: user, assistant, tool, system"),
+            ({"type": "song"}, "'song' is no MessageType. Give one of: text, tool_call, "),
+        ],
+    )
+    def test_a_role_or_type_that_is_none_is_refused(self, harken: Harken, wrong: dict[str, str], said: str) -> None:
+        with pytest.raises(UsageError, match=said):
             harken.record_message(**{"conversation": "talk", "role": "user", "text": "hello", **wrong})  # type: ignore[arg-type]
 
     def test_a_forgotten_conversation_takes_no_more(self, harken: Harken) -> None:
@@ -92,6 +99,16 @@ class TestExchangesAndSegments:
         second = harken.record_message("talk", "user", "two")
         assert first.exchange_uid != second.exchange_uid
         assert [m.text for m in harken.show(first.exchange_uid).messages] == ["one"]
+
+    def test_how_it_ended_may_be_said_in_a_word_that_there_is(self, harken: Harken) -> None:
+        said = harken.record_message("talk", "user", "one")
+        with pytest.raises(UsageError, match=r"'broken' is no ExchangeStatus\. Give one of: in_progress, completed"):
+            harken.end_exchange("talk", "broken")
+        harken.end_exchange("talk", "failed")
+        with harken.store.reading() as tx:
+            assert [exchange.status for exchange in newest_exchanges(tx, said.conversation_uid)] == [
+                ExchangeStatus.FAILED
+            ]
 
     def test_a_segment_is_begun_by_name(self, harken: Harken) -> None:
         first = harken.record_message("talk", "user", "a zebra")

@@ -156,7 +156,7 @@ class _Build:
         self.room = self.budget
         said = recognize(pending, self.tail, self.builder.recorded)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
-        self.query = recall_query([message.content for message in said]) or last_asked(self.tail)
+        self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
         kept: list[ChatMessage] = []
         for message in reversed(said):
             if kept and message.tokens > self.room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from sqlalchemy import BindParameter, bindparam, select, true
 
@@ -10,6 +11,8 @@ from harken.storage.batches import rows_in
 from harken.storage.store import Transaction
 from harken.storage.tables import conversations, entries, refers, segments
 
+# What is dated further ahead than clocks differ was written by one that is wrong.
+AHEAD_AT_MOST = timedelta(days=1)
 # Built once: these run before every model call.
 _OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 _IDS = select(entries.c.id).where(entries.c.tenant == _OF_TENANT)
@@ -32,15 +35,22 @@ def newest_segment(tx: Transaction, conversation_uid: str) -> str | None:
     return found
 
 
-def newest_conversation(tx: Transaction, channel: str | None = None) -> str | None:
-    """The id of the conversation in which something was said last, of a channel or of all; None where none is."""
+def newest_conversation(tx: Transaction, now: datetime, channel: str | None = None) -> str | None:
+    """The id of the conversation in which something was said last, of a channel or of all; None where none is.
+
+    One that a wrong clock has dated into the future comes after all others.
+    """
     of_channel = true() if channel is None else conversations.c.channel == channel
-    found: str | None = tx.connection.execute(
+    newest = (
         select(conversations.c.uid)
         .where(conversations.c.tenant == tx.tenant, of_channel)
         .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
         .limit(1)
-    ).scalar()
+    )
+    # Two looks at an index rather than a sort of all that there is.
+    found: str | None = tx.connection.execute(newest.where(conversations.c.updated_at <= now + AHEAD_AT_MOST)).scalar()
+    if found is None:
+        found = tx.connection.execute(newest).scalar()
     return found
 
 

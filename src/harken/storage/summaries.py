@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, fun
 
 from harken.model import ExchangeStatus, Trust
 from harken.storage.batches import batches, rows_in
+from harken.storage.chats import AHEAD_AT_MOST
 from harken.storage.entries import add_entries
 from harken.storage.removing import remove_entries
 from harken.storage.store import Transaction
@@ -216,7 +217,11 @@ _ENDED: dict[str, ColumnElement[datetime]] = {
 
 def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> Select[Any]:
     item, ended = _ITEMS[kind], _ENDED[kind]
-    rests = conversations.c.updated_at <= now - timedelta(seconds=rest_seconds)
+    # A clock that was wrong dates words into a future in which nothing would ever rest.
+    rests = or_(
+        conversations.c.updated_at <= now - timedelta(seconds=rest_seconds),
+        conversations.c.updated_at > now + AHEAD_AT_MOST,
+    )
     columns: list[ColumnElement[Any]] = [
         item.c.id.label("item_id"),
         item.c.uid,

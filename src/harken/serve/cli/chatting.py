@@ -114,6 +114,8 @@ def list_facts(session: Session, section: str | None, as_json: bool) -> None:
         return
     for fact in facts:
         session.out.print(f"{fact.section} {fact.key}: {fact.value}", markup=False)
+    if not facts:
+        session.out.print(f"Nothing is kept. Keep something: {session.prefix}core set user KEY VALUE", markup=False)
 
 
 def _core_facts(fact: CoreFact) -> dict[str, Any]:

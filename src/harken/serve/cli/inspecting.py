@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from harken.background import EMBEDDINGS, WorkerReport
-from harken.serve.cli.reporting import report_line
+from harken.serve.cli.reporting import report_line, troubles_of
 from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
 from harken.serve.facts.standing import report_facts, state_of, status_facts
 from harken.storage.spend import Spent
@@ -70,7 +70,10 @@ def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
     lines = [("summaries", kinds)] if waiting or made[EXCHANGE] or made[CONVERSATION] else []
     unusual = [report for report in reports if not report.enabled or report.halted or report.counts.retrying]
     states = ", ".join(f"{report.name} {state_of(report)}" for report in reports)
-    return [*lines, ("workers", states), *(("worker", report_line(report)) for report in unusual)]
+    lines.append(("workers", states))
+    for report in unusual:
+        lines += [("worker", report_line(report)), *(("", f"  {why}") for why in troubles_of(report))]
+    return lines
 
 
 def _spend_line(spent: Spent, today: Spent) -> str:

@@ -105,13 +105,20 @@ def spend_words(spent: Spent, today: Spent) -> str:
 def print_reports(session: Session, reports: Sequence[WorkerReport]) -> None:
     """A line for each worker, and what is unusual about it below."""
     for report in reports:
-        session.out.print(report_line(report), markup=False)
-        if report.counts.retrying:
-            moment = report.counts.retry_at
-            again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
-            session.out.print(f"  {report.counts.retrying} tried again after a failure{again}", markup=False)
-        if report.halted:
-            session.out.print(f"  stands still: {report.halted}", markup=False)
+        for line in (report_line(report), *(f"  {why}" for why in troubles_of(report))):
+            session.out.print(line, markup=False)
+
+
+def troubles_of(report: WorkerReport) -> list[str]:
+    """What is tried again, and why a worker stands still; nothing where all goes well."""
+    troubles = []
+    if report.counts.retrying:
+        moment = report.counts.retry_at
+        again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
+        troubles.append(f"{report.counts.retrying} tried again after a failure{again}")
+    if report.halted:
+        troubles.append(f"stands still: {report.halted}")
+    return troubles
 
 
 def report_line(report: WorkerReport) -> str:

@@ -14,6 +14,7 @@ from harken.serve.cli.session import Session, json_option, print_json, untrusted
 from harken.serve.facts.said import hit_facts, surroundings_facts
 
 _EXCERPT = 280
+_CLOCKS_DIFFER_SECONDS = 86_400
 _MODES = ("hybrid", "keyword", "semantic")
 _ROLES = ("user", "assistant", "tool")
 
@@ -181,8 +182,10 @@ def _excerpt(text: str, terms: tuple[str, ...]) -> str:
 
 
 def readable_age(moment: datetime) -> str:
-    """`3 days ago`, and the date itself for what is older than a month."""
+    """`3 days ago`, and the date itself for what is older than a month, or to come."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
+    if seconds < -_CLOCKS_DIFFER_SECONDS:
+        return moment.astimezone().strftime("%Y-%m-%d")
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         count = int(seconds // length)
         if unit == "day" and count > 31:

@@ -66,6 +66,8 @@ def list_tasks(session: Session, as_json: bool) -> None:
         session.out.print(
             f"{one.name}  {counted(one.runs, 'run')}, {one.completed} completed, last {last}", markup=False
         )
+    if not found:
+        session.out.print("No task has run. Run one: harken task run NAME MESSAGE --answer TEXT", markup=False)
 
 
 @task.command()

@@ -88,11 +88,12 @@ def _confirm(doomed: Doomed) -> None:
 
 @click.command()
 @click.option("--from-journal", is_flag=True, help="Make the whole database anew from the journal.")
+@json_option
 @with_session
-def reindex(session: Session, from_journal: bool) -> None:
+def reindex(session: Session, from_journal: bool, as_json: bool) -> None:
     """Embed everything again, or make the whole database anew from the journal; ids stay as they are."""
     if not from_journal:
-        _embed_again(session)
+        _embed_again(session, as_json)
         return
     settings = load_settings(session.home, overrides=session.overrides).settings
     if settings.store is not None:
@@ -105,18 +106,24 @@ def reindex(session: Session, from_journal: bool) -> None:
         for moved in set_database_aside(database):
             session.note(f"The damaged database was moved to {moved}")
         count = _reindex(session, rebuild=False)
-    session.out.print(f"The database holds {counted(count, 'message')} of the journal.")
+    if as_json:
+        print_json({"messages": count})
+    else:
+        session.out.print(f"The database holds {counted(count, 'message')} of the journal.")
 
 
-def _embed_again(session: Session) -> None:
+def _embed_again(session: Session, as_json: bool) -> None:
     with session.engine() as harken:
         waiting = harken.upkeep.embed_again()
         with session.progress("Embedding", "entries") as show:
             done = harken.embed(show, patient=True)
         failed = harken.upkeep.status().counts.failed
-    session.out.print(f"Embedded {counted(done, 'message')} of {waiting:,} again.")
+    if as_json:
+        print_json({"waiting": waiting, "embedded": done, "failed": failed})
+    else:
+        session.out.print(f"Embedded {counted(done, 'text')} of {waiting:,} again.")
     if failed:
-        raise HarkenError(f"{counted(failed, 'message')} given up after repeated failures. Again: harken worker retry")
+        raise HarkenError(f"{counted(failed, 'text')} given up after repeated failures. Again: harken worker retry")
 
 
 def _reindex(session: Session, rebuild: bool) -> int:

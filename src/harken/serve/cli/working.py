@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Mapping
 from types import FrameType
 
 import click
 
 from harken.background import EMBEDDINGS, SEGMENT
 from harken.engine import Harken
-from harken.errors import HarkenError
+from harken.errors import HarkenError, UsageError
 from harken.serve.cli.reporting import print_reports
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
 from harken.serve.facts.standing import report_facts
@@ -25,31 +26,34 @@ def worker() -> None:
 
 @worker.command()
 @click.option("--until-idle", is_flag=True, help="End when nothing is left to do.")
+@json_option
 @with_session
-def run(session: Session, until_idle: bool) -> None:
+def run(session: Session, until_idle: bool, as_json: bool) -> None:
     """Summarize what ended, rests or has left a window, and embed what waits for it, the newest first."""
+    if as_json and not until_idle:
+        raise UsageError("Only what ends has facts to print. Give --json together with --until-idle.")
     with session.engine() as harken:
         if until_idle:
-            _until_idle(session, harken)
+            _until_idle(session, harken, as_json)
         else:
             _serve(session, harken)
 
 
-def _until_idle(session: Session, harken: Harken) -> None:
+def _until_idle(session: Session, harken: Harken, as_json: bool) -> None:
     if harken.background.status(EMBEDDINGS)[0].enabled:
         # A model that cannot be opened is said before anything is done, not after minutes of summaries.
         harken.spaces.filled()
     made = harken.background.summarize()
-    if taken_in := made[SEGMENT]:
-        session.out.print(f"Summarized {counted(taken_in, 'message')} that left a window.")
-    if made[EXCHANGE] or made[CONVERSATION]:
-        summarized = f"{counted(made[EXCHANGE], 'exchange')} and {counted(made[CONVERSATION], 'conversation')}"
-        session.out.print(f"Summarized {summarized}.")
+    if not as_json:
+        _tell(session, made)
     done = 0
     if harken.background.status(EMBEDDINGS)[0].enabled:
         with session.progress("Embedding", "texts") as show:
             done = harken.embed(show, patient=True)
-    session.out.print(f"Embedded {counted(done, 'text')}.")
+    if as_json:
+        print_json({"summarized": made, "embedded": done})
+    else:
+        session.out.print(f"Embedded {counted(done, 'text')}.")
     for report in harken.background.status():
         if report.halted:
             session.note(f"{report.name}: {report.halted}")
@@ -59,6 +63,14 @@ def _until_idle(session: Session, harken: Harken) -> None:
         raise HarkenError(
             f"{failed} given up after repeated failures, lastly {failures[0].error_class}. Again: harken worker retry"
         )
+
+
+def _tell(session: Session, made: Mapping[str, int]) -> None:
+    if taken_in := made[SEGMENT]:
+        session.out.print(f"Summarized {counted(taken_in, 'message')} that left a window.")
+    if made[EXCHANGE] or made[CONVERSATION]:
+        summarized = f"{counted(made[EXCHANGE], 'exchange')} and {counted(made[CONVERSATION], 'conversation')}"
+        session.out.print(f"Summarized {summarized}.")
 
 
 def _serve(session: Session, harken: Harken) -> None:
@@ -105,9 +117,13 @@ def status(session: Session, as_json: bool) -> None:
 
 
 @worker.command()
+@json_option
 @with_session
-def retry(session: Session) -> None:
+def retry(session: Session, as_json: bool) -> None:
     """Try again what was given up."""
     with session.engine() as harken:
         count = harken.upkeep.retry_failed()
+    if as_json:
+        print_json({"waiting": count})
+        return
     session.out.print(f"{counted(count, 'item')} wait again. Work on them: harken worker run --until-idle")

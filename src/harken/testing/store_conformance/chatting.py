@@ -51,10 +51,13 @@ class ChatTests:
     def test_conversations_are_found_by_their_names_and_by_being_newest(self, store: Store) -> None:
         old, new = talk_of("old", "one"), talk_of("new", "two", start=START + timedelta(days=1))
         with store.reading() as tx:
-            assert newest_conversation(tx) is None
+            assert newest_conversation(tx, START) is None
         keep(store, new, old)
         with store.reading() as tx:
-            assert newest_conversation(tx) == new.uid
+            assert newest_conversation(tx, START) == new.uid
+            # A day and more before it, the newer one can only have been dated by a wrong clock.
+            assert newest_conversation(tx, START - timedelta(hours=1)) == old.uid
+            assert newest_conversation(tx, START - timedelta(days=9)) == new.uid
             assert begins_with(tx, "old") == [old.uid]
             assert begins_with(tx, new.uid[:20]) == [new.uid]
             assert begins_with(tx, "nobody") == []
@@ -158,5 +161,5 @@ def _claimed(store: Store, text: str = "") -> list[Message]:
         if text:
             assert put_summary(tx, due, text, START)
         texts = [left.text for left in due.left]
-        known = {m.text: m for uid in [newest_conversation(tx)] if uid for m in messages_of(tx, uid)}
+        known = {m.text: m for uid in [newest_conversation(tx, START)] if uid for m in messages_of(tx, uid)}
     return [known[said] for said in texts]

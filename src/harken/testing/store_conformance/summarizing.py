@@ -57,6 +57,14 @@ class SummaryTests:
         (due,) = _claim(store, CONVERSATION)
         assert (due.uid, due.ended_at) == (talk.conversation.uid, last)
 
+    def test_what_a_wrong_clock_dates_into_the_future_rests(self, store: Store) -> None:
+        talk = spoken_at_length("row", 4)
+        keep(store, talk)
+        last = talk.messages[-1].created_at
+        with store.reading() as tx:
+            assert count_due(tx, CONVERSATION, last - timedelta(hours=23), REST) == 0
+            assert count_due(tx, CONVERSATION, last - timedelta(days=2), REST) == 1
+
     def test_only_one_worker_gets_it_until_the_lease_ends(self, store: Store) -> None:
         keep(store, spoken_at_length("row", 2))
         for kind in (EXCHANGE, CONVERSATION):
