@@ -129,7 +129,8 @@ def test_files_that_nobody_wrote_are_counted_once_and_not_read_again(harken: Har
 def test_a_file_whose_name_is_no_utf8_is_indexed_kept_and_dropped(
     harken: Harken, tmp_path: Path, has_git: bool
 ) -> None:
-    root = new_repository(tmp_path / "shop").root if has_git else tmp_path / "shop"
+    place = tmp_path / os.fsdecode(b"sh\xf6p")
+    root = new_repository(place).root if has_git else place
     root.mkdir(exist_ok=True)
     odd = root / os.fsdecode(b"b\xe9d.py")
     odd.write_text("def weigh_the_zebra(): pass\n")
@@ -139,6 +140,10 @@ def test_a_file_whose_name_is_no_utf8_is_indexed_kept_and_dropped(
     (item,) = [one for one in harken.code.search("weigh zebra").items if "zebra" in one.content]
     assert item.metadata["file_path"] == "b\ufffdd.py"
     assert (harken.code.index(root).unchanged, harken.code.index(odd).unchanged) == (1, 1)
+    if has_git:
+        Repository(root).commit("weigh it")
+        assert harken.commits.index(root).added == 1
+        assert [one.message for one in harken.commits.history(odd)] == ["weigh it"]
     odd.unlink()
     assert (harken.code.index(root).gone, harken.code.search("weigh zebra").items) == (1, ())
 

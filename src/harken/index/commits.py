@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harken.errors import NotFoundError, UsageError
 from harken.index.additions import parse_patch
-from harken.index.files import find_place
+from harken.index.files import find_place, shown_name
 from harken.index.git import Repository
 from harken.index.languages import SUFFIXES
 from harken.index.tree import Progress
@@ -249,7 +249,7 @@ def _locate(path: str | Path) -> tuple[Repository, str]:
     there = next(place for place in (target, *target.parents) if place.exists())
     repository = _repository(there)
     name = (there.resolve() / target.relative_to(there)).relative_to(repository.root.resolve()).as_posix()
-    return repository, "" if name == "." else name
+    return repository, "" if name == "." else shown_name(name)
 
 
 def _batches(shas: Iterable[str]) -> Iterator[list[str]]:

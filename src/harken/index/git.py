@@ -83,7 +83,7 @@ def find_repository(directory: Path) -> Repository | None:
         top = _git(directory, ("rev-parse", "--show-toplevel"), may_fail=True)
     except GitError:
         return None
-    root = top.decode(errors="replace").rstrip("\n")
+    root = os.fsdecode(top).rstrip("\n")
     return Repository(Path(root)) if root else None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import unquote
 
 from harken.model import ProjectIdentity
+from harken.record.characters import sound
 
 _CACHED_DIRECTORIES = 256
 _MAX_FILE_BYTES = 1_000_000
@@ -43,7 +44,9 @@ def identify_project(directory: str | Path | None, git_remote: str | None = None
     remote = normalize_remote(git_remote) if git_remote else None
     if not written:
         return _of_remote(remote, ()) if remote else None
-    own, paths = _look(_anchored(written))
+    own, keys = _look(_anchored(written))
+    # The disk takes names of any bytes; rows and journals hold text.
+    paths = tuple(map(sound, keys))
     remote = remote or own
     if remote:
         return _of_remote(remote, paths)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz, process
 
-from harken.sources.opposed import are_of_two, changes, denies, is_weekday, marked_words, restates
+from harken.sources.opposed import are_of_two, changes, denies, is_weekday, marked_words, name_others, restates
 
 ALIKE_IN_WORDS, ALIKE_IN_MEANING = 0.90, 0.92
 SAME, WORDS, MEANING = "the same words", "alike in words", "alike in meaning"
@@ -79,10 +79,10 @@ def normal(text: str) -> str:
 def _are_two(one: str, other: str, category: str) -> bool:
     """Whether they differ in what makes them two things rather than one said anew.
 
-    Two subjects make two things. Two names make two facts, and another number or weekday another event; a decision, a
-    preference or a way of working that differs in either is the same one, decided anew.
+    Two subjects make two things. Two names make two facts, and another number, weekday or last word another event; a
+    decision, a preference or a way of working that differs in these is the same one, decided anew.
     """
-    if are_of_two(one, other) or (category in _OF_A_MOMENT and denies(one, other)):
+    if are_of_two(one, other) or (category in _OF_A_MOMENT and (denies(one, other) or name_others(one, other))):
         return True
     if category not in _OF_A_SUBJECT | _OF_A_MOMENT:
         return False

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rapidfuzz import fuzz
+
 from harken.words import content_terms
 
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
@@ -18,6 +20,7 @@ _DENYING = "not never no longer always anymore now still do does did не нет
 _DENIALS = frozenset(_DENYING.split())
 _NEGATIONS = frozenset(["not", "never", "no", "не", "нет", "никогда"])
 _LONGEST_DENIAL = 30
+_LEAST_SHARED, _SPELLED_ALIKE = 3, 60
 _CHANGES = re.compile(
     r"\b(?:now|moved?|switched|migrated|changed|renamed|replaced|rescheduled|postponed|no longer|any ?more|instead"
     r"|теперь|больше не|отныне|вместо|перен[её]с\w*|перешл\w+|переехал\w*|сменил\w*|замен\w+)\b",
@@ -92,6 +95,20 @@ def are_of_two(one: str, other: str) -> bool:
     if not before:
         return _is_finite(behind[0])
     return (before[-1] == "of" or (len(before) == 1 and before[0] in _DETERMINERS)) and any(map(_is_finite, behind[:3]))
+
+
+def name_others(one: str, other: str) -> bool:
+    """Whether the same words end in one or two that stand for something else: another module, another host.
+
+    Words that are spelled alike are the same word, mistyped or bent.
+    """
+    first, second = bare_words(one), bare_words(other)
+    begin = _shared(first, second)
+    left, right = first[begin:], second[begin:]
+    if len(left) != len(right) or not 1 <= len(left) <= 2 or begin < _LEAST_SHARED:
+        return False
+    pairs = zip(left, right, strict=True)
+    return all(content_terms(a) and content_terms(b) and fuzz.ratio(a, b) < _SPELLED_ALIKE for a, b in pairs)
 
 
 def marked_words(text: str) -> Iterator[str]:

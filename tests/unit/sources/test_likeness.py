@@ -44,6 +44,24 @@ def test_another_number_is_another_event(category: str) -> None:
     assert why("We deployed release 42 on time", "We deployed release 41 on time", category) is None
 
 
+@pytest.mark.parametrize("category", ["event", "error"])
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("ImportError: no module named requests", "ImportError: no module named yaml"),
+        ("The nightly backup was restored onto the mailer", "The nightly backup was restored onto the ledger"),
+    ],
+)
+def test_another_thing_at_the_end_is_another_error(category: str, new: str, old: str) -> None:
+    assert why(new, old, category, similarity=0.95) is None
+    assert why(new, old, "workflow", similarity=0.95) is not None
+
+
+def test_a_mistyped_word_is_no_other_error() -> None:
+    assert why("ImportError: no module named requests", "ImportError: no module named reqests", "error") == WORDS
+    assert why("The build stopped on a missing header", "The build broke on a missing header", "error", 0.95) == MEANING
+
+
 @pytest.mark.parametrize("category", ["fact", "context", "event", "error"])
 def test_another_name_is_another_fact(category: str) -> None:
     assert why("The phone of Maya ends in 1234", "The phone of Mara ends in 1234", category) is None
