@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -206,7 +207,8 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
         if key not in known:
             raise ConfigError(
-                f"{name} names no setting. Sections are joined by two underscores, as in HARKEN_SEARCH__LIMIT."
+                f"{name} names no setting. Sections are joined by two underscores, as in "
+                f"{_variable(like_it(key) or 'search.limit')}."
             )
         found[key] = value
     return found
@@ -261,6 +263,11 @@ def known_keys() -> list[str]:
     return sorted(_known_keys())
 
 
+def like_it(key: str) -> str:
+    """The setting's key that comes nearest to one that there is none of; empty where none does."""
+    return next(iter(get_close_matches(key, known_keys(), 1, _ALIKE)), "")
+
+
 def _understood(data: dict[str, Any], file: Path) -> dict[str, Any]:
     """A file's values under our own keys; the seeds' distance becomes a similarity."""
     section = data.get("autoRag", data.get("auto_rag"))
@@ -280,6 +287,11 @@ def _understood(data: dict[str, Any], file: Path) -> dict[str, Any]:
 
 
 _Data = TypeVar("_Data")
+_ALIKE = 0.7
+_REASONS = {
+    "extra_forbidden": "there is no such setting",
+    "model_type": "is a section, which holds settings of its own",
+}
 
 
 def _snake_keys(data: _Data) -> _Data | dict[str, Any]:
@@ -298,10 +310,8 @@ def _validate(data: dict[str, Any], origins: Mapping[str, str]) -> Settings:
         for problem in error.errors(include_url=False, include_input=False):
             key = ".".join(str(part) for part in problem["loc"])
             origin = origins.get(key) or next((o for k, o in origins.items() if k.startswith(key)), "default")
-            reason = (
-                "there is no such setting"
-                if problem["type"] == "extra_forbidden"
-                else problem["msg"].removeprefix("Value error, ")
-            )
-            lines.append(f"{key}: {reason[:1].lower()}{reason[1:]} (from {origin})")
+            reason = _REASONS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+            meant = like_it(key) if problem["type"] == "extra_forbidden" else ""
+            hint = f", did you mean {meant}?" if meant else ""
+            lines.append(f"{key}: {reason[:1].lower()}{reason[1:]} (from {origin}){hint}")
         raise ConfigError("; ".join(lines)) from error

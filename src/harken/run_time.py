@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from harken.config import LoadedSettings, SettingValue, known_keys
+from harken.config import LoadedSettings, SettingValue, known_keys, like_it
 from harken.errors import ConfigError, UsageError
 from harken.storage.state import all_settings, set_setting
 from harken.storage.store import Store
@@ -117,4 +117,6 @@ class RunTimeSettings:
 
     def _known(self, key: str) -> None:
         if key not in known_keys():
-            raise UsageError(f"There is no setting '{key}'. List them: harken config")
+            meant = like_it(key)
+            hint = f"Did you mean {meant}?" if meant else "List them: harken config"
+            raise UsageError(f"There is no setting '{key}'. {hint}")

@@ -105,7 +105,10 @@ class TestRefusals:
             ("[search]\nlimit = 0\n", r"search\.limit: .*greater than or equal to 1.*harken\.toml"),
             ("[search]\nfusion = 'magic'\n", r"search\.fusion: .*'convex' or 'rrf'"),
             ("[worker]\nbatch_size = 500\n", r"worker\.batch_size: .*less than or equal to 100"),
-            ("search = 7\n", "search: "),
+            ("search = 7\n", r"search: is a section, which holds settings of its own \(from harken\.toml\)"),
+            ("[auto_rag]\ntopk = 7\n", r"auto_rag\.topk: .*\(from harken\.toml\), did you mean auto_rag\.top_k\?"),
+            ("rag_min_similarity = 0.5\n", r"did you mean rag\.min_similarity\?"),
+            ("quite_another = 1\n", r"quite_another: there is no such setting \(from harken\.toml\)$"),
             ("[search\n", r"harken\.toml cannot be read"),
         ],
     )
@@ -123,6 +126,8 @@ class TestRefusals:
     def test_a_variable_that_names_nothing_is_told_how_sections_are_written(self, home: Path) -> None:
         with pytest.raises(ConfigError, match=r"HARKEN_SEARCH_LIMIT names no setting.*two underscores"):
             load(home, {"HARKEN_SEARCH_LIMIT": "7"})
+        with pytest.raises(ConfigError, match="as in HARKEN_AUTO_RAG__TOP_K"):
+            load(home, {"HARKEN_AUTORAG__TOP_K": "7"})
 
     def test_a_key_cannot_be_a_value_and_a_section(self, home: Path) -> None:
         with pytest.raises(ConfigError, match="a value and a section at once"):

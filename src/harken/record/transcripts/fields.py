@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 # The largest epoch number read as seconds; above it come milliseconds, microseconds and nanoseconds.
 _SECONDS_AT_MOST = 1e11
+_LEAP_SECOND = re.compile(r"(:[0-5][0-9]):60")
 
 
 def string(value: Any) -> str | None:
@@ -74,5 +76,6 @@ def _from_epoch(number: float) -> datetime | None:
 def _from_text(text: str) -> datetime | None:
     if text.replace(".", "", 1).isdecimal() and len(text) > 8:
         return _from_epoch(float(text))
-    read = datetime.fromisoformat(text.rstrip("+-"))
+    # A leap second is a time in ISO's eyes, and none in Python's.
+    read = datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", text.rstrip("+-")))
     return (read.replace(tzinfo=UTC) if read.tzinfo is None else read).astimezone(UTC)

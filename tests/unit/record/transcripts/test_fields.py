@@ -40,6 +40,11 @@ def test_what_is_no_time_is_none(value: Any) -> None:
     assert moment(value) is None
 
 
+def test_a_leap_second_is_the_second_before_it() -> None:
+    assert moment("2016-12-31T23:59:60Z") == moment("2016-12-31T23:59:59Z") is not None
+    assert moment("2016-12-31T23:60:00Z") is None
+
+
 @given(st.none() | st.booleans() | st.integers() | st.floats() | st.text())
 def test_any_value_gives_an_aware_time_or_none(value: Any) -> None:
     read = moment(value)
