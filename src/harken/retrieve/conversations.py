@@ -225,10 +225,12 @@ class PastConversations:
             trusted = RowScope(without_untrusted=not asked.config.include_untrusted)
             others = replace(trusted, without_conversation_id=current)
             keyword = self._by_words(tx, asked, others, _DEPTH)
+            # The model is mostly not done yet.
+            facts = entry_facts(tx, list(keyword))
         # Awaited outside of any transaction: a model may take seconds, which no snapshot need last.
         embedding.result()
         with self.store.reading() as tx:
-            everywhere = self._lists(tx, asked, others, keyword, _DEPTH, _DEPTH, {})
+            everywhere = self._lists(tx, asked, others, keyword, _DEPTH, _DEPTH, facts)
             ranked = rank_conversations(everywhere)
             shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
             if not shortlist:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -19,6 +18,7 @@ from sqlalchemy import (
     insert,
     select,
     tuple_,
+    type_coerce,
     union_all,
 )
 
@@ -32,6 +32,7 @@ from harken.trust import UNTRUSTED
 _NEIGHBOURS = 2
 # Among entries of one moment, the one that comes now stands last: its id is the highest.
 _LAST_OF_MOMENT = 2**62
+_TRUST = {trust.value: trust for trust in Trust}
 
 
 def add_entries(
@@ -148,9 +149,8 @@ def _whole(dialect: Dialect) -> Select[Any]:
     return columns.select_from(joined).where(*chosen)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFacts:
-    """What weighing needs of a candidate; cheaper than the whole entry.
+class EntryFacts(NamedTuple):
+    """What weighing needs of a candidate; cheaper than the whole entry, and than a dataclass to make.
 
     Attributes:
         conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
@@ -170,12 +170,16 @@ class EntryFacts:
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
     rows = rows_among(tx, _facts(tx.dialect), entry_ids)
-    return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], Trust(row[5]), *row[6:]) for row in rows}
+    return {
+        row[0]: EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:]) for row in rows
+    }
 
 
 @cache
 def _facts(dialect: Dialect) -> Select[Any]:
-    columns = (entries.c.author, entries.c.role, entries.c.created_at, entries.c.weight, entries.c.trust)
+    # The moment as its bare number: a column's type takes longer to convert it than all the rest of the row.
+    moment = type_coerce(entries.c.created_at, BigInteger)
+    columns = (entries.c.author, entries.c.role, moment, entries.c.weight, entries.c.trust)
     places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
     chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
     return select(entries.c.id, *columns, *places).where(*chosen)

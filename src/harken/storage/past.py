@@ -85,16 +85,20 @@ class Retrieval:
 
 def conversation_row(tx: Transaction, uid: str) -> int | None:
     """The row of a conversation; None for one that is not recorded yet."""
-    found = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
-    return tx.connection.execute(found).scalar()
+    return tx.connection.execute(_ROW, {"of_tenant": tx.tenant, "uid": uid}).scalar()
 
 
 def has_others(tx: Transaction, uid: str | None) -> bool:
     """Whether any conversation but this one is recorded."""
-    others = select(conversations.c.id).where(conversations.c.tenant == tx.tenant)
-    if uid is not None:
-        others = others.where(conversations.c.uid != uid)
-    return tx.connection.execute(others.limit(1)).first() is not None
+    # No conversation has an empty id.
+    return tx.connection.execute(_OTHERS, {"of_tenant": tx.tenant, "uid": uid or ""}).first() is not None
+
+
+# Made once: they run before every search, and putting one together takes longer than running it.
+_OF_TENANT = select(conversations.c.id).where(conversations.c.tenant == bindparam("of_tenant"))
+_ROW = _OF_TENANT.where(conversations.c.uid == bindparam("uid"))
+_OTHERS = _OF_TENANT.where(conversations.c.uid != bindparam("uid")).limit(1)
+_LOGGED = insert(retrievals)
 
 
 def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, ConversationHead]:
@@ -212,7 +216,7 @@ def log_retrieval(tx: Transaction, found: Retrieval) -> None:
         "error_class": found.error_class,
         "at": found.at,
     }
-    added = tx.connection.execute(insert(retrievals).values(tenant=tx.tenant, **row)).inserted_primary_key
+    added = tx.connection.execute(_LOGGED, {"tenant": tx.tenant, **row}).inserted_primary_key
     if added is not None and added[0] % 1_000 == 0:
         newest = select(retrievals.c.at).where(retrievals.c.tenant == tx.tenant).order_by(retrievals.c.at.desc())
         oldest = tx.connection.execute(newest.offset(LOG_ROWS).limit(1)).scalar()

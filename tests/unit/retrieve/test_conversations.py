@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from command_line import CommandLine
 from harken.engine import Harken
 from harken.errors import ConfigError, ProviderError
 from harken.storage.tables import retrievals
@@ -70,6 +71,17 @@ def test_the_one_that_goes_on_does_not_come_back(harken: Harken, clock: Clock) -
     three_talks(harken, clock)
     session = harken.chats.session("tap", "library")
     assert harken.chats.past(ASKED, session).conversations == ()
+
+
+def test_what_another_process_forgets_is_gone_from_the_next_answer(
+    harken: Harken, clock: Clock, tmp_path: Path
+) -> None:
+    uids = three_talks(harken, clock)
+    for _ in range(2):
+        assert [each.uid for each in harken.chats.past(ASKED).conversations] == [uids["tap"]]
+    run = CommandLine(tmp_path / "home", tmp_path)
+    run("forget", "--conversation", uids["tap"], "--yes")
+    assert harken.chats.past(ASKED).conversations == ()
 
 
 def test_what_nobody_has_summarized_or_embedded_comes_back_by_its_words(harken: Harken, clock: Clock) -> None:

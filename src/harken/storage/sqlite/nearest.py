@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import threading
@@ -34,6 +35,10 @@ _CHUNK_ROWS = 20_000
 _SAVE_FROM_ROWS = 5_000
 _KNOWN_SCOPES = 64
 _SAVE_AFTER_GROWTH = 1.05
+_OF_CONVERSATIONS = (
+    "SELECT group_concat(id) FROM"
+    " (SELECT id FROM entries WHERE conversation_id IN (SELECT value FROM json_each(?)) LIMIT ?)"
+)
 _STAMP = "SELECT (SELECT value FROM counters WHERE name = ?), (SELECT max(id) FROM vectors)"
 _FILE_NAME = re.compile(r"vectors-(?P<origin>[0-9a-f]+)-(?P<space>\d+)-(?P<epoch>\d+)-(?P<newest>\d+)\.tvim")
 
@@ -173,6 +178,11 @@ class VectorCache:
         return known
 
     def _listed(self, connection: Connection, scope: RowScope, at_most: int) -> Int64 | None:
+        if scope == RowScope(conversation_ids=scope.conversation_ids):
+            # Putting the statement together takes longer than running it.
+            values = (json.dumps(scope.conversation_ids), at_most + 1)
+            ids = parsed_ids(connection.exec_driver_sql(_OF_CONVERSATIONS, values).scalar())
+            return None if len(ids) > at_most else ids
         # The embedded store has one tenant, so the indexes alone can tell, which no row has to be read for.
         chosen = select(entries.c.id).where(*scope_conditions(scope)).limit(at_most + 1).subquery()
         ids = parsed_ids(connection.execute(select(func.group_concat(chosen.c.id))).scalar())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,11 +10,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from harken.storage.entries import in_scope
+from harken.storage.sqlite.known_vectors import KnownVectors
 from harken.storage.sqlite.nearest import VectorCache
 from harken.storage.sqlite.postings import Int64
 from harken.storage.sqlite.segment_vectors import SegmentMatrix, SegmentVectors
 from harken.storage.store import RowScope, StoredSpace, Transaction
-from harken.storage.vectors import similarities, unpack
+from harken.storage.vectors import similarities
 
 # Reading a vector from its row costs 5 µs; asking the index among so many, half a millisecond.
 SCAN_UP_TO = 1_000
@@ -25,10 +25,6 @@ _SLACK = 50
 _SPARSE = 200_000
 _OVER_FETCH = 4
 _WIDEST = 20_000
-_VECTORS = (
-    "SELECT entry_id, vector FROM vectors WHERE tenant = ? AND space_id = ?"
-    " AND entry_id IN (SELECT value FROM json_each(?)) ORDER BY entry_id"
-)
 
 
 class ScopedNearest:
@@ -41,6 +37,7 @@ class ScopedNearest:
     def __init__(self, folder: Path | None) -> None:
         self.cache = VectorCache(folder)
         self._segments = SegmentVectors()
+        self._known = KnownVectors()
 
     def nearest(
         self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
@@ -62,8 +59,8 @@ class ScopedNearest:
         if segment is not None:
             return _compared(segment, query, limit, also)
         among = set(self._among(tx, space, query, scope, limit).tolist())
-        # All of them at once: asking twice takes half as long again.
-        scores = _scored(tx, space, query, sorted(among.union(also)))
+        entry_ids, matrix = self._known.of(tx, space, sorted(among.union(also)))
+        scores = dict(zip(entry_ids, similarities(matrix, query).tolist(), strict=True))
         near = _best({entry_id: score for entry_id, score in scores.items() if entry_id in among}, limit)
         rest = {entry_id: scores[entry_id] for entry_id in sorted({*also} - near.keys()) if entry_id in scores}
         return near, near | _best(rest, len(rest))
@@ -80,6 +77,7 @@ class ScopedNearest:
         """Forget the derived index, in memory and on disk."""
         self.cache.discard()
         self._segments.discard()
+        self._known.discard()
 
     def problems(self, connection: Connection) -> list[str]:
         """One sentence for each kept file that is damaged."""
@@ -128,17 +126,6 @@ def _compared(
     near = segment.nearest(query, limit)
     rest = [entry_id for entry_id in also if entry_id not in near]
     return near, (near | segment.of(rest, query) if rest else near)
-
-
-def _scored(
-    tx: Transaction, space: StoredSpace, query: NDArray[np.float32], entry_ids: Sequence[int]
-) -> dict[int, float]:
-    """How like each is that has a vector, ascending by id."""
-    if not entry_ids:
-        return {}
-    rows = tx.connection.exec_driver_sql(_VECTORS, (tx.tenant, space.id, json.dumps(entry_ids))).all()
-    scores = similarities(unpack([row[1] for row in rows], space.dims), query)
-    return dict(zip([row[0] for row in rows], scores.tolist(), strict=True))
 
 
 def _best(scores: Mapping[int, float], limit: int) -> dict[int, float]:

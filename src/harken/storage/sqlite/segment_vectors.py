@@ -16,21 +16,17 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from harken.storage.entries import scope_conditions
+from harken.storage.sqlite.known_vectors import vectors_version
 from harken.storage.sqlite.postings import Int64
 from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, refers, vectors
-from harken.storage.vectors import VECTORS_REMOVED, similarities, unpack
+from harken.storage.vectors import similarities, unpack
 
 # With 384 dimensions 3 MB for 2,000 vectors.
 MOST_VECTORS = 10_000
 _KEPT_SEGMENTS = 4
 # From so many new vectors in the store on, reading the segment again is quicker than looking for its own among them.
 _MOST_NEW = 2_000
-
-_VERSION = (
-    "SELECT coalesce((SELECT value FROM counters WHERE tenant = ? AND name = ?), 0),"
-    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'vectors'), 0)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class SegmentVectors:
         """A segment's vectors as they stand now; None for what is no whole segment, or too large to be kept."""
         if scope.segment_id is None or scope.roles or scope.since is not None or scope.until is not None:
             return None
-        removed, newest = tx.connection.exec_driver_sql(_VERSION, (tx.tenant, VECTORS_REMOVED)).one()
+        removed, newest = vectors_version(tx)
         key = (space.id, scope)
         with self._lock:
             held = self._kept.get(key)
