@@ -117,7 +117,7 @@ class TestCommands:
         outcome = chat(cli, line, "/core list", "/core set user name Ada")
         assert said in outcome.err
         assert outcome.err.count("\n") == 1
-        assert outcome.out == "user name: Ada\n"
+        assert outcome.out == "Nothing is kept. Keep something: /core set user KEY VALUE\nuser name: Ada\n"
 
     def test_a_store_that_is_damaged_meanwhile_does_not_end_the_chat(self, cli: CommandLine) -> None:
         chat(cli, "/core set user name Ada")
