@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,14 +19,17 @@ from harken.retrieve.query import Query, parse_query
 from harken.retrieve.rerank import rerank
 from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
 from harken.storage.entries import EntryFacts, entry_facts, load_entries
-from harken.storage.one_reading import Readable
+from harken.storage.one_reading import OneReading, Readable
 from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
+from harken.storage.vectors import answering_space
 
 MODES = ("hybrid", "keyword", "semantic")
 # Queries that are embedded at one time.
 _AT_ONCE = 8
+# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
+_SOON_SECONDS = 0.05
 
 
 class SpaceReader(Protocol):
@@ -55,6 +58,11 @@ class _Candidates:
     vector: dict[int, float] = field(default_factory=dict)
     similarity: dict[int, float] = field(default_factory=dict)
     quoting: set[int] = field(default_factory=set)
+    facts: dict[int, EntryFacts] = field(default_factory=dict)
+
+
+# The query's vector; none where words alone are looked for, or it cannot be made, which a note says.
+_Answer = tuple[_Asked | None, list[str]]
 
 
 @dataclass(slots=True)
@@ -73,6 +81,7 @@ class Searcher:
     reranker: Callable[[], Reranker]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     threads: ThreadPoolExecutor | None = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "search"))
+    _answered: SpaceReader | None = field(default=None, init=False)
 
     def search(
         self,
@@ -102,44 +111,48 @@ class Searcher:
         query = parse_query(text)
         if not query.text:
             return SearchResult((), notes=("The query has no words.",))
-        asking = self._asking(query, mode)
+        threads = None if mode == "keyword" else self.threads
+        asked, notes = self._asked(query, mode) if threads is None else (None, [])
         depth = max(limit, self.config.candidates)
-        with self.store.reading() as tx:
-            rows = row_scope(tx, scope or SearchScope())
-            if not self.config.include_untrusted:
-                rows = replace(rows, without_untrusted=True)
-            found = self._by_word(tx, query, rows, mode, depth)
-        asked, notes = asking()
-        threshold = self._threshold(asked)
-        with self.store.reading() as tx:
-            self._by_meaning(tx, asked, rows, depth, found)
-            hits = self._hits(tx, query, found, threshold, limit)
+        with OneReading(self.store) as view:
+            with view.reading() as tx:
+                rows = row_scope(tx, scope or SearchScope())
+                if not self.config.include_untrusted:
+                    rows = replace(rows, without_untrusted=True)
+                asking = None if threads is None else self._asking(tx, query, mode, threads)
+                found = self._by_word(tx, query, rows, mode, depth)
+            if asking is not None:
+                if not wait([asking], _SOON_SECONDS).done:
+                    view.release()
+                asked, notes = asking.result()
+            threshold = self._threshold(asked)
+            with view.reading() as tx:
+                self._by_meaning(tx, asked, rows, depth, found)
+                hits = self._hits(tx, query, found, threshold, limit)
         if self.config.rerank if use_reranker is None else use_reranker:
             hits = rerank(self.reranker(), query.text, hits, self.config.rerank_top, self.config.rerank_blend)
         return SearchResult(tuple(hits[:limit]), query.terms, threshold, tuple(notes))
 
-    def _asking(self, query: Query, mode: str) -> Callable[[], tuple[_Asked | None, list[str]]]:
+    def _asking(self, tx: Transaction, query: Query, mode: str, threads: ThreadPoolExecutor) -> Future[_Answer]:
         """What waits for the query's vector.
 
-        The model works while words are looked up: each takes about as long, and neither needs the other. They share no
-        transaction, for a model may take seconds, which no snapshot need last.
+        The model works while words are looked up: each takes about as long, and neither needs the other. One that takes
+        seconds is waited for without a view of the store, which need not last as long. Looking for words comes next: a
+        model that begins sooner holds up what is asked of the store before.
         """
-        if self.threads is not None and mode != "keyword":
-            return self.threads.submit(self._asked, query, mode).result
-        asked = self._asked(query, mode)
-        return lambda: asked
+        before, space = self._answered, answering_space(tx)
+        if before is None or space is None or (space.id, space.name) != (before.space.id, before.space.name):
+            return threads.submit(self._asked, query, mode)
+        return threads.submit(_or_note, lambda: _Asked(space, before.embedder.embed_query(query.text)))
 
-    def _asked(self, query: Query, mode: str) -> tuple[_Asked | None, list[str]]:
+    def _asked(self, query: Query, mode: str) -> _Answer:
         """The query's vector; none where words alone are to be looked for, or it cannot be made, which a note says."""
-        if mode == "keyword":
-            return None, []
-        try:
-            reader = self.reader()
-            if reader is None:
-                return None, ["Searched by words alone: nothing is embedded yet."]
-            return _Asked(reader.space, reader.embedder.embed_query(query.text)), []
-        except (ProviderError, MissingExtraError) as error:
-            return None, [f"Searched by words alone: {error}"]
+        return (None, []) if mode == "keyword" else _or_note(lambda: self._embedded(query))
+
+    def _embedded(self, query: Query) -> _Asked | None:
+        """The query's vector in the space that answers; None while none does."""
+        reader = self._answered = self.reader()
+        return None if reader is None else _Asked(reader.space, reader.embedder.embed_query(query.text))
 
     def _by_word(self, tx: Transaction, query: Query, rows: RowScope, mode: str, depth: int) -> _Candidates:
         found = _Candidates()
@@ -149,6 +162,8 @@ class Searcher:
             found.keyword = dict(scored)
             lowest = min(found.keyword.values(), default=0.0)
             found.keyword |= dict.fromkeys(found.quoting - found.keyword.keys(), lowest)
+            # Here, for the model is still at work.
+            found.facts = entry_facts(tx, list(found.keyword))
         return found
 
     def _by_meaning(
@@ -170,7 +185,7 @@ class Searcher:
     ) -> list[Hit]:
         # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
         resembling = [e for e in found.vector if threshold is None or found.similarity[e] >= threshold]
-        known = entry_facts(tx, list({**found.keyword, **dict.fromkeys(resembling)}))
+        known = found.facts | entry_facts(tx, [e for e in resembling if e not in found.facts])
         fused = self._fused(found, {entry_id for entry_id, each in known.items() if each.trust.is_untrusted})
         facts = without_echoes(self._near_enough(found, threshold, known))
         weighed = self._weighed(query, fused, facts, found.quoting)
@@ -223,8 +238,17 @@ class Searcher:
                 reasons = weigh(facts[entry_id], cue, self.config, now)
                 if entry_id in quoting:
                     reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
-                weighed[entry_id] = (score * prod(reason.value for reason in reasons), reasons)
+                weighed[entry_id] = (score * prod([reason.value for reason in reasons]), reasons)
         return weighed
+
+
+def _or_note(ask: Callable[[], _Asked | None]) -> _Answer:
+    """What is asked, or why words alone must do."""
+    try:
+        asked = ask()
+    except (ProviderError, MissingExtraError) as error:
+        return None, [f"Searched by words alone: {error}"]
+    return asked, [] if asked else ["Searched by words alone: nothing is embedded yet."]
 
 
 def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:

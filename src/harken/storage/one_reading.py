@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Protocol
 
-from harken.storage.store import NearestIndex, Store, TextIndex, Transaction
+from harken.storage.store import NearestIndex, TextIndex, Transaction
 
 
 class Readable(Protocol):
@@ -37,7 +37,7 @@ class OneReading:
         store: what is read.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Readable) -> None:
         self._store = store
         self._open = ExitStack()
         self._transaction: Transaction | None = None

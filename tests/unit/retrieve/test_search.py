@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,11 @@ from harken.enrich.spaces import OpenSpace
 from harken.enrich.worker import run_until_idle
 from harken.errors import EndpointError, MissingExtraError, NotFoundError, UsageError
 from harken.model import Message, ProjectIdentity, Role, SearchResult, SearchScope
-from harken.providers.embedder import Reranker
+from harken.providers.embedder import Reranker, Vectors
 from harken.record.recorder import NewMessage
-from harken.retrieve.search import Searcher
-from harken.storage.vectors import ensure_space
+from harken.retrieve.search import _SOON_SECONDS, Searcher
+from harken.storage.tables import vectors
+from harken.storage.vectors import delete_vectors_where, ensure_space
 from harken.testing import HashingEmbedder, OverlapReranker
 from recorded import LONG, RecordedHome
 
@@ -179,6 +181,54 @@ class TestMeaning:
         result = searcher.search("zebra")
         assert len(result.hits) == 1
         assert "pip install 'harken[local]'" in result.notes[0]
+
+    def test_who_searches_on_follows_to_the_space_that_answers_now(self, desk: Desk) -> None:
+        say(desk, f"zebra {LONG}")
+        desk.embed()
+        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        assert searcher.search("zebra").threshold == 0.3
+        before, desk.embedder = desk.embedder, HashingEmbedder(name="newer", threshold=0.6)
+        desk.embed()
+        found = searcher.search("zebra")
+        assert (found.threshold, found.notes) == (0.6, ())
+        asked = before.calls
+        assert searcher.search("zebra") == found
+        assert before.calls == asked
+
+    def test_a_model_that_fails_later_leaves_the_words_and_comes_back(self, desk: Desk) -> None:
+        say(desk, f"zebra {LONG}")
+        desk.embed()
+        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        found = searcher.search("zebra")
+        desk.embedder.fail(EndpointError("the endpoint is down"))
+        failed = searcher.search("zebra")
+        assert failed.notes == ("Searched by words alone: the endpoint is down",)
+        assert [hit.entry for hit in failed.hits] == [hit.entry for hit in found.hits]
+        assert searcher.search("zebra") == found
+
+    def test_a_model_that_takes_long_is_waited_for(self, desk: Desk) -> None:
+        class Slow(HashingEmbedder):
+            def embed_query(self, text: str) -> Vectors:
+                time.sleep(2 * _SOON_SECONDS)
+                return super().embed_query(text)
+
+        say(desk, f"zebra {LONG}")
+        desk.embed()
+        quick = desk.search("zebra")
+        desk.embedder = Slow(threshold=0.3)
+        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        assert searcher.search("zebra") == searcher.search("zebra") == quick
+        assert quick.hits[0].similarity is not None
+
+    def test_nothing_is_compared_once_nothing_is_embedded(self, desk: Desk) -> None:
+        say(desk, f"zebra {LONG}")
+        desk.embed()
+        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        assert searcher.search("zebra").threshold == 0.3
+        with desk.place.store.writing() as tx:
+            delete_vectors_where(tx, vectors.c.space_id.is_not(None))
+        desk.embedded = False
+        assert searcher.search("zebra").notes == ("Searched by words alone: nothing is embedded yet.",)
 
     @pytest.mark.parametrize("fusion", ["convex", "rrf"])
     def test_what_both_find_comes_before_what_one_finds(self, desk: Desk, fusion: str) -> None:
