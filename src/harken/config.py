@@ -181,7 +181,13 @@ def _settings_file(home: Path, env: Mapping[str, str]) -> Path | None:
         if not path.is_file():
             raise ConfigError(f"HARKEN_CONFIG names {path}, which is not a file.")
         return path
-    return next((home / name for name in SETTINGS_FILES if (home / name).is_file()), None)
+    found = [home / name for name in SETTINGS_FILES if (home / name).is_file()]
+    if len(found) > 1:
+        # Whichever was read, somebody would wonder why what the other one sets does nothing.
+        raise ConfigError(
+            f"There are {' and '.join(map(str, found))}. Put all settings into one, and remove the other."
+        )
+    return found[0] if found else None
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -50,10 +50,14 @@ class TestCore:
     def test_a_value_is_set_shown_and_forgotten(self, cli: CommandLine) -> None:
         assert cli("core", "set", "user", "name", "Maya", "Lin").out == "user name: Maya Lin\n"
         assert cli("core", "get", "user", "name").out == "Maya Lin\n"
-        cli("core", "set", "agent", "tone", "short")
+        named = {"section": "user", "key": "name", "value": "Maya Lin"}
+        assert cli("core", "get", "user", "name", "--json").json() == named
+        toned = cli("core", "set", "agent", "tone", "short", "--json").json()
+        assert toned == {"section": "agent", "key": "tone", "value": "short", "updated_at": toned["updated_at"]}
         assert cli("core", "list").out == "user name: Maya Lin\nagent tone: short\n"
         assert [fact["key"] for fact in cli("core", "list", "agent", "--json").json()] == ["tone"]
-        cli("core", "delete", "user", "name")
+        gone = cli("core", "delete", "user", "name", "--json").json()
+        assert gone == {"forgotten": {"section": "user", "key": "name"}}
         assert "no 'name' in user" in cli.fails("core", "get", "user", "name")
 
     def test_it_comes_back_from_the_journal(self, cli: CommandLine) -> None:

@@ -104,6 +104,10 @@ def test_a_backup_restores_everything_elsewhere(filled: CommandLine, tmp_path: P
     assert "has a store already. Restore into another home" in filled.fails("restore", file, code=2)
     other = CommandLine(tmp_path / "elsewhere", filled.person, filled.settings)
     assert other("restore", file).out == f"{other.home} holds 5 messages.\n"
+    again = tmp_path / "again.tar.gz"
+    assert other("backup", again, "--json").json() == {"file": str(again), "bytes": again.stat().st_size}
+    third = CommandLine(tmp_path / "third", filled.person, filled.settings)
+    assert third("restore", again, "--json").json() == {"home": str(third.home), "messages": 5}
     assert other.search("tomato") == filled.search("tomato")
     assert other("doctor").out.startswith("All agrees")
     assert other.status()["forgotten"] == 1

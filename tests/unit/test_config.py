@@ -69,6 +69,13 @@ class TestLayers:
         (home / "harken.yaml").write_text("# nothing yet\n")
         assert load(home).settings == load_settings(home, {}).settings
 
+    def test_of_two_files_none_is_read_in_silence(self, home: Path) -> None:
+        (home / "harken.toml").write_text('embedder = "none"\n')
+        (home / "harken.yaml").write_text("search:\n  limit: 7\n")
+        with pytest.raises(ConfigError, match=r"harken.toml and .*harken.yaml. Put all settings into one"):
+            load(home)
+        assert load(home, {"HARKEN_CONFIG": str(home / "harken.yaml")}).settings.search.limit == 7
+
     def test_a_file_may_be_named_by_a_variable(self, home: Path, tmp_path: Path) -> None:
         elsewhere = tmp_path / "settings.yaml"
         elsewhere.write_text("embedder: none\n")

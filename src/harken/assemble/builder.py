@@ -190,7 +190,9 @@ class _Build:
             if ChatMessage(Role.SYSTEM, core_block([*kept, fact])).tokens <= self.room:
                 kept.append(fact)
         if len(kept) < len(self.facts):
-            self.notes.append(f"{len(self.facts) - len(kept)} core memories do not fit and are left out.")
+            left = len(self.facts) - len(kept)
+            said = "1 core memory does not fit and is" if left == 1 else f"{left} core memories do not fit and are"
+            self.notes.append(f"{said} left out.")
         if kept:
             items: list[Described] = [(fact.uid, fact.value or "", "core memory", {}) for fact in kept]
             self._speak(LayerName.CORE, core_block(kept), items)

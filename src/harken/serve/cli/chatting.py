@@ -71,34 +71,47 @@ def core() -> None:
 @core.command()
 @click.argument("section", type=_SECTION)
 @click.argument("key")
+@json_option
 @with_session
-def get(session: Session, section: str, key: str) -> None:
+def get(session: Session, section: str, key: str, as_json: bool) -> None:
     """Print a value."""
     with session.engine() as harken:
-        session.out.print(harken.core.get(section, key), markup=False)
+        value = harken.core.get(section, key)
+    if as_json:
+        print_json({"section": section, "key": key, "value": value})
+    else:
+        session.out.print(value, markup=False)
 
 
 @core.command("set")
 @click.argument("section", type=_SECTION)
 @click.argument("key")
 @click.argument("value", nargs=-1, required=True)
+@json_option
 @with_session
-def set_value(session: Session, section: str, key: str, value: tuple[str, ...]) -> None:
+def set_value(session: Session, section: str, key: str, value: tuple[str, ...], as_json: bool) -> None:
     """Set a value, in place of the one before."""
     with session.engine() as harken:
         fact = harken.core.update(section, key, " ".join(value))
-    session.out.print(f"{fact.section} {fact.key}: {fact.value}", markup=False)
+    if as_json:
+        print_json(_core_facts(fact))
+    else:
+        session.out.print(f"{fact.section} {fact.key}: {fact.value}", markup=False)
 
 
 @core.command()
 @click.argument("section", type=_SECTION)
 @click.argument("key")
+@json_option
 @with_session
-def delete(session: Session, section: str, key: str) -> None:
+def delete(session: Session, section: str, key: str, as_json: bool) -> None:
     """Forget a value."""
     with session.engine() as harken:
         harken.core.delete(section, key)
-    session.out.print(f"Forgot {section} {key}.", markup=False)
+    if as_json:
+        print_json({"forgotten": {"section": section, "key": key}})
+    else:
+        session.out.print(f"Forgot {section} {key}.", markup=False)
 
 
 @core.command("list")

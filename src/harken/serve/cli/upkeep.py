@@ -155,21 +155,29 @@ def migrate(session: Session, language: str | None, role: str | None, distribute
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@json_option
 @with_session
-def backup(session: Session, file: Path) -> None:
+def backup(session: Session, file: Path, as_json: bool) -> None:
     """Write one file with everything, while others go on using the store."""
     with session.engine() as harken:
         size = harken.upkeep.backup(file)
-    session.out.print(f"{file}: {readable_bytes(size)}", markup=False)
+    if as_json:
+        print_json({"file": str(file), "bytes": size})
+    else:
+        session.out.print(f"{file}: {readable_bytes(size)}", markup=False)
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@json_option
 @with_session
-def restore(session: Session, file: Path) -> None:
+def restore(session: Session, file: Path, as_json: bool) -> None:
     """Put a backup into a home that has no store yet."""
     home = load_settings(session.home, overrides=session.overrides).settings.home
     restore_backup(file, home)
     with session.engine() as harken:
         count = harken.upkeep.status().counts.messages
-    session.out.print(f"{home} holds {counted(count, 'message')}.", markup=False)
+    if as_json:
+        print_json({"home": str(home), "messages": count})
+    else:
+        session.out.print(f"{home} holds {counted(count, 'message')}.", markup=False)
