@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,9 +170,7 @@ class OnnxModel:
 
     def _load(self, threads: int) -> _Session:
         if threads not in self._sessions:
-            with self._lock:
-                if threads not in self._sessions:
-                    self._sessions[threads] = _load(self.files, threads)
+            self._sessions[threads] = _shared(self.files, threads)
         return self._sessions[threads]
 
 
@@ -180,12 +180,27 @@ class _Tokenizer:
     pad_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class _Session:
     session: Any
     inputs: tuple[str, ...]
     outputs: list[str]
     errors: tuple[type[Exception], ...]
+
+
+# One of each in a process, for as long as anybody uses it: a process may have many stores open, or one again and again.
+_sessions: WeakValueDictionary[tuple[int, str, str, int], _Session] = WeakValueDictionary()
+_loading = threading.Lock()
+
+
+def _shared(files: ModelFiles, threads: int) -> _Session:
+    # A process that was forked has the session without its threads, and would wait for them.
+    key = (os.getpid(), str(files.model), files.sha256, threads)
+    with _loading:
+        session = _sessions.get(key)
+        if session is None:
+            session = _sessions[key] = _load(files, threads)
+        return session
 
 
 def vendor_errors() -> tuple[type[Exception], ...]:

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import gc
+import multiprocessing
+import sys
+import warnings
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,3 +112,37 @@ def test_a_long_text_alone_is_the_same_on_all_threads(bge_folder: Path) -> None:
     assert len(row.ids) > 200
     ((_, narrow),), ((_, wide),) = list(one.run_all([row])), list(many.run_all([row]))
     np.testing.assert_allclose(narrow.values, wide.values, atol=1e-4)
+
+
+def test_a_model_is_loaded_once_however_many_use_it(bge_folder: Path) -> None:
+    files = ModelFiles("bge", bge_folder, "of the pinned file")
+    one, other = OnnxModel(files, max_tokens=64), OnnxModel(files, max_tokens=8)
+    row = one.tokens("Who renewed the certificate?")
+    one.run([row])
+    loaded = one._load(1)
+    np.testing.assert_array_equal(other.run([row]).values, one.run([row]).values)
+    assert other._load(1) is loaded
+    assert len(other.tokens("a text of more than eight tokens, or so it seems").ids) == 8
+    gone = weakref.ref(loaded)
+    del one, other, loaded
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no forks")
+def test_a_forked_process_embeds_as_well(bge_folder: Path) -> None:
+    model = OnnxModel(ModelFiles("bge", bge_folder, "of the pinned file"), max_tokens=512)
+    ((_, here),) = model.run_all([model.tokens("Who renewed the certificate? " * 30)])
+    forking = multiprocessing.get_context("fork")
+    with warnings.catch_warnings():
+        # Python warns of forks beside threads, which is what this is about.
+        warnings.simplefilter("ignore")
+        with forking.Pool(1) as pool:
+            there = pool.apply_async(_embedded, (bge_folder,)).get(120)
+    np.testing.assert_allclose(there, here.values, atol=1e-4)
+
+
+def _embedded(folder: Path) -> Any:
+    model = OnnxModel(ModelFiles("bge", folder, "of the pinned file"), max_tokens=512)
+    ((_, output),) = model.run_all([model.tokens("Who renewed the certificate? " * 30)])
+    return output.values
