@@ -21,3 +21,11 @@ def store(database: Path) -> Iterator[SqliteStore]:
     store = SqliteStore(database, database.parent / "cache")
     yield store
     store.close()
+
+
+@pytest.fixture
+def other(database: Path, store: SqliteStore) -> Iterator[SqliteStore]:
+    """The same database as another process has it open."""
+    other = SqliteStore(database, database.parent / "other-cache")
+    yield other
+    other.close()

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from harken.storage.sqlite import known_vectors
@@ -50,14 +47,6 @@ class Conversation:
         """All that a store finds, by place."""
         with store.reading() as tx:
             return self.compared(tx, store, *range(COUNT))
-
-
-@pytest.fixture
-def other(database: Path, store: SqliteStore) -> Iterator[SqliteStore]:
-    """The same database as another process has it open."""
-    other = SqliteStore(database, database.parent / "other-cache")
-    yield other
-    other.close()
 
 
 def test_what_another_process_embeds_and_forgets_is_seen_at_once(store: SqliteStore, other: SqliteStore) -> None:

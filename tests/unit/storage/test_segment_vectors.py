@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -38,14 +35,6 @@ class Segment:
     def expected(self, *places: int) -> list[int]:
         """The same by comparing with each."""
         return [self.ids[place] for place in sorted(places, key=lambda place: -float(self.matrix[place] @ QUERY))]
-
-
-@pytest.fixture
-def other(database: Path, store: SqliteStore) -> Iterator[SqliteStore]:
-    """The same database as another process has it open."""
-    other = SqliteStore(database, database.parent / "other-cache")
-    yield other
-    other.close()
 
 
 def test_what_another_process_embeds_and_forgets_is_seen_at_once(store: SqliteStore, other: SqliteStore) -> None:

@@ -16,10 +16,10 @@ def main() -> None:
         from harken.serve.hooks.client import main as answer_hook
 
         answer_hook(sys.argv[2:])
-    # A client may go while the rest is being imported.
-    from harken.serve import parent  # noqa: F401
-
     try:
+        # First, for a client may go while the rest is being imported.
+        from harken.serve import parent  # noqa: F401
+
         # Imported here, so that Ctrl-C during the half second that it takes ends as quietly as at any other time.
         from harken.serve.cli.main import run
     except KeyboardInterrupt:
