@@ -7,12 +7,10 @@ import sys
 import time
 
 from harken.engine import Harken
-from harken.errors import StoreBusyError
 
 
 def main(home: str, name: str, seconds: float) -> None:
     rng = random.Random(name)
-    busy = 0
     with Harken(home, settings={"embedder": "none"}, env={}) as harken:
         end = time.monotonic() + seconds
         number = 0
@@ -21,15 +19,11 @@ def main(home: str, name: str, seconds: float) -> None:
             conversation = rng.choice(["common", "common", f"own-{name}-1", f"own-{name}-2"])
             role = rng.choice(["user", "assistant", "assistant"])
             text = f"{name} says number {number}"
-            try:
-                message = harken.record_message(conversation, role, text, author=name)
-            except StoreBusyError:
-                busy += 1
-                continue
+            message = harken.record_message(conversation, role, text, author=name)
             sys.stdout.write(f"{message.uid}\t{text}\n")
             sys.stdout.flush()
             number += 1
-    sys.stderr.write(f"{name}: {number} recorded, {busy} times busy\n")
+    sys.stderr.write(f"{name}: {number} recorded\n")
 
 
 if __name__ == "__main__":

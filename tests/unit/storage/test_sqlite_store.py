@@ -6,10 +6,12 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +44,19 @@ def locked(database: Path) -> Iterator[sqlite3.Connection]:
     other.execute("BEGIN IMMEDIATE")
     yield other
     other.close()
+
+
+def freed_while_waiting(other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a writer sleeps between its tries; the other gives its lock back in the third sleep."""
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            other.execute("ROLLBACK")
+
+    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    return naps
 
 
 class TestOpening:
@@ -145,12 +160,33 @@ class TestRefusals:
             open_store(tmp_path / "file" / "home" / "harken.db", tmp_path / "cache")
 
     def test_a_lock_that_is_held_too_long_is_named(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "BUSY_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr(connection, "WRITER_TIMEOUT_SECONDS", 0.05)
         store = SqliteStore(database, database.parent / "cache")
         with locked(database), pytest.raises(StoreBusyError, match="locked by another process"):
             _set(store, "green")
         _set(store, "green")
         store.close()
+
+    def test_a_writer_takes_the_lock_in_the_first_moment_that_it_is_free(
+        self, store: SqliteStore, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with locked(database) as other:
+            naps = freed_while_waiting(other, monkeypatch)
+            _set(store, "green")
+        assert len(naps) == 3
+        assert sum(naps) < 0.05
+
+    def test_a_new_database_that_another_still_makes_is_waited_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = sqlite3.connect(tmp_path / "harken.db", isolation_level=None)
+        other.execute("CREATE TABLE begun (id)")
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM begun").fetchone()
+        naps = freed_while_waiting(other, monkeypatch)
+        open_store(tmp_path / "harken.db", tmp_path / "cache").close()
+        other.close()
+        assert len(naps) == 3
 
     def test_a_reader_waits_for_no_writer(self, store: SqliteStore, database: Path) -> None:
         _set(store, "green")

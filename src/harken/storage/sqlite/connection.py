@@ -18,8 +18,13 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFullError, StoreReadOnlyError
 
 BUSY_TIMEOUT_SECONDS = 5.0
+# A writer goes on for longer: what it would record is lost to its caller when it gives up.
+WRITER_TIMEOUT_SECONDS = 30.0
+_WRITER_POLL_SECONDS = 0.003
 # Chinese, Japanese and Korean are written without spaces; FTS5 would take a whole sentence for one word.
 _UNSPACED = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+# The rest of an error's code says which kind of busy it is.
+_PRIMARY_CODE = 0xFF
 _DAY_MICROSECONDS = 86_400_000_000
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -71,7 +76,36 @@ def begin(connection: Connection, to_write: bool) -> None:
     # Not by its "begin" event: one listener makes it announce every statement, which costs recording a tenth.
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
-    driver.execute("BEGIN IMMEDIATE" if to_write else "BEGIN")
+    if to_write:
+        wait_to_write(driver, "BEGIN IMMEDIATE")
+    else:
+        driver.execute("BEGIN")
+
+
+def wait_to_write(driver: sqlite3.Connection, statement: str) -> None:
+    """Execute what needs the write lock, as soon as no other has it.
+
+    SQLite itself looks only ten times a second, so that of several who write without a pause one may never see the lock
+    free; and where it suspects a deadlock it does not wait at all.
+    """
+    deadline = time.monotonic() + WRITER_TIMEOUT_SECONDS
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        while not _got_lock(driver, statement, is_last=time.monotonic() >= deadline):
+            time.sleep(_WRITER_POLL_SECONDS)
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {round(BUSY_TIMEOUT_SECONDS * 1000)}")
+
+
+def _got_lock(driver: sqlite3.Connection, statement: str, is_last: bool) -> bool:
+    try:
+        driver.execute(statement)
+    except sqlite3.OperationalError as error:
+        is_busy = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+        if is_last or not is_busy:
+            raise
+        return False
+    return True
 
 
 @contextmanager

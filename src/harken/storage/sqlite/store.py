@@ -16,7 +16,7 @@ from harken.errors import StoreCorruptError, StoreReadOnlyError
 from harken.folders import make_private
 from harken.storage import migrations
 from harken.storage.sqlite import fulltext
-from harken.storage.sqlite.connection import begin, make_engine, translated
+from harken.storage.sqlite.connection import begin, make_engine, translated, wait_to_write
 from harken.storage.sqlite.dialect import SqliteDialect
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.scoped import ScopedNearest
@@ -147,9 +147,11 @@ class SqliteStore:
     def _enable_wal(self) -> None:
         raw = self._engine.raw_connection()
         try:
-            cursor = raw.cursor()
-            if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                cursor.execute("PRAGMA journal_mode=WAL")
+            driver = raw.driver_connection
+            assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+            if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                # Another process may be making the same database.
+                wait_to_write(driver, "PRAGMA journal_mode=WAL")
             if self.path is not None:
                 self.path.chmod(0o600)
         except (OSError, DBAPIError) as error:
