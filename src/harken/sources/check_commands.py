@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 SHELL_TOOLS = frozenset(
@@ -48,9 +48,13 @@ _VALUED = {
     "sudo": "-u --user -g --group",
     "env": "-u --unset -C --chdir",
     **dict.fromkeys(
-        ("docker", "docker-compose", "podman"), "-e --env --env-file -u --user -w --workdir --name --index"
+        ("docker", "docker-compose", "podman"),
+        "-e --env --env-file -u --user -w --workdir --name --index -f --file -p --project-name --project-directory"
+        " --profile -c --context -H --host",
     ),
 }
+_SHELLS = frozenset(["bash", "sh", "zsh", "dash"])
+_SCRIPT_OPTIONS = frozenset(["-c", "-lc", "-ec", "-ic", "-xc"])
 # Their failure is no word on the check behind them only where they do something of their own.
 _PREPARING = frozenset(["cd", "export", "set", "source", ".", "pushd", "popd", "mkdir", "clear", "echo"])
 _ASKS_ONLY = frozenset(["--help", "-h", "--version", "-V", "--collect-only", "--list-tests", "--dry-run"])
@@ -129,7 +133,7 @@ def check_command(line: str) -> CheckCommand | None:
 
     The last check of the line counts: what comes before it is usually there to reach it.
     """
-    parts = _parts(line.partition("<<")[0])
+    parts = [each for part in _parts(line.partition("<<")[0]) for each in _opened(part)]
     found = [(place, kind) for place, part in enumerate(parts) if (kind := _kind(part.words)) is not None]
     if not found:
         return None
@@ -171,6 +175,14 @@ def _parts(line: str) -> list[_Part]:
     return [*parts, _Part(tuple(words), "")] if words else parts
 
 
+def _opened(part: _Part) -> list[_Part]:
+    """The commands inside `bash -c '...'`; else the command itself."""
+    words = _unwrapped(part.words)
+    is_script = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in _SCRIPT_OPTIONS
+    inside = _parts(words[2]) if is_script else []
+    return [*inside[:-1], replace(inside[-1], then=part.then)] if inside else [part]
+
+
 def _kind(words: Sequence[str]) -> bool | None:
     """Whether a simple command tests (True) or builds (False); None for neither."""
     program, *rest = _unwrapped(words) or [""]
@@ -198,7 +210,8 @@ def _unwrapped(words: Sequence[str]) -> list[str]:
             left = [word for number, word in enumerate(left[1:]) if number or not word[:1].isdigit()]
         elif (wrapper := _wrapper(left)) is not None:
             left = _without_options(left[len(wrapper) :], _VALUED.get(wrapper[0], "").split())
-            left = left[1:] if wrapper in _CONTAINERS else left
+        elif (inside := _in_container(left)) is not None:
+            left = inside
         else:
             break
     return left
@@ -206,7 +219,21 @@ def _unwrapped(words: Sequence[str]) -> list[str]:
 
 def _wrapper(words: Sequence[str]) -> tuple[str, ...] | None:
     """The words that only run what comes behind them."""
-    return next((one for one in (*_WRAPPERS, *_CONTAINERS) if tuple(words[: len(one)]) == one), None)
+    return next((one for one in _WRAPPERS if tuple(words[: len(one)]) == one), None)
+
+
+def _in_container(words: Sequence[str]) -> list[str] | None:
+    """What is run in a service or a container, whatever options stand between the words."""
+    valued = _VALUED.get(words[0], "").split()
+    for wanted in _CONTAINERS:
+        left = list(words)
+        for word in wanted:
+            if left[:1] != [word]:
+                break
+            left = _without_options(left[1:], valued)
+        else:
+            return left[1:]
+    return None
 
 
 def _without_options(words: Sequence[str], valued: Sequence[str]) -> list[str]:
@@ -221,5 +248,5 @@ def _words(given: Any) -> str:
         return given
     if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
         return ""
-    is_script = len(given) == 3 and given[1] in ("-c", "-lc")
+    is_script = len(given) == 3 and given[1] in _SCRIPT_OPTIONS
     return given[2] if is_script else shlex.join(given)
