@@ -152,3 +152,20 @@ def test_ctrl_c_while_embedding_keeps_what_is_embedded_and_the_next_run_goes_on(
     assert report["code"]["indexed"] == 0
     assert report["embedded"] == before["entries"] - before["embedded"]
     assert harken.status()["queue"] == 0
+
+
+def test_a_context_may_be_of_one_project_alone(cli: CommandLine, repository: Repository, tmp_path: Path) -> None:
+    other = new_repository(tmp_path / "bank")
+    other.commit("Divide the budget by accounts", accounts_py=BUDGET, notes_md="# Notes\n\nThe zebra has a budget.\n")
+    for each in (repository, other):
+        cli("index", "all", each.root)
+    cli("memory", "add", "The zebra's budget is divided on Mondays.", "--category", "fact")
+    query = ("assemble", "how", "is", "the", "zebra", "budget", "divided", "--json")
+    both = {item["metadata"].get("file_path") for item in cli(*query).json()["items"]}
+    assert {"budget.py", "accounts.py"} <= both
+    one = cli(*query, "--project", "bank").json()
+    assert {item["source"] for item in one["items"]} == {"memory", "code", "commit", "document"}
+    assert "budget.py" not in one["markdown"]
+    assert "Feed the zebra" not in one["markdown"]
+    assert "Divide the budget between sources" not in one["markdown"]
+    assert "barn" in cli.fails(*query, "--project", "barn")

@@ -64,6 +64,7 @@ class ContextAssembler:
         max_tokens: int = 2000,
         *,
         include_untrusted: bool = True,
+        project: str | None = None,
     ) -> FormattedContext:
         """What several sources know about a query, most relevant first, each thing once.
 
@@ -73,11 +74,13 @@ class ContextAssembler:
             limit: how many items of each are looked at, 1 to 50.
             max_tokens: for the whole context; a soft limit, which the first item of each type may pass.
             include_untrusted: whether what is not to be trusted may be in it, where the settings allow that.
+            project: code, commits and documents only of this one, by its key, short name or folder.
         Returns:
             The context; empty where nothing was found. A source that fails is left out, which the context says.
         Raises:
             InvalidContextTypeError: there is no such type, or none is named.
             UsageError: the limit or the tokens are not possible.
+            NotFoundError: there is no such project.
         """
         types = _checked_types(context_types)
         checked(limit, MAX_LIMIT, max_tokens)
@@ -85,7 +88,7 @@ class ContextAssembler:
         config = settings.assemble
         allowed = settings.search.include_untrusted and include_untrusted
         with OneReading(self.store) as view:
-            asks = self._asks(view, settings, query, limit, allowed)
+            asks = self._asks(view, settings, query, limit, allowed, project)
             found, failed = gather({name: asks[name] for name in types})
         kept = {
             id(item)
@@ -121,7 +124,13 @@ class ContextAssembler:
             return premortem(sources, domain, strategy, limit, max_tokens, config, now, about)
 
     def _asks(
-        self, view: OneReading, settings: Settings, query: str, limit: int, include_untrusted: bool
+        self,
+        view: OneReading,
+        settings: Settings,
+        query: str,
+        limit: int,
+        include_untrusted: bool,
+        project: str | None,
     ) -> Mapping[str, Callable[[], Items]]:
         config, now = settings.assemble, self.now()
         once = self._together(view, limit, include_untrusted=include_untrusted)
@@ -132,11 +141,11 @@ class ContextAssembler:
 
         return {
             "memories": lambda: shown(sources.search_memories(query, limit)),
-            "code": lambda: shown(sources.search_code(query, limit)),
+            "code": lambda: shown(sources.search_code(query, limit, project=project)),
             "experiences": lambda: shown(sources.search_experiences(query, axis="full", limit=limit)),
             "values": lambda: shown(sources.search_values(query, limit)),
-            "commits": lambda: shown(sources.search_commits(query, limit)),
-            "documents": lambda: shown(sources.search_documents(query, limit)),
+            "commits": lambda: shown(sources.search_commits(query, limit, project=project)),
+            "documents": lambda: shown(sources.search_documents(query, limit, project=project)),
             "conversations": lambda: self._past(view, once, settings, query, limit),
         }
 

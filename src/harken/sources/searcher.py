@@ -45,14 +45,22 @@ class SourceSearcher:
         return self._of(MemorySource()).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
 
     def search_code(
-        self, query: str, limit: int = DEFAULT_LIMIT, *, language: str | None = None, mode: str = "hybrid"
+        self,
+        query: str,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        language: str | None = None,
+        project: str | None = None,
+        mode: str = "hybrid",
     ) -> Found:
         """Units of code.
 
         Raises:
             UsageError: the limit, the language or the mode is not possible.
+            NotFoundError: there is no such project.
         """
-        return self._of(CodeSource()).find(query, facets=language_facets(language), limit=limit, mode=mode)
+        facets = language_facets(language)
+        return self._of(CodeSource()).find(query, facets=facets, project=project, limit=limit, mode=mode)
 
     def search_experiences(
         self,
@@ -125,23 +133,29 @@ class SourceSearcher:
         *,
         author: str | None = None,
         since: datetime | None = None,
+        project: str | None = None,
         mode: str = "hybrid",
     ) -> Found:
         """Commits.
 
         Raises:
             UsageError: the limit or the mode is not possible.
+            NotFoundError: there is no such project.
         """
         facets = () if author is None else (author_facet(author),)
-        return self._of(CommitSource()).find(query, facets=facets, since=since, limit=limit, mode=mode)
+        search = self._of(CommitSource())
+        return search.find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
 
-    def search_documents(self, query: str, limit: int = DEFAULT_LIMIT, *, mode: str = "hybrid") -> Found:
+    def search_documents(
+        self, query: str, limit: int = DEFAULT_LIMIT, *, project: str | None = None, mode: str = "hybrid"
+    ) -> Found:
         """Passages of documents.
 
         Raises:
             UsageError: the limit or the mode is not possible.
+            NotFoundError: there is no such project.
         """
-        return self._of(DocumentSource()).find(query, limit=limit, mode=mode)
+        return self._of(DocumentSource()).find(query, project=project, limit=limit, mode=mode)
 
     def _of(self, source: Source) -> SourceSearch:
         return SourceSearch(self.store, source, self.search)

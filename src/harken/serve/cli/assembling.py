@@ -32,12 +32,14 @@ def _options(limit: int, max_tokens: int) -> Callable[[Callable[..., Any]], Call
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option("--types", default=",".join(CONTEXT_TYPES), show_default=True, help="What is looked into, by commas.")
+@click.option("--project", help="Code, commits and documents only of this one: its short name, key or folder.")
 @untrusted_option
 @_options(20, 2000)
 def assemble(
     session: Session,
     query: tuple[str, ...],
     types: str,
+    project: str | None,
     no_untrusted: bool,
     limit: int,
     max_tokens: int,
@@ -47,7 +49,7 @@ def assemble(
     names = [name.strip() for name in types.split(",") if name.strip()]
     with session.engine() as harken:
         asked = (" ".join(query), names, limit, max_tokens)
-        context = harken.assembler.assemble_context(*asked, include_untrusted=not no_untrusted)
+        context = harken.assembler.assemble_context(*asked, include_untrusted=not no_untrusted, project=project)
     _print(session, context, as_json)
 
 

@@ -33,6 +33,11 @@ class Assemble(_Sized):
         default_factory=lambda: list(CONTEXT_TYPES), min_length=1, max_length=20, description="What is looked into."
     )
     include_untrusted: bool = INCLUDE_UNTRUSTED
+    project: str | None = Field(
+        None,
+        max_length=1000,
+        description="Code, commits and documents only of this one: its short name, key or folder.",
+    )
 
 
 class Premortem(_Sized):
@@ -64,7 +69,12 @@ class Assembled(Facts):
 
 def _assemble(harken: Harken, wanted: Assemble, _caller: Caller) -> Assembled:
     found = harken.assembler.assemble_context(
-        wanted.query, wanted.types, wanted.limit, wanted.max_tokens, include_untrusted=wanted.include_untrusted
+        wanted.query,
+        wanted.types,
+        wanted.limit,
+        wanted.max_tokens,
+        include_untrusted=wanted.include_untrusted,
+        project=wanted.project,
     )
     return _answer(found, wanted)
 
