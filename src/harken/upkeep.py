@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -279,9 +281,18 @@ class Upkeep:
         sizes = {"database": self._store.size_bytes()}
         if self._journal is not None:
             sizes["journal"] = sum(size for _, size in self._journal.files())
-        cache = self._home / "cache"
-        sizes["cache"] = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
+        sizes["cache"] = _bytes_under(self._home / "cache")
         return sizes
+
+
+def _bytes_under(folder: Path) -> int:
+    """What the files under a folder take; others may take any of them away meanwhile."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(place, name).lstat().st_size
+    return total
 
 
 def _holding_all(tx: Transaction, query: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from command_line import PYTHON, TIMEOUT_SECONDS, CommandLine, rows
+from harken.engine import Harken
 
 
 @pytest.fixture
@@ -127,3 +128,17 @@ def test_ctrl_c_keeps_what_was_imported_and_the_next_run_brings_the_rest(cli: Co
     assert other("import", "jsonl", tmp_path / "everything.jsonl", "--json").json()["added"] == 20000 - before
     other("export", tmp_path / "back.jsonl")
     assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "everything.jsonl").read_bytes()
+
+
+def test_two_processes_that_write_the_same_file_at_once_leave_a_whole_one(filled: CommandLine, tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+    others: list[bytes] = []
+
+    def another_process_is_quicker(_done: int, _all: int) -> None:
+        filled("export", target)
+        others.append(target.read_bytes())
+
+    with Harken(filled.home, settings={"embedder": "none"}, env={}) as harken:
+        harken.upkeep.export(target, another_process_is_quicker)
+    assert [target.read_bytes()] == others
+    assert list(tmp_path.glob("*.part")) == []

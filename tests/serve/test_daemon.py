@@ -198,6 +198,40 @@ def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Pla
     assert cli("serve", "--status", "--json").json()["running"] is False
 
 
+# Holds a home's lock; told to end, it leaves it to a child, as if a hook had started the next one in between.
+HANDS_OVER = """
+import fcntl, json, os, signal, sys, time
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.flock(lock, fcntl.LOCK_EX)
+
+def held_by(pid):
+    os.pwrite(lock, json.dumps({"pid": pid, "version": "1"}).encode().ljust(64), 0)
+
+def end(*_):
+    if child := os.fork():
+        held_by(child)
+        os._exit(0)
+
+signal.signal(signal.SIGTERM, end)
+held_by(os.getpid())
+time.sleep(600)
+"""
+
+
+def test_stop_is_done_when_the_one_it_stopped_has_ended_whoever_serves_next(cli: CommandLine, place: Place) -> None:
+    Path(place.folder).mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", HANDS_OVER, place.lock]) as first:
+        try:
+            eventually(lambda: (found := holder(place)) is not None and found.pid == first.pid)
+            assert f"Stopped process {first.pid}" in cli("serve", "--stop").out
+            found = holder(place)
+            assert found is not None
+            assert found.pid != first.pid
+        finally:
+            first.kill()
+            end(place)
+
+
 def test_it_leaves_when_nobody_asks(cli: CommandLine, place: Place) -> None:
     with cli.running("serve", "--quiet") as process:
         answering(cli, place)

@@ -59,6 +59,23 @@ class TestStatus:
         assert sum(status.redactions.values()) == 1
         assert status.sizes["journal"] > 0
 
+    def test_a_file_of_the_cache_that_another_process_replaces_meanwhile_is_no_matter(
+        self, harken: Harken, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (harken.home / "cache").mkdir(exist_ok=True)
+        (harken.home / "cache" / "vectors.part").write_bytes(b"1234")
+        (harken.home / "cache" / "vectors.tvim").write_bytes(b"1234567")
+        stat = Path.stat
+
+        def looked_at_once(self: Path, **named: Any) -> Any:
+            found = stat(self, **named)
+            if self.name == "vectors.part":
+                self.unlink()
+            return found
+
+        monkeypatch.setattr(Path, "stat", looked_at_once)
+        assert harken.upkeep.status().sizes["cache"] in (7, 11)
+
     def test_it_names_the_model_that_is_to_take_over(self, harken: Harken, tmp_path: Path, clock: Clock) -> None:
         say(harken, LONG)
         harken.embed()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from harken.errors import NotFoundError, UsageError
 from harken.model import CORE_MEMORY, CoreFact, Event
 from harken.record.characters import sound
 from harken.record.recorder import Recorder
+from harken.record.replay import replay_conversation
 from harken.storage.core import core_facts
 from harken.storage.state import drop_journal_offset, put_journal_offset
 
@@ -76,17 +78,29 @@ class CoreMemory:
         if journal is None:
             return
 
-        def without(event: Event) -> Event | None:
-            earlier = isinstance(event, CoreFact) and event.uid == gone.uid and event.value is not None
-            return None if earlier else event
-
         with self.recorder.store.writing() as tx:
+            events = (event for path, _ in journal.files(CORE_MEMORY) for event, _ in journal.read(path))
+            deletions = sum(1 for event in events if _is_of(event, gone) and event.value is None)
+
+            def without(event: Event) -> Event | None:
+                nonlocal deletions
+                if _is_of(event, gone) and event.value is None:
+                    deletions -= 1
+                # What another process has set since the last deletion stays.
+                return None if _is_of(event, gone) and event.value is not None and deletions else event
+
             # A crash behind this leaves files of another size than the rows know, and they are read again, whole.
             for path, size in journal.rewrite(CORE_MEMORY, without).items():
                 if size == 0:
                     drop_journal_offset(tx, path)
                 else:
-                    put_journal_offset(tx, path, size)
+                    put_journal_offset(tx, path, 0)
+            # They may hold what a dead writer left, which the rows lack.
+            replay_conversation(tx, journal, CORE_MEMORY, self.recorder.ingest(tx))
+
+
+def _is_of(event: Event | None, fact: CoreFact) -> TypeGuard[CoreFact]:
+    return isinstance(event, CoreFact) and event.uid == fact.uid
 
 
 def _check(section: str) -> None:

@@ -27,7 +27,7 @@ from harken.record.replay import FORGETTING, replay_conversation, replay_tail
 from harken.storage.events import events_of, known_conversations
 from harken.storage.kept.registry import KEPT, SOURCE_OF_FOLDER
 from harken.storage.reading import tombstones_of
-from harken.storage.state import journal_offsets, put_journal_offset
+from harken.storage.state import journal_offset, journal_offsets, put_journal_offset
 from harken.storage.store import Store, Transaction
 from harken.storage.tables import conversations, entries, exchanges, messages, segments, vectors
 from harken.storage.vectors import delete_vectors_where
@@ -76,6 +76,7 @@ class Doctor:
             return
         # Under the write lock nobody is between writing a line and committing its row.
         with self.store.writing() as tx:
+            self._finish_rewriting(tx, self.journal)
             offsets = journal_offsets(tx)
             waiting = [path for path, size in self.journal.files() if offsets.get(path, 0) != size]
             uids = {*known_conversations(tx), *(path.partition("/")[0] for path, _ in self.journal.files())}
@@ -85,11 +86,18 @@ class Doctor:
             yield Finding("journal", f"{len(waiting)} journal files differ from what the rows have seen.", self.fix)
         for uid in sorted(uids):
             with self.store.writing() as tx:
+                self._finish_rewriting(tx, self.journal, uid)
                 found = _compare(tx, self.journal, uid)
                 if self.fix:
                     self._settle(tx, self.journal, uid, found)
             for problem in found.problems(uid):
                 yield Finding("journal", problem, self.fix)
+
+    def _finish_rewriting(self, tx: Transaction, journal: Journal, uid: str | None = None) -> None:
+        """Take forgotten words out of the journal for whoever is about to, or died over it: that is no disagreement."""
+        due = [path for path, _ in journal.files(uid) if journal_offset(tx, path) == FORGETTING]
+        for folder in sorted({path.partition("/")[0] for path in due}):
+            replay_conversation(tx, journal, folder, self.recorder.ingest(tx))
 
     def _settle(self, tx: Transaction, journal: Journal, uid: str, found: _Compared) -> None:
         if found.unforgotten or found.lacking or found.unburied:

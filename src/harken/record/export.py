@@ -8,6 +8,7 @@ it: both are made from the records.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -84,7 +85,8 @@ def export_to_file(store: Store, target: Path, progress: Callable[[int, int], No
     """
     if target.exists():
         raise UsageError(f"{target} exists. Name a file that does not.")
-    part = target.with_name(f"{target.name}.part")
+    # A name of its own, for another process may be about to write the same.
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from secrets import token_hex
 
 from sqlalchemy import func, select
 
@@ -145,7 +146,7 @@ def forget(
     total = len(doomed.tombstones)
     for start in range(0, total, _AT_ONCE):
         with store.writing() as tx:
-            set_setting(tx, _SCRUB_DUE, True)
+            set_setting(tx, _SCRUB_DUE, token_hex(8))
             for number, tombstone in enumerate(doomed.tombstones[start : start + _AT_ONCE], start=start + 1):
                 forget_rows(tx, tombstone)
                 if journal is not None:
@@ -169,9 +170,13 @@ def finish_forgetting(store: Store) -> bool:
     """
     with store.reading() as tx:
         due = get_setting(tx, _SCRUB_DUE)
-    if due and not store.scrub():
-        return False
-    if due:
+    while due:
+        if not store.scrub():
+            return False
         with store.writing() as tx:
-            set_setting(tx, _SCRUB_DUE, None)
+            found = get_setting(tx, _SCRUB_DUE)
+            # Another note is of what another process has forgotten since, whose words may be behind the scrubbing.
+            if found == due:
+                set_setting(tx, _SCRUB_DUE, None)
+            due = None if found == due else found
     return True

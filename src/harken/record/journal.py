@@ -94,9 +94,11 @@ class Journal:
         names = [folder] if folder is not None else [f.name for f in os.scandir(self._folder) if f.is_dir()]
         found: list[tuple[str, int]] = []
         for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                files = [file for file in os.scandir(self._folder / name) if file.name.endswith(".jsonl")]
-                found.extend((f"{name}/{file.name}", file.stat().st_size) for file in files)
+            for file in _entries(self._folder / name):
+                # Whoever forgets may take one away, or the whole folder, while this looks without the lock.
+                with contextlib.suppress(FileNotFoundError):
+                    if file.name.endswith(".jsonl"):
+                        found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
 
     def read(self, path: str, start: int = 0) -> Iterator[tuple[Event | None, int]]:
@@ -171,6 +173,14 @@ class Journal:
             return Appended(path, start, start + len(content))
         finally:
             os.close(descriptor)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []
 
 
 def _path_of(event: Event) -> str:

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import pytest
 
 from harken.errors import NotFoundError, UsageError
+from harken.model import CoreFact, Event
 from harken.record.core import CoreMemory
+from harken.record.recorder import Recorder
 from recorded import RecordedHome
 
 
@@ -90,3 +95,47 @@ def test_what_names_nothing_is_refused(core: CoreMemory, section: str, key: str,
         core.update(section, key, value)
     with pytest.raises((UsageError, NotFoundError)):
         core.delete(section, key)
+
+
+@dataclass
+class Interrupted(Recorder):
+    """Another process is quicker, between the two steps of a deletion."""
+
+    another: Callable[[], object] = lambda: None
+
+    def keep(self, events: Sequence[Event]) -> None:
+        super().keep(events)
+        self.another()
+
+
+def test_what_another_process_sets_while_the_old_value_is_deleted_is_kept(
+    core: CoreMemory, place: RecordedHome
+) -> None:
+    core.update("user", "city", "Zanzibar")
+    r = place.recorder
+    recorder = Interrupted(r.store, r.journal, r.redactor, r.config, r.min_message_tokens, r.wake, r.now)
+    recorder.another = lambda: core.update("user", "city", "Oslo")
+    CoreMemory(recorder).delete("user", "city")
+    assert core.get("user", "city") == "Oslo"
+    assert "Zanzibar" not in journal_text(place)
+    place.reindex()
+    assert facts(place) == [("user", "city", "Oslo")]
+
+
+def test_a_value_that_a_dead_process_left_in_the_journal_outlives_the_deletion_of_another(
+    core: CoreMemory, place: RecordedHome
+) -> None:
+    core.update("user", "city", "Zanzibar")
+    r = place.recorder
+    recorder = Interrupted(r.store, r.journal, r.redactor, r.config, r.min_message_tokens, r.wake, r.now)
+
+    def dies_before_its_commit() -> None:
+        with place.store.writing() as tx:
+            core.recorder.journal_again(tx, [CoreFact("user", "name", "Maya", place.clock())])
+            tx.connection.rollback()
+
+    recorder.another = dies_before_its_commit
+    CoreMemory(recorder).delete("user", "city")
+    assert facts(place) == [("user", "name", "Maya")]
+    place.reindex()
+    assert facts(place) == [("user", "name", "Maya")]

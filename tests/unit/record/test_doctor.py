@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from command_line import files_holding
+from harken.errors import StoreError
 from harken.model import ExchangeStatus, Role
 from harken.record.doctor import Finding
 from harken.storage.reading import find_conversation
@@ -224,3 +225,23 @@ def test_a_status_of_an_exchange_that_the_rows_lost_comes_back(place: RecordedHo
         tx.connection.execute(delete(exchanges))
     place.reindex()
     assert place.rows()["exchanges"] == before["exchanges"]
+
+
+def test_a_process_that_is_just_forgetting_is_no_disagreement(
+    place: RecordedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived_in(place)
+    doomed = place.say("d", "zebra")
+    other = RecordedHome.__new__(RecordedHome)
+    other.home, other.clock = place.home, place.clock
+    other.open()
+
+    def later(*_: object) -> None:
+        raise StoreError("between its two steps")
+
+    monkeypatch.setattr(other.journal, "rewrite", later)
+    with pytest.raises(StoreError):
+        other.forget(doomed)
+    other.close()
+    assert place.doctor() == []
+    assert files_holding(place.home, b"zebra") == []

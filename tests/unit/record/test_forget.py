@@ -8,7 +8,7 @@ import pytest
 from command_line import files_holding
 from harken.errors import NotFoundError, StoreError
 from harken.model import Message, ProjectIdentity, Role
-from harken.record.forget import doom_conversations, doom_messages, doom_project, forget
+from harken.record.forget import doom_conversations, doom_messages, doom_project, finish_forgetting, forget
 from harken.record.recorder import NewMessage
 from harken.storage.entries import load_entries
 from harken.storage.reading import count_all, tombstones_of
@@ -228,3 +228,31 @@ def test_a_home_whose_journal_cannot_be_rewritten_finishes_later(
     assert place.texts("c") == []
     place.reopen()
     assert not any(TRACE in line for line in place.lines("c"))
+
+
+def test_what_another_forgets_while_this_one_scrubs_is_still_to_be_scrubbed(
+    place: RecordedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, other_message = place.say("c", "one"), place.say("d", WORD)
+    other = RecordedHome.__new__(RecordedHome)
+    other.home, other.clock = place.home, place.clock
+    other.open()
+    scrub = place.store.scrub
+
+    def dies(*_: object) -> None:
+        raise StoreError("killed")
+
+    def scrub_while_another_forgets() -> bool:
+        done = scrub()
+        monkeypatch.setattr(place.store, "scrub", scrub)
+        monkeypatch.setattr(other.journal, "rewrite", dies)
+        with pytest.raises(StoreError):
+            other.forget(other_message)
+        other.close()
+        return done
+
+    monkeypatch.setattr(place.store, "scrub", scrub_while_another_forgets)
+    place.forget(message)
+    place.reopen()
+    assert finish_forgetting(place.store)
+    assert files_holding(place.home, TRACE) == []

@@ -201,6 +201,13 @@ class TestReading:
         (folder(tmp_path) / "c" / "notes.txt").write_text("hello")
         assert [path for path, _ in journal.files()] == ["c/2023-05-08.jsonl"]
 
+    def test_a_file_that_vanishes_while_it_is_looked_at_hides_no_other(self, journal: Journal, tmp_path: Path) -> None:
+        append(journal, message(1), message(2, day=1))
+        known = journal.files()
+        for day in ("2000-01-01", "2099-01-01"):
+            (folder(tmp_path) / "c" / f"{day}.jsonl").symlink_to(tmp_path / "gone")
+        assert journal.files() == known
+
 
 class TestSettingAside:
     def test_broken_bytes_move_to_a_file_of_their_own(self, journal: Journal, tmp_path: Path) -> None:

@@ -183,6 +183,20 @@ class TestMistrusting:
         cache.save()
         assert town.problems(cache) == []
 
+    def test_a_file_that_another_process_replaces_meanwhile_is_not_damaged(
+        self, town: Town, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Replaced:
+            @staticmethod
+            def load(path: str) -> None:
+                Path(path).unlink()
+                raise FileNotFoundError(path)
+
+        town.kept()
+        monkeypatch.setattr("turbovec.IdMapIndex", Replaced)
+        assert town.problems(town.cache()) == []
+        assert town.files() == []
+
     def test_a_file_of_another_name_is_left_alone(self, town: Town) -> None:
         town.folder.mkdir()
         (town.folder / "vectors-nonsense.tvim").write_bytes(b"x")

@@ -24,9 +24,11 @@ from harken.errors import (
     StoreFullError,
     StoreReadOnlyError,
 )
+from harken.storage import migrations
 from harken.storage.forgetting import forget_rows
 from harken.storage.sqlite import connection
 from harken.storage.sqlite.connection import date_in_words, translated, words
+from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.state import get_setting, set_setting
 from harken.storage.store import open_store
@@ -144,6 +146,16 @@ class TestOpening:
 
 
 class TestRefusals:
+    def test_what_another_process_has_upgraded_meanwhile_is_not_upgraded_again(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = iter(["0001"])
+        current = migrations.current_version
+        monkeypatch.setattr(migrations, "current_version", lambda tx: next(seen, None) or current(tx))
+        # It writes much of the index anew, while everybody else waits.
+        monkeypatch.setattr(Fts5Index, "renew", lambda *_: pytest.fail("indexed anew"))
+        open_store(database, database.parent / "cache").close()
+
     def test_a_store_of_a_later_version_is_left_alone(self, database: Path) -> None:
         _execute(database, "UPDATE alembic_version SET version_num = '9999'")
         with pytest.raises(SchemaError, match="pip install -U harken"):

@@ -134,7 +134,8 @@ def _stop(session: Session, place: Place) -> None:
     # One that was stopped (SIGSTOP) hears the other only when it goes on.
     _signal(found, signal.SIGCONT)
     deadline = time.monotonic() + _END_SECONDS
-    while holder(place) is not None:
+    # Hooks may have started another by then.
+    while (now := holder(place)) is not None and now.pid == found.pid:
         if time.monotonic() > deadline:
             raise HarkenError(f"Process {found.pid} does not end. End it with: kill -9 {found.pid}; nothing is lost.")
         time.sleep(0.05)

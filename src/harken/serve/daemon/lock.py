@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,9 @@ from harken import __version__
 from harken.errors import HarkenError
 from harken.folders import make_private
 from harken.serve.daemon.place import Place
+
+# Looking at the lock takes it for a moment.
+_LOOK_SECONDS = 2.0
 
 
 class DaemonRunsError(HarkenError):
@@ -43,12 +47,7 @@ def held(place: Place) -> Iterator[None]:
     own_folder(place)
     descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            found = holder(place)
-            who = f"process {found.pid}" if found else "another process"
-            raise DaemonRunsError(f"{place.home} is served by {who}. Stop it: harken serve --stop") from None
+        _take(descriptor, place)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": __version__}).encode(), 0)
         try:
@@ -88,6 +87,22 @@ def own_folder(place: Place) -> None:
             raise HarkenError(f"{folder} is not a folder of this user's own; no socket is put there.")
         if stat.S_IMODE(found.st_mode) != 0o700:
             folder.chmod(0o700)
+
+
+def _take(descriptor: int, place: Place) -> None:
+    deadline = time.monotonic() + _LOOK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = holder(place)
+            if found is not None or time.monotonic() > deadline:
+                who = f"process {found.pid}" if found else "another process"
+                raise DaemonRunsError(f"{place.home} is served by {who}. Stop it: harken serve --stop") from None
+        else:
+            return
+        # Only somebody who looks whether it is held, or has just taken it and not said so yet.
+        time.sleep(0.01)
 
 
 def _read(content: bytes) -> Holder | None:

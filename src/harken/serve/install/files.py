@@ -88,10 +88,14 @@ def replace(path: Path, content: bytes, new_mode: int) -> None:
 
 def make_folders(path: Path) -> list[Path]:
     """Make the folders that a file needs; those that were made, outermost first."""
-    missing = [folder for folder in reversed(path.parents) if not folder.exists()]
-    for folder in missing:
-        folder.mkdir(mode=0o700)
-    return missing
+    made = []
+    for folder in reversed(path.parents):
+        if not folder.exists():
+            # Another process may be quicker, and what it made is its own.
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+                made.append(folder)
+    return made
 
 
 def remove_folders(folders: list[Path]) -> None:

@@ -208,7 +208,8 @@ class VectorCache:
         """One sentence for each kept file that is damaged; a stale one is no problem, it is caught up or dropped."""
         found = []
         for path in self._files():
-            if self._turbo and not _readable(path):
+            # One that another process has just replaced is gone, not damaged.
+            if self._turbo and not _readable(path) and path.exists():
                 found.append(f"The vector cache {path.name} is damaged.")
         return found
 

@@ -138,9 +138,10 @@ class SqliteStore:
             return
         with self.writing() as tx:
             # Another process may have done it while this one waited for the lock.
-            if migrations.current_version(tx.connection) is None:
+            version = migrations.current_version(tx.connection)
+            if version is None:
                 self._create(tx.connection)
-            else:
+            elif version != migrations.HEAD:
                 migrations.upgrade(tx.connection)
                 self.text.renew(tx.connection)
 

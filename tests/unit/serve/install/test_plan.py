@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,17 @@ def test_inline_tables_of_toml_are_understood(tmp_path: Path, records: Records) 
     path.write_text(f"# later\n{path.read_text()}")
     uninstall(plan_uninstall(edit, records), records)
     assert tomllib.loads(path.read_text()) == tomllib.loads(text)
+
+
+def test_a_folder_that_another_process_makes_at_the_same_moment_stops_nothing(
+    edits: list[Edit], records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = Path.mkdir
+
+    def second(self: Path, *args: Any, **named: Any) -> None:
+        mkdir(self, *args, **named)
+        mkdir(self, *args, **named)
+
+    monkeypatch.setattr(Path, "mkdir", second)
+    install(plan_install(edits, records), records)
+    assert SERVER.value == json.loads(edits[0].path.read_text())["mcpServers"]["harken"]
