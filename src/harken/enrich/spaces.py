@@ -13,6 +13,7 @@ from harken.config import Settings
 from harken.errors import MissingExtraError, ProviderError
 from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
+from harken.providers.recent_queries import RecentQueries
 from harken.providers.registry import embedding_price, open_embedder
 from harken.storage.store import Store, StoredSpace
 from harken.storage.vectors import answering_space, ensure_space
@@ -52,6 +53,7 @@ class Spaces:
         self._from_spec = from_spec
         self._embedder: Embedder | None = None
         self._older: dict[str, Embedder] = {}
+        self._asked: dict[str, RecentQueries] = {}
         self._lock = threading.RLock()
 
     def embedder(self) -> Embedder | None:
@@ -82,7 +84,13 @@ class Spaces:
             return None
         with self._store.reading() as tx:
             active = answering_space(tx)
-        return None if active is None else OpenSpace(active, self._embedder_of(active))
+        return None if active is None else OpenSpace(active, self._remembering(active.name, self._embedder_of(active)))
+
+    def _remembering(self, name: str, embedder: Embedder) -> RecentQueries:
+        with self._lock:
+            if name not in self._asked:
+                self._asked[name] = RecentQueries(embedder)
+            return self._asked[name]
 
     def _embedder_of(self, space: StoredSpace) -> Embedder:
         configured = self._configured_as(space.name)

@@ -127,30 +127,34 @@ class _Gate:
 
     Args:
         scope: among whose entries a word is rare.
-        lowered: how much less similar than the threshold will do.
     """
 
     tx: Transaction
     asked: _Asked
     scope: RowScope
-    lowered: float = 0.0
     _rare: Mapping[str, frozenset[int]] | None = field(default=None, init=False)
 
-    def passing(self, found: Lists, conversations: Collection[int] | None = None) -> set[int]:
-        """Those of a search, or of some conversations in it, that may come back."""
-        passing: set[int] = set()
-        for entry_id, facts in found.facts.items():
-            if (conversations is None or facts.conversation_id in conversations) and self._passes(found, entry_id):
-                passing.add(entry_id)
-        return passing
+    def passing(self, found: Lists, conversations: Collection[int], lowered: float = 0.0) -> set[int]:
+        """Those of some conversations in a search that may come back.
 
-    def _passes(self, found: Lists, entry_id: int) -> bool:
+        Args:
+            found: the search.
+            conversations: their rows.
+            lowered: how much less similar than the threshold will do.
+        """
+        return {
+            entry_id
+            for entry_id, facts in found.facts.items()
+            if facts.conversation_id in conversations and self._passes(found, entry_id, lowered)
+        }
+
+    def _passes(self, found: Lists, entry_id: int, lowered: float) -> bool:
         similarity, threshold, trust = found.similarity.get(entry_id), self.asked.threshold, found.facts[entry_id].trust
         if similarity is None or threshold is None:
             return self._says_enough(entry_id, similarity is not None, not trust.is_untrusted)
         if trust.is_untrusted:
             return similarity >= least_similarity(threshold, trust, self.asked.config)
-        threshold -= self.lowered
+        threshold -= lowered
         if similarity >= threshold:
             return True
         nearly = similarity >= threshold - self.asked.leeway and entry_id in found.keyword
@@ -246,8 +250,7 @@ class PastConversations:
             heads = conversation_heads(tx, chosen)
             told = [row for row, head in heads.items() if head.summary]
             scores = {row: ranked[row] for row in chosen}
-            lowered = replace(gate, lowered=_WITHIN if config.min_similarity is None else 0.0)
-            passing = lowered.passing(within)
+            passing = gate.passing(within, chosen, _WITHIN if config.min_similarity is None else 0.0)
             placed = place_exchanges(scores, everywhere, within, passing, told, config)
             told_of = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
             said = {row: _quotable(head, passing) for row, head in told_of.items()}

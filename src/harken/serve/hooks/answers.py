@@ -173,10 +173,12 @@ class Hooks:
             known = set() if again else given_to(tx, uid)
         fresh = [quote for quote in found if quote.uid not in known]
         told: list[Quote] = []
+        quotations: list[str] = []
         text = before
         for quote in fresh:
-            quotations = block(heading, [fenced(each) for each in (*told, quote)])
-            longer = f"{before}\n\n{quotations}" if before else quotations
+            quotations.append(fenced(quote))
+            quoted = block(heading, quotations)
+            longer = f"{before}\n\n{quoted}" if before else quoted
             if len(longer) > agent.max_chars or tokens.estimate(longer) > self._room(agent):
                 break
             told.append(quote)
