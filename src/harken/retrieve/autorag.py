@@ -297,7 +297,7 @@ def recall_query(pending: Sequence[str]) -> str:
 
 def telling_holders(tx: Transaction, query: Query, scope: RowScope) -> Holding:
     """Who of a scope has each of the words that say what a query is about."""
-    return tx.text.holders(tx.connection, telling_terms(query.terms)[:_MOST_TERMS], scope)
+    return tx.text.holders(tx.connection, telling_terms(query.terms)[:_MOST_TERMS], scope, _COMMON_FLOOR)
 
 
 def rare_holders(holding: Holding) -> Mapping[str, frozenset[int]]:

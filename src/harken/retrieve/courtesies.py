@@ -40,12 +40,14 @@ class Courtesies:
     Attributes:
         plain: function words, and those that keep a talk going: a message of nothing else names nothing.
         polite: what greetings, thanks and wishes are about (a weekend, a minute), which may be a topic as well.
+        either: those two together.
         markers: of which one shows that they are not.
         asking: of which one shows that they are.
     """
 
     plain: frozenset[str]
     polite: frozenset[str]
+    either: frozenset[str]
     markers: frozenset[str]
     asking: frozenset[str]
 
@@ -262,7 +264,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _courtesies(plain: frozenset[str], polite: str) -> Courtesies:
-    return Courtesies(plain | _words(_ANYWHERE), _words(polite), _words(_MARKERS), _words(_ASKING))
+    plain, about = plain | _words(_ANYWHERE), _words(polite)
+    return Courtesies(plain, about, plain | about, _words(_MARKERS), _words(_ASKING))
 
 
 COURTESIES = (

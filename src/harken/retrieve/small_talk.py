@@ -13,21 +13,23 @@ from harken.words import STOP_WORDS
 _FUNCTION_SIGNS = frozenset(
     "的是了我们你您他她它这那在有和与或就不也都很吗呢吧啊么什怎哪谁几多少为对把被给到说要去会能可以过着没还再请让"
 )
+# Made once: this is asked of every query.
+_NOTHING = STOP_WORDS | SMALL_TALK
 _HIRAGANA = re.compile("[\u3040-\u309f]")
 
 
 def is_small_talk(query: Query) -> bool:
     """Whether nothing was said but stop words, what keeps a talk going, courtesies, and the number of a choice."""
     words = {word for word in query.words if not _is_choice(word)}
-    return words <= STOP_WORDS | SMALL_TALK or any(_is_courtesy(words, query.text, each) for each in COURTESIES)
+    return words <= _NOTHING or any(_is_courtesy(words, query.text, each) for each in COURTESIES)
 
 
 def _is_courtesy(words: set[str], text: str, courtesies: Courtesies) -> bool:
     """Whether a message is only polite; what could be a topic as well counts where something marks it as that."""
     if words <= courtesies.plain:
         return True
-    asks = words & courtesies.asking or "?" in text
-    return words <= courtesies.plain | courtesies.polite and bool(words & courtesies.markers) and not asks
+    is_polite = words <= courtesies.either and not words.isdisjoint(courtesies.markers)
+    return is_polite and words.isdisjoint(courtesies.asking) and "?" not in text
 
 
 def telling_terms(terms: Iterable[str]) -> list[str]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
 
-from sqlalchemy import BindParameter, bindparam, select, true
+from sqlalchemy import BindParameter, Select, bindparam, select, true
 
-from harken.storage.batches import rows_in
-from harken.storage.store import Transaction
+from harken.storage.batches import rows_among
+from harken.storage.store import Dialect, Transaction
 from harken.storage.tables import conversations, entries, refers, segments
 
 # What is dated further ahead than clocks differ was written by one that is wrong.
 AHEAD_AT_MOST = timedelta(days=1)
 # Built once: these run before every model call.
 _OF_TENANT: BindParameter[str] = bindparam("of_tenant")
-_IDS = select(entries.c.id).where(entries.c.tenant == _OF_TENANT)
-_EXCHANGES = select(entries.c.id, entries.c.exchange_id).where(
-    entries.c.tenant == _OF_TENANT, entries.c.exchange_id.is_not(None)
-)
 _NEWEST_SEGMENT = (
     select(segments.c.uid)
     .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
@@ -56,7 +54,12 @@ def newest_conversation(tx: Transaction, now: datetime, channel: str | None = No
 
 def entries_of(tx: Transaction, ref_uids: Iterable[str]) -> set[int]:
     """Row ids of the entries that were made from these records."""
-    return {row.id for row in rows_in(tx, _IDS, entries.c.ref_uid, ref_uids)}
+    return {row[0] for row in rows_among(tx, _made_from(tx.dialect), ref_uids)}
+
+
+@cache
+def _made_from(dialect: Dialect) -> Select[Any]:
+    return select(entries.c.id).where(entries.c.tenant == _OF_TENANT, dialect.among(entries.c.ref_uid))
 
 
 def begins_with(tx: Transaction, beginning: str) -> list[str]:
@@ -75,4 +78,10 @@ def begins_with(tx: Transaction, beginning: str) -> list[str]:
 
 def exchanges_of(tx: Transaction, entry_ids: Iterable[int]) -> dict[int, int]:
     """The exchange of each entry that is in one, both as row ids."""
-    return {row.id: row.exchange_id for row in rows_in(tx, _EXCHANGES, entries.c.id, entry_ids)}
+    return {row[0]: row[1] for row in rows_among(tx, _exchanges(tx.dialect), entry_ids)}
+
+
+@cache
+def _exchanges(dialect: Dialect) -> Select[Any]:
+    of_one = entries.c.tenant == _OF_TENANT, entries.c.exchange_id.is_not(None)
+    return select(entries.c.id, entries.c.exchange_id).where(*of_one, dialect.among(entries.c.id))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from harken.model import CoreFact
 from harken.storage.store import Transaction
 from harken.storage.tables import core_memory
+
+# Made once: it runs with every context.
+_FACTS = select(core_memory).where(core_memory.c.tenant == bindparam("of_tenant"))
 
 
 def apply_core_fact(tx: Transaction, fact: CoreFact) -> None:
@@ -23,7 +26,7 @@ def apply_core_fact(tx: Transaction, fact: CoreFact) -> None:
 
 def core_facts(tx: Transaction) -> list[CoreFact]:
     """Every core memory: the user's, then the agent's, each in the order of their keys."""
-    rows = tx.connection.execute(select(core_memory).where(core_memory.c.tenant == tx.tenant))
+    rows = tx.connection.execute(_FACTS, {"of_tenant": tx.tenant})
     facts = [CoreFact(row.section, row.key, row.value, row.updated_at) for row in rows]
     return sorted(facts, key=lambda fact: (fact.section != "user", fact.section, fact.key))
 

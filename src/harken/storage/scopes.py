@@ -18,14 +18,17 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
     """The scope with row ids in place of names.
 
     Raises:
-        NotFoundError: it names a project, conversation or segment that is not there, or several.
+        NotFoundError: it names a project, conversation or segment that is not there, or several; or a segment of
+            another conversation.
     """
     conversation_id = None if scope.conversation is None else _conversation_row(tx, scope.conversation)
     segment_id = None
     if scope.segment is not None:
         segment_id, its_conversation = _segment_row(tx, scope.segment)
+        if conversation_id not in (None, its_conversation):
+            raise NotFoundError(f"Segment {scope.segment} is not of conversation {scope.conversation}.")
         # Named as well because entries are indexed by it.
-        conversation_id = its_conversation if conversation_id is None else conversation_id
+        conversation_id = its_conversation
     return RowScope(
         sources=scope.sources,
         project_id=None if scope.project is None else project_row(tx, scope.project),

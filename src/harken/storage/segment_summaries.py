@@ -7,11 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, select, tuple_, update
 
 from harken.storage.columns import to_microseconds
 from harken.storage.store import Transaction
-from harken.storage.tables import failed_work, messages, segment_summaries, segments, summarized_messages, work
+from harken.storage.tables import (
+    failed_work,
+    messages,
+    refers,
+    segment_summaries,
+    segments,
+    summarized_messages,
+    work,
+)
 from harken.storage.work import claim, complete, drop_work, is_free
 
 SUMMARIZE_SEGMENT = "summarize_segment"
@@ -45,27 +53,13 @@ class Due:
 
 def segment_summary(tx: Transaction, segment_uid: str) -> tuple[str, datetime] | None:
     """What a segment's rolling summary says, and when it was made; None where there is none."""
-    row = tx.connection.execute(
-        select(segment_summaries.c.text, segment_summaries.c.updated_at)
-        .select_from(
-            segment_summaries.join(
-                segments,
-                (segments.c.tenant == segment_summaries.c.tenant) & (segments.c.id == segment_summaries.c.segment_id),
-            )
-        )
-        .where(segment_summaries.c.tenant == tx.tenant, segments.c.uid == segment_uid, segment_summaries.c.text != "")
-    ).first()
+    row = tx.connection.execute(_SUMMARY, {"of_tenant": tx.tenant, "of_segment": segment_uid}).first()
     return None if row is None else (row.text, row.updated_at)
 
 
 def has_left(tx: Transaction, message_uid: str) -> bool:
     """Whether it is known already that everything before this message of its segment has left the window."""
-    row = tx.connection.execute(
-        select(segment_summaries.c.id)
-        .select_from(segment_summaries.join(messages, _of_segment()))
-        .where(messages.c.tenant == tx.tenant, messages.c.uid == message_uid, _PLACE <= _MARK)
-    ).first()
-    return row is not None
+    return tx.connection.execute(_LEFT, {"of_tenant": tx.tenant, "of_message": message_uid}).first() is not None
 
 
 def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
@@ -218,6 +212,20 @@ def _of_segment() -> ColumnElement[bool]:
     return and_(
         messages.c.tenant == segment_summaries.c.tenant, messages.c.segment_id == segment_summaries.c.segment_id
     )
+
+
+# Made once: these two run with every context.
+_SUMMARY = (
+    select(segment_summaries.c.text, segment_summaries.c.updated_at)
+    .select_from(segment_summaries.join(segments, refers(segment_summaries.c.segment_id, segments)))
+    .where(segment_summaries.c.tenant == bindparam("of_tenant"), segments.c.uid == bindparam("of_segment"))
+    .where(segment_summaries.c.text != "")
+)
+_LEFT = (
+    select(segment_summaries.c.id)
+    .select_from(segment_summaries.join(messages, _of_segment()))
+    .where(messages.c.tenant == bindparam("of_tenant"), messages.c.uid == bindparam("of_message"), _PLACE <= _MARK)
+)
 
 
 def _covered() -> Select[Any]:

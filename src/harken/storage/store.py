@@ -86,7 +86,7 @@ class Holding:
 
     Attributes:
         of: each term with the ids of the entries that hold it.
-        entries: how many entries the scope has, with any of the words or none.
+        entries: how many entries the scope has, with any of the words or none; 0 where they were not counted.
     """
 
     of: Mapping[str, frozenset[int]]
@@ -122,13 +122,14 @@ class TextIndex(Protocol):
         """
         ...
 
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word in its own text.
 
         Args:
             connection: of a transaction.
             terms: words or phrases, in any case.
             scope: what may be found; narrow, for all of it is counted.
+            few: where no word has more holders than this, the scope's entries are not counted.
         """
         ...
 

@@ -96,7 +96,7 @@ class TsvectorIndex:
         """Entries that hold any of the words, best first."""
         return self.find(connection, terms, "", scope, limit, with_context)[0]
 
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
         found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
         words = {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
@@ -105,6 +105,8 @@ class TsvectorIndex:
             named = list(words)
             for row in connection.execute(_HOLDERS, {"words": list(words.values())} | scoped):
                 found[named[row[0] - 1]] = frozenset(row[1])
+        if max(map(len, found.values()), default=0) <= few:
+            return Holding(found, 0)
         tenant = entries.c.tenant == func.current_setting("harken.tenant")
         inside = select(func.count()).select_from(entries).where(tenant, *scope_conditions(scope))
         return Holding(found, int(connection.execute(inside).scalar_one()))

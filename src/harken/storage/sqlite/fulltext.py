@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection, func, select
@@ -102,7 +103,7 @@ class Fts5Index:
                 return found
         return self._match(connection, phrases, scope, limit, _SEARCHED if with_context else _OWN)
 
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope) -> Holding:
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
         phrases = {term: phrase for term in terms if (phrase := _phrase(term))}
         join, condition, bounds = _limited(scope)
@@ -117,7 +118,8 @@ class Fts5Index:
             found |= {
                 term: frozenset(postings.parsed_ids(row[0]).tolist()) for term, row in zip(phrases, rows, strict=True)
             }
-        return Holding(found, _count(connection, scope))
+        is_counted = max(map(len, found.values()), default=0) > few
+        return Holding(found, _count(connection, scope) if is_counted else 0)
 
     def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
         """Entries whose own text has these words in this order, best first."""
@@ -239,12 +241,18 @@ def _rarest(words: Sequence[postings.Word], entries: int) -> list[postings.Word]
 
 
 def _limited(scope: RowScope) -> tuple[str, str, tuple[int | str, ...]]:
-    """The join, the condition and its values that keep to a scope's facets and days; empty where it has none."""
+    """The join, the condition and its values for what of a scope the rows tell; empty where they need not be asked."""
     condition = f" AND +entry_index.rowid IN {_WITH_FACET}" * len(scope.facets)
-    if scope.since is None and scope.until is None:
-        return "", condition, scope.facets
-    join = "JOIN entries e ON e.id = entry_index.rowid"
-    return join, f"{condition} AND e.created_at >= ? AND e.created_at < ?", (*scope.facets, *_bounds(scope))
+    values: tuple[int | str, ...] = scope.facets
+    sources = scope.sources if scope.segment_id is not None else ()
+    if sources:
+        condition += f" AND e.source IN ({', '.join('?' * len(sources))})"
+        values += sources
+    if scope.since is not None or scope.until is not None:
+        condition += " AND e.created_at >= ? AND e.created_at < ?"
+        values += _bounds(scope)
+    join = "JOIN entries e ON e.id = entry_index.rowid" if " e." in condition else ""
+    return join, condition, values
 
 
 def _count(connection: Connection, scope: RowScope) -> int:
@@ -269,7 +277,9 @@ def _query_one(phrase: str, scope: RowScope, columns: str) -> str:
 def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
     """Any of the phrases, among what the scope's tokens let through."""
     query = f"{columns} : ({' OR '.join(phrases)})"
-    for tokens in _scope_tokens(scope):
+    # How rare a source is, bm25 would find out by reading all that it has; of a segment the rows tell it sooner.
+    told = replace(scope, sources=()) if scope.segment_id is not None else scope
+    for tokens in _scope_tokens(told):
         query = f"scope : ({tokens}) AND {query}"
     without = [f"o{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:
@@ -292,7 +302,8 @@ def _scope_tokens(scope: RowScope) -> list[str]:
         [f"o{source}" for source in scope.sources],
         [f"r{role}" for role in scope.roles],
         [f"p{scope.project_id}"] if scope.project_id is not None else [],
-        [f"c{scope.conversation_id}"] if scope.conversation_id is not None else [],
+        # A segment is of one conversation.
+        [f"c{scope.conversation_id}"] if scope.conversation_id is not None and scope.segment_id is None else [],
         [f"c{conversation_id}" for conversation_id in scope.conversation_ids],
         [f"g{scope.segment_id}"] if scope.segment_id is not None else [],
     ]

@@ -133,6 +133,14 @@ class FullTextTests:
             }
             assert (holding.entries, none.entries, none.of) == (3, 3, {})
 
+    def test_a_scope_is_counted_only_where_a_word_has_many_holders(self, store: Store) -> None:
+        talk = talk_of("garden", "apple and pear", "plum", "pears")
+        keep(store, talk)
+        with store.reading() as tx:
+            scope = row_scope(tx, SearchScope(segment=talk.segment.uid, sources=("message",)))
+            counted = {few: tx.text.holders(tx.connection, ["apple", "pear"], scope, few).entries for few in (1, 2)}
+        assert counted == {1: 3, 2: 0}
+
     def test_the_date_in_words_finds(self, store: Store) -> None:
         may, june = talk_of("may", "zebra"), talk_of("june", "zebra", start=START.replace(month=6, day=24))
         keep(store, may, june)

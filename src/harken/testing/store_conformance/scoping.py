@@ -175,6 +175,12 @@ class ScopeTests:
         with pytest.raises(NotFoundError, match=words), store.reading() as tx:
             row_scope(tx, scope)
 
+    def test_a_segment_of_another_conversation_is_not_there(self, store: Store) -> None:
+        town = Town(store)
+        elsewhere = SearchScope(segment=town.first_segment, conversation=town.garden.conversation.uid)
+        with pytest.raises(NotFoundError, match="is not of conversation"), store.reading() as tx:
+            row_scope(tx, elsewhere)
+
     def test_two_projects_of_one_name_are_named_by_their_keys(self, store: Store) -> None:
         Town(store)
         twin = Talk("twin", ProjectIdentity("path:/other/garden", "garden"))

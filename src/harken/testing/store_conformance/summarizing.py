@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from harken.model import Tombstone
+from harken.model import SearchScope, Tombstone
 from harken.storage.forgetting import forget_rows
 from harken.storage.reading import count_all
+from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, Store
 from harken.storage.summaries import (
     CONVERSATION,
@@ -21,7 +22,7 @@ from harken.storage.summaries import (
     read_summaries,
 )
 from harken.storage.work import complete, fail
-from harken.testing.store_conformance.asking import keep, spoken_at_length
+from harken.testing.store_conformance.asking import found, keep, spoken_at_length
 from harken.testing.talk import START, Talk
 
 REST, LEASE = 600.0, 60.0
@@ -72,6 +73,20 @@ class SummaryTests:
             assert first
             assert _claim(store, kind, "you") == []
             assert _claim(store, kind, "you", after=LEASE + 1) == first
+
+    def test_a_segment_is_searched_without_its_summaries_where_messages_are_asked_for(self, store: Store) -> None:
+        talk = spoken_at_length("row", 2)
+        keep(store, talk)
+        (due,) = _claim(store, EXCHANGE)
+        _put(store, talk, EXCHANGE, due, f"zebra {talk.messages[0].text}")
+        with store.reading() as tx:
+            both = row_scope(tx, SearchScope(segment=talk.segment.uid))
+            said = row_scope(tx, SearchScope(segment=talk.segment.uid, sources=("message",)))
+            of_both, of_said = (tx.text.holders(tx.connection, ["zebra"], scope) for scope in (both, said))
+        assert (len(of_both.of["zebra"]), of_both.entries) == (1, 3)
+        assert (len(of_said.of["zebra"]), of_said.entries) == (0, 2)
+        assert due.uid in found(store, "zebra", scope=both)
+        assert found(store, "zebra", scope=said) == []
 
     def test_what_was_done_since_it_was_found_is_not_taken(self, store: Store) -> None:
         talk = spoken_at_length("row", 2)
