@@ -12,6 +12,7 @@ from typing import Any
 
 from harken.model import MessageType, Role
 from harken.record.transcripts.blocks import Content, Piece, read_content
+from harken.record.transcripts.claude_forks import as_first_written, copied_lines
 from harken.record.transcripts.fields import known, mapping, moment, string
 from harken.record.transcripts.lines import decoded, follow
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
@@ -109,6 +110,7 @@ class _Reader:
         self._own_calls: set[str] = set()
         self._ranks: dict[str, int] = {}
         self._waiting: dict[str, str] = {}
+        self._copies = copied_lines(path)
 
     @property
     def settled(self) -> bool:
@@ -125,6 +127,7 @@ class _Reader:
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what one line says."""
+        value = as_first_written(value, self._copies)
         conversation, parent = self._conversation(value)
         if named := _title(value):
             yield from self._titled(conversation, *named)
@@ -176,6 +179,8 @@ class _Reader:
         self._headed.add(conversation)
         side = _side_facts(self._path) if self._side else {}
         facts = known(git_branch=string(line.get("gitBranch")), version=string(line.get("version")))
+        if self._copies and conversation == self._file_session:
+            facts["forked_from"] = next(reversed(self._copies.values())).session
         facts |= known(agent_type=string(side.get("agentType")), parent_call_id=string(side.get("toolUseId")))
         return ParsedConversation(
             conversation,
