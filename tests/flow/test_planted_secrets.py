@@ -11,6 +11,7 @@ import pytest
 
 from command_line import CommandLine, files_holding
 from harken.engine import Harken
+from harken.errors import UsageError
 from harken.model import ExchangeStatus
 
 # Put together here, so that no scanner takes this file for a leak. `{}` is where the secret stands in a sentence.
@@ -109,6 +110,39 @@ def test_none_of_what_is_imported_is_kept(cli: CommandLine, tmp_path: Path) -> N
     assert_clean(cli, at_least=5 * len(PLANTED))
     cli("reindex", "--from-journal")
     assert_clean(cli, at_least=5 * len(PLANTED))
+
+
+def test_none_is_kept_in_the_names_of_things(cli: CommandLine, harken: Harken, tmp_path: Path) -> None:
+    for number, text in enumerate(sentences()):
+        told = {"author": f"Ada {text}", "tool_name": f"shell {text}", "call_id": f"call {text}"}
+        # A path takes the second slash of a URL away, and is none any more.
+        folder = tmp_path / str(number) / ("" if "://" in text else text.partition(" After")[0])
+        folder.mkdir(parents=True)
+        harken.record_message(f"talk {text}", "tool", "Nothing here", type="tool_result", directory=folder, **told)
+        harken.record_message(f"c{number}", "user", "Nothing here", channel=f"channel {text}")
+        harken.memories.add(f"Nothing in number {number}", "fact", 0.5, directory=folder)
+        harken.end_exchange(f"talk {text}", ExchangeStatus.FAILED, error="x" * 480 + f" {text}")
+    talk = f"talk {next(sentences())}"
+    assert harken.record_message(talk, "user", "Found again").conversation_uid in {
+        hit.entry.conversation_uid for hit in harken.search("Nothing here", mode="keyword", limit=200).hits
+    }
+    harken.close()
+    assert_clean(cli, at_least=0)
+
+
+def test_a_conversation_whose_name_held_a_secret_goes_on_as_the_same(harken: Harken) -> None:
+    name = f"https://bob:{PLANTED[-1][1]}@host/talk"
+    uid = harken.record_message(name, "user", "Hello").conversation_uid
+    harken.end_exchange(name, ExchangeStatus.COMPLETED)
+    harken.new_segment(name)
+    assert harken.record_message(name, "user", "Hello again").conversation_uid == uid
+    assert [message.text for message in harken.show(uid).messages] == ["Hello", "Hello again"]
+
+
+def test_no_secret_names_a_tasks_folder(harken: Harken) -> None:
+    with pytest.raises(UsageError, match="holds a secret"):
+        harken.run_task("ghp_" + BODY[:36], "Go on", lambda _context: "Done.")
+    assert not list(harken.home.rglob("scheduler_*"))
 
 
 def own_lines() -> Iterator[dict[str, Any]]:

@@ -144,7 +144,7 @@ class Chat:
             found = find_conversation(tx, uid)
         if found is None:
             raise NotFoundError(f"There is no conversation {uid}. Begin one: Harken.chat.begin()")
-        return NewConversation(found.channel, found.external_id)
+        return NewConversation(found.channel, found.external_id, own_uid=uid)
 
     @contextmanager
     def _alone(self, uid: str) -> Iterator[None]:
@@ -311,7 +311,7 @@ class _Exchange:
 
     def _end(self, status: ExchangeStatus, error: str | None) -> str | None:
         recorder = self.chat._recorder
-        kept = None if error is None else recorder.redactor.redact(error).text
+        kept = None if error is None else recorder.redactor.redact(error).text[:_ERROR_CHARS]
         recorder.end_exchange(self.head.uid, status, kept)
         recorder.wake()
         return kept
@@ -328,4 +328,4 @@ def _no_answer(answer: ChatAnswer) -> str | None:
 
 
 def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")[:_ERROR_CHARS]
+    return f"{type(error).__name__}: {error}".rstrip(": ")

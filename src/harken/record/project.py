@@ -10,9 +10,12 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import unquote
 
 from harken.model import ProjectIdentity
-from harken.record.characters import sound
+from harken.record.names import CleanNames
+from harken.record.redact import Redactor
 
 _CACHED_DIRECTORIES = 256
+# Folders are looked up by what is kept of their names, so all must agree on that, whatever patterns a home adds.
+_NAMES = CleanNames(Redactor())
 _MAX_FILE_BYTES = 1_000_000
 
 # Other schemes name no host: transcripts hold `redacted://…`, clones of bundles `file://…`.
@@ -46,7 +49,7 @@ def identify_project(directory: str | Path | None, git_remote: str | None = None
         return _of_remote(remote, ()) if remote else None
     own, keys = _look(_anchored(written))
     # The disk takes names of any bytes; rows and journals hold text.
-    paths = tuple(map(sound, keys))
+    paths = tuple(map(_NAMES.text, keys))
     remote = remote or own
     if remote:
         return _of_remote(remote, paths)
@@ -71,6 +74,7 @@ def normalize_remote(url: str) -> str | None:
 
 
 def _of_remote(remote: str, paths: tuple[str, ...]) -> ProjectIdentity:
+    remote = _NAMES.text(remote)
     return ProjectIdentity(key=f"git:{remote}", name=_last_part(remote), aliases=paths)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,7 @@ from harken.model import (
 from harken.record.characters import sound, sound_value
 from harken.record.identity import conversation_uid, derived_uid, new_uid
 from harken.record.journal import Appended, Journal
+from harken.record.names import CleanNames
 from harken.record.redact import Redactor
 from harken.record.replay import replay_conversation
 from harken.record.threads import Thread, read_thread
@@ -48,6 +49,7 @@ class NewConversation:
 
     Attributes:
         external_id: the id that the channel itself uses; within a channel it names one conversation.
+        own_uid: the id under which it is kept, where it is kept already; else it is made of channel and external id.
     """
 
     channel: str
@@ -57,11 +59,12 @@ class NewConversation:
     created_at: datetime | None = None
     parent_external_id: str | None = None
     metadata: Mapping[str, Any] = EMPTY
+    own_uid: str = ""
 
     @property
     def uid(self) -> str:
         """The id under which it is kept."""
-        return conversation_uid(self.channel, self.external_id)
+        return self.own_uid or conversation_uid(self.channel, self.external_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,10 @@ class Recorder:
     min_message_tokens: int
     wake: Callable[[], None] = lambda: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    names: CleanNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = CleanNames(self.redactor)
 
     def record(self, batches: Sequence[Batch], within: Callable[[Transaction], None] | None = None) -> Recorded:
         """Record messages and give them their exchanges, all in one transaction.
@@ -331,11 +338,11 @@ class Recorder:
             type=message.type,
             text=redacted.text,
             created_at=moment,
-            author=sound_value(message.author),
+            author=self.names.optional(message.author),
             trust=message.trust,
-            call_id=sound_value(message.call_id),
-            tool_name=sound_value(message.tool_name),
-            external_id=sound(message.external_id),
+            call_id=self.names.optional(message.call_id),
+            tool_name=self.names.optional(message.tool_name),
+            external_id=self.names.text(message.external_id),
             metadata=metadata,
         )
 
@@ -371,12 +378,12 @@ class Recorder:
         parent = conversation.parent_external_id
         return Conversation(
             uid=conversation.uid,
-            channel=sound(conversation.channel),
-            external_id=sound(conversation.external_id),
+            channel=self.names.text(conversation.channel),
+            external_id=self.names.text(conversation.external_id),
             title=self.redactor.redact(sound(conversation.title)).text,
             created_at=created,
             updated_at=created,
-            project=_sound_project(conversation.project),
+            project=self.names.project(conversation.project),
             parent_uid=None if parent is None else conversation_uid(conversation.channel, parent),
             metadata=self.redactor.redact_value(sound_value(conversation.metadata))[0],
         )
@@ -384,9 +391,3 @@ class Recorder:
     def _retitled(self, conversation: NewConversation, present: str) -> list[Event]:
         title = self.redactor.redact(sound(conversation.title)).text if conversation.title else ""
         return [Titled(conversation.uid, title, self.now())] if title and title != present else []
-
-
-def _sound_project(project: ProjectIdentity | None) -> ProjectIdentity | None:
-    if project is None:
-        return None
-    return ProjectIdentity(sound(project.key), sound(project.name), tuple(map(sound, project.aliases)))

@@ -80,7 +80,7 @@ class Runs:
         """
         uid = run.conversation_uid
         prepared = [self.recorder.prepare(uid, replace(answer, trust=_trust(answer))) for answer in answers]
-        reason = None if error is None else self.recorder.redactor.redact(sound(error[:_ERROR_CHARS])).text
+        reason = None if error is None else self.recorder.redactor.redact(sound(error)).text[:_ERROR_CHARS]
         said: list[Message] = []
         ended: list[ExchangeEnd] = []
         delivered: list[Message] = []

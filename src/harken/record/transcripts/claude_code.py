@@ -12,10 +12,11 @@ from typing import Any
 
 from harken.model import MessageType, Role
 from harken.record.transcripts.blocks import Content, Piece, read_content
+from harken.record.transcripts.claude_forks import as_first_written, copied_lines
 from harken.record.transcripts.fields import known, mapping, moment, string
 from harken.record.transcripts.lines import decoded, follow
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.record.transcripts.scaffolding import claude_words, is_interruption, without_recall
+from harken.record.transcripts.scaffolding import OWN_RESULT, claude_words, is_interruption, is_own_call, without_recall
 
 _SUBAGENTS = "subagents"
 _HEAD_LINES = 20
@@ -106,8 +107,10 @@ class _Reader:
         self._headed: set[str] = set()
         self._chains: dict[str, str] = {}
         self._tools: dict[str, str] = {}
+        self._own_calls: set[str] = set()
         self._ranks: dict[str, int] = {}
         self._waiting: dict[str, str] = {}
+        self._copies = copied_lines(path)
 
     @property
     def settled(self) -> bool:
@@ -124,6 +127,7 @@ class _Reader:
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what one line says."""
+        value = as_first_written(value, self._copies)
         conversation, parent = self._conversation(value)
         if named := _title(value):
             yield from self._titled(conversation, *named)
@@ -175,6 +179,8 @@ class _Reader:
         self._headed.add(conversation)
         side = _side_facts(self._path) if self._side else {}
         facts = known(git_branch=string(line.get("gitBranch")), version=string(line.get("version")))
+        if self._copies and conversation == self._file_session:
+            facts["forked_from"] = next(reversed(self._copies.values())).session
         facts |= known(agent_type=string(side.get("agentType")), parent_call_id=string(side.get("toolUseId")))
         return ParsedConversation(
             conversation,
@@ -192,7 +198,7 @@ class _Reader:
             conversation,
             role,
             piece.type,
-            piece.text,
+            OWN_RESULT if self._is_recalled(piece) else piece.text,
             external_id=piece.external_id(string(line.get("uuid")), order),
             created_at=moment(line.get("timestamp")),
             call_id=piece.call_id,
@@ -204,6 +210,13 @@ class _Reader:
         """Remember the name of a tool for its result, which has only the call's id."""
         if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
             self._tools[piece.call_id] = piece.tool_name
+            if is_own_call(piece.tool_name, piece.text):
+                self._own_calls.add(piece.call_id)
+
+    def _is_recalled(self, piece: Piece) -> bool:
+        """Whether a piece is what Harken itself answered; what went wrong with a call is told as it is."""
+        is_failed = piece.facts.get("is_error") is True
+        return piece.type is MessageType.TOOL_RESULT and piece.call_id in self._own_calls and not is_failed
 
 
 def _side_facts(path: Path) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from harken.record.transcripts.blocks import Content, Piece, read_content, resul
 from harken.record.transcripts.fields import call_text, known, mapping, moment, string
 from harken.record.transcripts.lines import Line, follow, items, numbered
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.record.transcripts.scaffolding import codex_words, without_recall
+from harken.record.transcripts.scaffolding import OWN_RESULT, codex_words, is_own_call, without_recall
 
 _PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"
 _NOT_ROLLOUTS = ("history.jsonl", "session_index.jsonl")
@@ -139,6 +139,7 @@ class _Reader:
         self._event: str | None = None
         self._held: list[ParsedMessage] = []
         self._tools: dict[str, str] = {}
+        self._own_calls: set[str] = set()
 
     @property
     def settled(self) -> bool:
@@ -243,8 +244,7 @@ class _Reader:
     def _tool(self, line: _Line, payload: Mapping[str, Any], kind: str) -> Iterator[ParsedItem]:
         call_id = string(payload.get("call_id"))
         if kind.endswith("_call"):
-            given = next((payload[key] for key in _INPUTS if payload.get(key)), None)
-            name = self._note(payload)
+            given, name = _given(payload), self._note(payload)
             if given or call_id:
                 text = without_recall(call_text(name, given))
                 yield self._message(line, payload, Role.ASSISTANT, Piece(MessageType.TOOL_CALL, text, call_id, name))
@@ -256,7 +256,9 @@ class _Reader:
             text, failed = read
             name = self._tools.get(call_id or "", "")
             facts = known(is_error=failed)
-            piece = Piece(MessageType.TOOL_RESULT, without_recall(text), call_id, name or None, facts)
+            is_recalled = call_id in self._own_calls and not failed
+            words = OWN_RESULT if is_recalled else without_recall(text)
+            piece = Piece(MessageType.TOOL_RESULT, words, call_id, name or None, facts)
             yield self._message(line, payload, Role.TOOL, piece)
 
     def _note(self, payload: Mapping[str, Any]) -> str:
@@ -265,6 +267,9 @@ class _Reader:
         name = string(payload.get("name")) or kind.removesuffix("_call")
         if call_id and kind.endswith("_call"):
             self._tools[call_id] = name
+            # Codex writes the server apart from its tool.
+            if is_own_call((string(payload.get("namespace")) or "") + name, call_text(name, _given(payload))):
+                self._own_calls.add(call_id)
         return name
 
     def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> ParsedMessage:
@@ -280,6 +285,11 @@ class _Reader:
             tool_name=piece.tool_name,
             metadata={**piece.facts, **known(phase=string(payload.get("phase")))},
         )
+
+
+def _given(payload: Mapping[str, Any]) -> Any:
+    """What a call hands its tool."""
+    return next((payload[key] for key in _INPUTS if payload.get(key)), None)
 
 
 def _thread_id(meta: Mapping[str, Any], path: Path) -> str:

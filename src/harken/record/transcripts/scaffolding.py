@@ -6,6 +6,16 @@ import re
 from collections.abc import Iterable
 
 RECALL_FENCE = "harken-recall"
+OWN_RESULT = "(Recalled by Harken; not said.)"
+"""What stands for a result of Harken's own tools: recorded again, it would come back as its own echo."""
+
+# `mcp__harken__search`, `mcp__plugin_harken_harken__search`; and Harken started in a shell, alone or by its path.
+_OWN_TOOL = re.compile(r"mcp_+(?:\w+_)?harken_*\w+", re.IGNORECASE)
+_OWN_COMMAND = re.compile(
+    r'"(?:command|cmd)":\s*'
+    r'(?:\["[\w/.-]{1,99}sh",\s*"-\w+",\s*)?"\s*(?:cd\s[^"&;]{1,500}(?:&&|;)\s*)?(?:[A-Z_]{1,60}=\S{1,300}\s+){0,9}'
+    r"(?:(?:uvx|uv run|python[\d.]* -m)\s+)?(?:[^\s\"\']{0,300}/)?harken\s"
+)
 
 # Claude Code writes these into people's prompts and into tool results, anywhere in the text.
 _INJECTED = (
@@ -59,6 +69,16 @@ def without_recall(text: str) -> str:
 def without_injections(text: str) -> str:
     """The text without recalled blocks and without what hooks, reminders and editors put into it."""
     return _without(without_recall(text), _INJECTED)
+
+
+def is_own_call(tool_name: str | None, text: str) -> bool:
+    """Whether a tool call asks Harken itself, over MCP or in a shell.
+
+    Args:
+        tool_name: as the agent calls it, with the server's name before it.
+        text: the call as it is recorded.
+    """
+    return bool(_OWN_TOOL.fullmatch(tool_name or "")) or ("harken" in text and bool(_OWN_COMMAND.search(text)))
 
 
 def claude_words(text: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 from harken.record.transcripts import formats
 from harken.record.transcripts.claude_code import ClaudeCode
 from harken.record.transcripts.parsed import Checkpoint, ParsedConversation, ParsedMessage, ParsedTitle, Unreadable
+from harken.record.transcripts.scaffolding import OWN_RESULT
 
 Write = Callable[..., Path]
 Said = Callable[..., list[tuple[str, str, str]]]
@@ -91,6 +92,31 @@ def test_injected_text_leaves_prompts_and_results(write: Write, said: Said) -> N
         line("assistant", "as <harken-recall id='1'>old</harken-recall>said"),
     )
     assert [text for _, _, text in said(CLAUDE.parse(path))] == ["do it", "a.py", "as said"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("mcp__harken__search", {"query": "zebras"}),
+        ("mcp__plugin_harken_harken__search", {"query": "zebras"}),
+        ("Bash", {"command": "harken search zebras"}),
+    ],
+)
+def test_what_harkens_own_tools_recalled_is_not_recorded_again(write: Write, name: str, given: dict[str, Any]) -> None:
+    called = line("assistant", [block("tool_use", id="t1", name=name, input=given)])
+    recalled = json.dumps({"hits": [{"text": "The zebras eat marmalade."}]})
+    answered = line("user", [block("tool_result", tool_use_id="t1", content=recalled)], uuid="u2")
+    other = line("user", [block("tool_result", tool_use_id="t2", content="a.py")], uuid="u3")
+    path = write(called, answered, other)
+    behind_the_call = path.read_bytes().index(b"\n") + 1
+    for read in (messages(path)[1:], messages(path, behind_the_call)):
+        assert [(one.type, one.text) for one in read] == [("tool_result", OWN_RESULT), ("tool_result", "a.py")]
+
+
+def test_what_went_wrong_with_a_call_of_harken_is_told(write: Write) -> None:
+    called = line("assistant", [block("tool_use", id="t1", name="mcp__harken__search", input={})])
+    failed = block("tool_result", tool_use_id="t1", content="query: Field required", is_error=True)
+    assert messages(write(called, line("user", [failed], uuid="u2")))[1].text == "query: Field required"
 
 
 def test_an_interruption_and_a_compaction_leave_markers(write: Write) -> None:

@@ -15,6 +15,7 @@ from harken.errors import TranscriptError
 from harken.record.transcripts import formats
 from harken.record.transcripts.codex import Codex
 from harken.record.transcripts.parsed import Checkpoint, ParsedConversation, ParsedMessage, ParsedTitle, Unreadable
+from harken.record.transcripts.scaffolding import OWN_RESULT
 
 Write = Callable[..., Path]
 Said = Callable[..., list[tuple[str, str, str]]]
@@ -264,3 +265,22 @@ def test_real_rollouts_give_every_prompt_answer_call_and_result_once(shared_data
         assert kinds["tool_call"] == expected["function_call"]
         assert kinds["tool_result"] == expected["function_call_output"]
         assert len({m.external_id for m in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "search", "namespace": "mcp__harken__", "arguments": '{"query": "zebras"}'},
+        {"name": "mcp__harken__search", "arguments": '{"query": "zebras"}'},
+        {"name": "exec_command", "arguments": '{"cmd": "harken search zebras"}'},
+    ],
+)
+def test_what_harkens_own_tools_recalled_is_not_recorded_again(write: Write, said: Said, call: dict[str, str]) -> None:
+    path = write(
+        META,
+        item("function_call", call_id="c1", **call),
+        item("function_call_output", call_id="c1", output="The zebras eat marmalade."),
+        item("function_call_output", call_id="c2", output="a.py"),
+    )
+    told = [text for _, kind, text in said(CODEX.parse(path)) if kind == "tool_result"]
+    assert told == [OWN_RESULT, "a.py"]

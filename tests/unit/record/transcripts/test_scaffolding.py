@@ -10,6 +10,7 @@ from harken.record.transcripts.scaffolding import (
     claude_words,
     codex_words,
     is_interruption,
+    is_own_call,
     without_injections,
     without_recall,
 )
@@ -114,3 +115,33 @@ def test_a_megabyte_of_openings_takes_no_time() -> None:
     text = "<system-reminder>" * 60_000 + "<command-name>" * 60_000
     assert claude_words(text) == text
     assert claude_words("<command-name></command-name>" * 40_000 + "x") == "x"
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("mcp__harken__search", 'mcp__harken__search {"query": "zebras"}'),
+        ("mcp__plugin_harken_harken__context", ""),
+        ("mcp_harken_search", ""),
+        ("Bash", 'Bash {"command": "harken search zebras"}'),
+        ("Bash", 'Bash {"command": "cd /work && HARKEN_HOME=/x /opt/bin/harken show 1"}'),
+        ("shell", 'shell {"command": ["bash", "-lc", "uvx harken context zebras"]}'),
+        ("exec_command", 'exec_command {"cmd":"python3 -m harken search zebras"}'),
+    ],
+)
+def test_a_call_of_harken_itself_is_known(tool: str, text: str) -> None:
+    assert is_own_call(tool, text)
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("Bash", 'Bash {"command": "grep -r harken src"}'),
+        ("Bash", 'Bash {"command": "harkening on"}'),
+        ("mcp__github__search", 'mcp__github__search {"query": "harken search"}'),
+        ("Read", 'Read {"file_path": "/work/harken search"}'),
+        (None, ""),
+    ],
+)
+def test_a_call_that_only_names_harken_is_none_of_it(tool: str | None, text: str) -> None:
+    assert not is_own_call(tool, text)
