@@ -9,12 +9,14 @@ RECALL_FENCE = "harken-recall"
 OWN_RESULT = "(Recalled by Harken; not said.)"
 """What stands for a result of Harken's own tools: recorded again, it would come back as its own echo."""
 
-# `mcp__harken__search`, `mcp__plugin_harken_harken__search`; and Harken started in a shell, alone or by its path.
+# `mcp__harken__search`, `mcp__plugin_harken_harken__search`; and Harken asked in a shell, where nothing else prints.
 _OWN_TOOL = re.compile(r"mcp_+(?:\w+_)?harken_*\w+", re.IGNORECASE)
 _OWN_COMMAND = re.compile(
     r'"(?:command|cmd)":\s*'
     r'(?:\["[\w/.-]{1,99}sh",\s*"-\w+",\s*)?"\s*(?:cd\s[^"&;]{1,500}(?:&&|;)\s*)?(?:[A-Z_]{1,60}=\S{1,300}\s+){0,9}'
-    r"(?:(?:uvx|uv run|python[\d.]* -m)\s+)?(?:[^\s\"\']{0,300}/)?harken\s"
+    r"(?:(?:uvx|uv run|python[\d.]* -m)\s+)?(?:[^\s\"\']{0,300}/)?harken\s+(?:--(?:home|store)[\s=]\S+\s+)?"
+    r"(?:search|show|context|assemble|premortem|memory|core|experience|values|code|commits|documents|rag|task|export)\b"
+    r'(?:[^"\\;&]|\\[^n]|&(?!&))*"'
 )
 
 # Claude Code writes these into people's prompts and into tool results, anywhere in the text.
