@@ -16,7 +16,7 @@ from harken.errors import StoreCorruptError, StoreReadOnlyError
 from harken.folders import make_private
 from harken.storage import migrations
 from harken.storage.sqlite import fulltext
-from harken.storage.sqlite.connection import begin, make_engine, translated
+from harken.storage.sqlite.connection import begin, in_short_steps, make_engine, translated
 from harken.storage.sqlite.dialect import SqliteDialect
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.scoped import ScopedNearest
@@ -83,14 +83,8 @@ class SqliteStore:
             try:
                 driver = raw.driver_connection
                 assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
-                try:
-                    driver.execute("VACUUM")
-                except sqlite3.OperationalError as error:
-                    if "locked" not in str(error):
-                        raise
-                    return False
-                busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-                return not busy
+                with in_short_steps(driver) as patiently:
+                    return patiently(lambda: _vacuumed(driver)) and patiently(lambda: _emptied_log(driver))
             finally:
                 raw.close()
 
@@ -167,3 +161,17 @@ class SqliteStore:
             text("INSERT INTO settings (tenant, name, value) VALUES (:tenant, 'store.origin', :origin)"),
             {"tenant": self.tenant, "origin": f'"{secrets.token_hex(6)}"'},
         )
+
+
+def _vacuumed(driver: sqlite3.Connection) -> bool:
+    try:
+        driver.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        return False
+    return True
+
+
+def _emptied_log(driver: sqlite3.Connection) -> bool:
+    return not driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
