@@ -250,6 +250,22 @@ def test_one_that_nobody_can_find_leaves(daemon: Callable[[], int], place: Place
     assert Path(place.socket).exists()
 
 
+def test_one_whose_database_was_set_aside_leaves(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+) -> None:
+    old, database = daemon(), cli.home / "harken.db"
+    # As a damaged one is, for a new one to be made from the journal.
+    for file in cli.home.glob("harken.db*"):
+        file.rename(file.with_name(f"{file.name}.damaged-20261122-120000"))
+    cli("status")
+    assert database.exists()
+    eventually(lambda: (found := holder(place)) is None or found.pid != old)
+    agent = CodingAgent(cli, folder, "after")
+    agent.say("user", "Said to the database that was made anew.")
+    agent.hook("Stop")
+    eventually(lambda: cli.status()["messages"] == 1)
+
+
 def test_one_of_another_version_makes_way(
     cli: CommandLine, daemon: Callable[[], int], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

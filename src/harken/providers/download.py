@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,9 @@ import structlog
 
 from harken.errors import ModelFileError
 from harken.folders import make_private
+from harken.leftovers import remove_abandoned
 
 _log = structlog.get_logger(__name__)
-
-_STALE_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def fetch_folder(files: Sequence[RemoteFile], target: Path, timeout_seconds: flo
     part: Path | None = None
     try:
         make_private(target.parent)
-        _sweep(target)
+        remove_abandoned(target.parent, f"{target.name}.*.part")
         part = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{target.name}.", suffix=".part"))
         with httpx.Client(timeout=timeout_seconds, follow_redirects=True) as client:
             for file in files:
@@ -94,13 +92,3 @@ def _put_in_place(part: Path, target: Path) -> None:
         # A folder that is not empty cannot be replaced: another process finished first, with the same hashes.
         if not target.is_dir():
             raise
-
-
-def _sweep(target: Path) -> None:
-    for folder in target.parent.glob(f"{target.name}.*.part"):
-        try:
-            newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
-        except FileNotFoundError:
-            continue
-        if time.time() - newest > _STALE_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)

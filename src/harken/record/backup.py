@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harken.errors import StoreError, UsageError
 from harken.folders import make_private
+from harken.leftovers import remove_abandoned
 from harken.storage.store import Store
 
 DATABASE_NAME = "harken.db"
@@ -19,6 +20,7 @@ JOURNAL_NAME = "conversations"
 # What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
 TYPED_NAME = "chat-history"
 # The journal first: a restore that dies half-way leaves what the rest can be made of again.
+_STAGED_BACKUP, _STAGED_RESTORE = ".harken-backup-", ".harken-restore-"
 _PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
 # What a file that is cut short or no archive at all is answered with.
 _UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
@@ -42,7 +44,9 @@ def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> i
         raise UsageError(f"{target} exists. Name a file that does not.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".harken-backup-", dir=target.parent) as staging:
+        # A killed backup leaves everything that was said, where nothing would ever forget it.
+        remove_abandoned(target.parent, f"{_STAGED_BACKUP}*")
+        with tempfile.TemporaryDirectory(prefix=_STAGED_BACKUP, dir=target.parent) as staging:
             copy = Path(staging)
             # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
             with store.writing() if journalled else nullcontext():
@@ -69,11 +73,11 @@ def restore(source: Path, home: Path) -> None:
         UsageError: the home has a store already, or the file is no backup.
         StoreError: the home cannot be written.
     """
-    if (home / DATABASE_NAME).exists() or (home / JOURNAL_NAME).exists():
-        raise UsageError(f"{home} has a store already. Restore into another home: harken --home PATH restore {source}")
+    _check_empty(home, source)
     try:
         make_private(home)
-        with tempfile.TemporaryDirectory(prefix=".harken-restore-", dir=home) as staging:
+        remove_abandoned(home, f"{_STAGED_RESTORE}*")
+        with tempfile.TemporaryDirectory(prefix=_STAGED_RESTORE, dir=home) as staging:
             with tarfile.open(source, "r:gz") as archive:
                 archive.extractall(staging, filter="data")
             found = [name for name in _PARTS if (Path(staging) / name).exists()]
@@ -81,12 +85,19 @@ def restore(source: Path, home: Path) -> None:
                 raise UsageError(f"{source} is not a backup of Harken.")
             for place in Path(staging).rglob("*"):
                 place.chmod(0o700 if place.is_dir() else 0o600)
+            # Unpacking takes a while, and a hook may have started a daemon meanwhile, which makes a store.
+            _check_empty(home, source)
             for name in found:
                 (Path(staging) / name).replace(home / name)
     except _UNREADABLE as error:
         raise UsageError(f"{source} is not a backup of Harken, or it is damaged.") from error
     except OSError as error:
         raise StoreError(f"{source} cannot be restored to {home}: {error.strerror}.") from error
+
+
+def _check_empty(home: Path, source: Path) -> None:
+    if (home / DATABASE_NAME).exists() or (home / JOURNAL_NAME).exists():
+        raise UsageError(f"{home} has a store already. Restore into another home: harken --home PATH restore {source}")
 
 
 def _copy(source: Path, target: Path) -> None:

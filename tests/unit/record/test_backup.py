@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import os
+import shutil
 import stat
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +59,20 @@ class TestRoundTrip:
         (tmp_path / "backups").mkdir()
         backup(place.store, place.home, tmp_path / "backups" / "b.tar.gz")
         assert [file.name for file in (tmp_path / "backups").iterdir()] == ["b.tar.gz"]
+
+    def test_what_a_killed_one_left_is_removed_once_nobody_can_be_at_work_on_it(
+        self, place: RecordedHome, tmp_path: Path
+    ) -> None:
+        place.say("c", "one")
+        old, young = tmp_path / ".harken-backup-old", tmp_path / ".harken-backup-young"
+        for folder in (old, young):
+            (folder / "conversations").mkdir(parents=True)
+            (folder / "conversations" / "talk.jsonl").write_text("said")
+            for found in (folder / "conversations" / "talk.jsonl", folder / "conversations", folder):
+                os.utime(found, (0, 0))
+        (young / "harken.db").write_text("just begun")
+        backup(place.store, place.home, tmp_path / "backup.tar.gz")
+        assert (old.exists(), young.exists()) == (False, True)
 
     def test_an_empty_home_can_be_backed_up(self, place: RecordedHome, tmp_path: Path) -> None:
         backup(place.store, place.home, tmp_path / "backup.tar.gz")
@@ -115,3 +132,21 @@ class TestRefusals:
         with pytest.raises(UsageError, match="not a backup"):
             restore(tmp_path / "backup.tar.gz", tmp_path / "a" / "b")
         assert not (tmp_path / "a" / "evil").exists()
+
+
+def test_a_store_that_a_daemon_makes_while_the_backup_is_unpacked_is_left_alone(
+    place: RecordedHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.say("c", "one")
+    backup(place.store, place.home, tmp_path / "backup.tar.gz")
+    other, unpack = tmp_path / "other", tarfile.TarFile.extractall
+
+    def unpack_slowly(archive: tarfile.TarFile, *args: Any, **named: Any) -> None:
+        unpack(archive, *args, **named)
+        shutil.copy(place.empty_database, other / "harken.db")
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", unpack_slowly)
+    with pytest.raises(UsageError, match="has a store already"):
+        restore(tmp_path / "backup.tar.gz", other)
+    assert [found.name for found in other.iterdir()] == ["harken.db"]
+    assert (other / "harken.db").read_bytes() == place.empty_database.read_bytes()

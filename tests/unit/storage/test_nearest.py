@@ -197,6 +197,15 @@ class TestMistrusting:
         assert town.problems(town.cache()) == []
         assert town.files() == []
 
+    def test_what_a_process_left_that_was_killed_while_it_saved_is_removed_in_time(self, town: Town) -> None:
+        town.folder.mkdir()
+        old, young = town.folder / "vectors-a-1-0-1.tvim.1.part", town.folder / "vectors-a-1-0-1.tvim.2.part"
+        for part in (old, young):
+            part.write_bytes(b"half")
+        os.utime(old, (0, 0))
+        town.kept()
+        assert (old.exists(), young.exists()) == (False, True)
+
     def test_a_file_of_another_name_is_left_alone(self, town: Town) -> None:
         town.folder.mkdir()
         (town.folder / "vectors-nonsense.tvim").write_bytes(b"x")

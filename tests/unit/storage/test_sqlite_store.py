@@ -294,6 +294,24 @@ class TestKeepingInOrder:
         assert store.scrub() is True
         store.close()
 
+    def test_scrubbing_waits_in_short_steps_that_others_are_not_always_quicker_than(
+        self, store: SqliteStore, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reader = sqlite3.connect(database, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM settings").fetchone()
+        _set(store, "green")
+        steps: list[float] = []
+
+        def step(seconds: float) -> None:
+            steps.append(seconds)
+            reader.close()
+
+        monkeypatch.setattr(time, "sleep", step)
+        assert store.scrub() is True
+        assert len(steps) == 1
+        assert steps[0] <= 0.01
+
     def test_a_backup_made_while_others_write_is_whole(self, store: SqliteStore, tmp_path: Path) -> None:
         keep(store, talk_of("c", "a zebra"))
         with locked(tmp_path / "harken.db"):

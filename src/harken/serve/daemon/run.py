@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from harken.config import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, ProviderError
+from harken.record.backup import DATABASE_NAME
 from harken.serve.daemon.app import make_app
 from harken.serve.daemon.guard import Guard
 from harken.serve.daemon.intake import Intake
@@ -79,6 +80,8 @@ class Daemon:
         self._place = place
         self._ready = ready
         self._asked_at = time.monotonic()
+        self._database = str(harken.home / DATABASE_NAME)
+        self._opened = _identity(self._database)
         self.unwritten: set[Transcript] = set()
         self._intake = Intake(Path(place.reports), self._bring_in, self.unwritten)
         self._mcp = Mount(harken)
@@ -147,10 +150,18 @@ class Daemon:
                 # Somebody may have switched something off: the next hook has to know.
                 await asyncio.to_thread(self._harken.run_time.refresh)
             waited = time.monotonic() - self._asked_at
-            # A home that was deleted under it, its lock file or its socket: nobody can find this daemon any more.
-            lost = not Path(self._place.lock).exists() or _identity(self._place.socket) != own
-            if lost or (idle_seconds and waited > idle_seconds and self._intake.idle and not self._has_work()):
+            if self._is_lost(own) or (
+                idle_seconds and waited > idle_seconds and self._intake.idle and not self._has_work()
+            ):
                 self.leave()
+
+    def _is_lost(self, own: _Identity) -> bool:
+        """Whether nobody can find this daemon any more, or what it serves is no longer what others open.
+
+        The home was deleted under it, its lock file or its socket; or a damaged database was set aside.
+        """
+        found = _identity(self._place.socket) == own and Path(self._place.lock).exists()
+        return not found or _identity(self._database) != self._opened
 
     def _has_work(self) -> bool:
         return any(report.enabled and report.counts.leased for report in self._harken.background.status())

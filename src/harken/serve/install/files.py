@@ -7,11 +7,14 @@ import os
 import stat
 import tempfile
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 
 from harken.errors import HarkenError
+from harken.leftovers import remove_abandoned
 
 _LONGEST_BYTES = 64 * 1024 * 1024
+_DRAFT = ".harken"
 
 
 class InstallError(HarkenError):
@@ -73,7 +76,8 @@ def replace(path: Path, content: bytes, new_mode: int) -> None:
     Raises:
         OSError: it cannot be written; the file is as it was.
     """
-    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".harken", dir=path.parent)
+    remove_abandoned(path.parent, f".{escape(path.name)}.*{_DRAFT}")
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_DRAFT, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

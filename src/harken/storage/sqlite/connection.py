@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFu
 BUSY_TIMEOUT_SECONDS = 5.0
 # A writer goes on for longer: what it would record is lost to its caller when it gives up.
 WRITER_TIMEOUT_SECONDS = 30.0
-_WRITER_POLL_SECONDS = 0.003
+_STEP_SECONDS = 0.003
 # Chinese, Japanese and Korean are written without spaces; FTS5 would take a whole sentence for one word.
 _UNSPACED = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 # The rest of an error's code says which kind of busy it is.
@@ -85,24 +85,47 @@ def begin(connection: Connection, to_write: bool) -> None:
 def wait_to_write(driver: sqlite3.Connection, statement: str) -> None:
     """Execute what needs the write lock, as soon as no other has it.
 
+    Raises:
+        sqlite3.OperationalError: another has it for too long.
+    """
+    if not _in_short_steps(driver, lambda: _is_executed(driver, statement), WRITER_TIMEOUT_SECONDS):
+        raise sqlite3.OperationalError("database is locked")
+
+
+def rewrite(driver: sqlite3.Connection) -> bool:
+    """Leave nothing deleted in the file and in its log; False where others prevented it for too long."""
+
+    def emptied_log() -> bool:
+        return not driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+
+    steps = (lambda: _is_executed(driver, "VACUUM"), emptied_log)
+    return all(_in_short_steps(driver, step, BUSY_TIMEOUT_SECONDS) for step in steps)
+
+
+def _in_short_steps(driver: sqlite3.Connection, attempt: Callable[[], bool], patience_seconds: float) -> bool:
+    """Try something until it succeeds or the patience ends; whether it did.
+
     SQLite itself looks only ten times a second, so that of several who write without a pause one may never see the lock
     free; and where it suspects a deadlock it does not wait at all.
     """
-    deadline = time.monotonic() + WRITER_TIMEOUT_SECONDS
+    deadline = time.monotonic() + patience_seconds
     driver.execute("PRAGMA busy_timeout = 0")
     try:
-        while not _got_lock(driver, statement, is_last=time.monotonic() >= deadline):
-            time.sleep(_WRITER_POLL_SECONDS)
+        while not attempt():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_STEP_SECONDS)
     finally:
         driver.execute(f"PRAGMA busy_timeout = {round(BUSY_TIMEOUT_SECONDS * 1000)}")
+    return True
 
 
-def _got_lock(driver: sqlite3.Connection, statement: str, is_last: bool) -> bool:
+def _is_executed(driver: sqlite3.Connection, statement: str) -> bool:
+    """Execute it, unless another holds a lock that it needs; whether it was."""
     try:
         driver.execute(statement)
     except sqlite3.OperationalError as error:
-        is_busy = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
-        if is_last or not is_busy:
+        if error.sqlite_errorcode & _PRIMARY_CODE not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise
         return False
     return True

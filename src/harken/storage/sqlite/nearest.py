@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from harken.folders import make_private
+from harken.leftovers import remove_abandoned
 from harken.storage.entries import scope_conditions
 from harken.storage.sqlite.postings import Int64, parsed_ids
 from harken.storage.store import RowScope, StoredSpace
@@ -260,6 +261,7 @@ class VectorCache:
         name = f"vectors-{self._origin}-{space_id}-{derived.epoch}-{derived.newest}.tvim"
         try:
             make_private(self._folder)
+            remove_abandoned(self._folder, "vectors-*.part")
             # Whole or not at all, whoever else saves at the same moment or opens the file.
             part = self._folder / f"{name}.{os.getpid()}.part"
             engine.save(part)

@@ -16,7 +16,7 @@ from harken.errors import StoreCorruptError, StoreReadOnlyError
 from harken.folders import make_private
 from harken.storage import migrations
 from harken.storage.sqlite import fulltext
-from harken.storage.sqlite.connection import begin, make_engine, translated, wait_to_write
+from harken.storage.sqlite.connection import begin, make_engine, rewrite, translated, wait_to_write
 from harken.storage.sqlite.dialect import SqliteDialect
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.scoped import ScopedNearest
@@ -83,14 +83,7 @@ class SqliteStore:
             try:
                 driver = raw.driver_connection
                 assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
-                try:
-                    driver.execute("VACUUM")
-                except sqlite3.OperationalError as error:
-                    if "locked" not in str(error):
-                        raise
-                    return False
-                busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-                return not busy
+                return rewrite(driver)
             finally:
                 raw.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -123,3 +124,16 @@ def test_a_folder_that_another_process_makes_at_the_same_moment_stops_nothing(
     monkeypatch.setattr(Path, "mkdir", second)
     install(plan_install(edits, records), records)
     assert SERVER.value == json.loads(edits[0].path.read_text())["mcpServers"]["harken"]
+
+
+def test_what_a_killed_process_left_beside_a_file_goes_with_the_next_change(
+    edits: list[Edit], records: Records
+) -> None:
+    folder = edits[1].path.parent
+    old, young, mine = folder / ".two.json.a1b2.harken", folder / ".two.json.c3d4.harken", folder / ".two.json.mine"
+    for file in (old, young, mine):
+        file.write_text("{")
+    for file in (old, mine):
+        os.utime(file, (0, 0))
+    install(plan_install(edits, records), records)
+    assert (old.exists(), young.exists(), mine.exists()) == (False, True, True)
