@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Row,
     Select,
     and_,
     bindparam,
@@ -23,7 +22,7 @@ from sqlalchemy import (
 )
 
 from harken.model import Entry, Trust
-from harken.storage.batches import batches, rows_among, rows_in
+from harken.storage.batches import bare_among, batches, rows_in
 from harken.storage.columns import Instant, from_microseconds
 from harken.storage.store import Dialect, RowScope, Transaction
 from harken.storage.tables import conversations, entries, entry_facets, exchanges, projects, refers
@@ -33,6 +32,8 @@ _NEIGHBOURS = 2
 # Among entries of one moment, the one that comes now stands last: its id is the highest.
 _LAST_OF_MOMENT = 2**62
 _TRUST = {trust.value: trust for trust in Trust}
+# As its bare number: a column's type takes longer to convert it than all the rest of the row.
+_MOMENT = type_coerce(entries.c.created_at, BigInteger)
 
 
 def add_entries(
@@ -129,7 +130,8 @@ def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
-    return {row.id: _entry(row) for row in rows_among(tx, _whole(tx.dialect), entry_ids)}
+    rows = bare_among(tx, _whole(tx.dialect), entry_ids)
+    return {row[0]: Entry(*(*row[:8], from_microseconds(row[8]), _TRUST[row[9]], *row[10:])) for row in rows}
 
 
 @cache
@@ -139,14 +141,11 @@ def _whole(dialect: Dialect) -> Select[Any]:
         .outerjoin(exchanges, refers(entries.c.exchange_id, exchanges))
         .outerjoin(projects, refers(entries.c.project_id, projects))
     )
-    columns = select(
-        entries,
-        conversations.c.uid.label("conversation_uid"),
-        exchanges.c.uid.label("exchange_uid"),
-        projects.c.key.label("project"),
-    )
+    # In the order of an `Entry`.
+    named = (entries.c.id, entries.c.source, entries.c.ref_uid, conversations.c.uid, exchanges.c.uid, projects.c.key)
+    said = (entries.c.role, entries.c.author, _MOMENT, entries.c.trust, entries.c.text)
     chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
-    return columns.select_from(joined).where(*chosen)
+    return select(*named, *said, entries.c.weight, entries.c.part).select_from(joined).where(*chosen)
 
 
 class EntryFacts(NamedTuple):
@@ -169,7 +168,7 @@ class EntryFacts(NamedTuple):
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
-    rows = rows_among(tx, _facts(tx.dialect), entry_ids)
+    rows = bare_among(tx, _facts(tx.dialect), entry_ids)
     return {
         row[0]: EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:]) for row in rows
     }
@@ -177,9 +176,7 @@ def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFac
 
 @cache
 def _facts(dialect: Dialect) -> Select[Any]:
-    # The moment as its bare number: a column's type takes longer to convert it than all the rest of the row.
-    moment = type_coerce(entries.c.created_at, BigInteger)
-    columns = (entries.c.author, entries.c.role, moment, entries.c.weight, entries.c.trust)
+    columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust)
     places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
     chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
     return select(entries.c.id, *columns, *places).where(*chosen)
@@ -187,7 +184,7 @@ def _facts(dialect: Dialect) -> Select[Any]:
 
 def untrusted_among(tx: Transaction, entry_ids: Sequence[int]) -> set[int]:
     """Those of the entries that are not to be trusted."""
-    return {row[0] for row in rows_among(tx, _untrusted(tx.dialect), entry_ids)}
+    return {row[0] for row in bare_among(tx, _untrusted(tx.dialect), entry_ids)}
 
 
 @cache
@@ -248,21 +245,3 @@ def _source_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
 def _has_facet(facet: str) -> ColumnElement[bool]:
     having = select(entry_facets.c.tenant, entry_facets.c.entry_id).where(entry_facets.c.facet == facet)
     return tuple_(entries.c.tenant, entries.c.id).in_(having)
-
-
-def _entry(row: Row[Any]) -> Entry:
-    return Entry(
-        id=row.id,
-        source=row.source,
-        ref_uid=row.ref_uid,
-        conversation_uid=row.conversation_uid,
-        exchange_uid=row.exchange_uid,
-        project=row.project,
-        role=row.role,
-        author=row.author,
-        created_at=row.created_at,
-        trust=Trust(row.trust),
-        text=row.text,
-        weight=row.weight,
-        part=row.part,
-    )

@@ -47,7 +47,7 @@ def present_sources(tx: Transaction, sources: tuple[str, ...]) -> tuple[str, ...
     """Those sources outside of conversations that have entries: others need neither be looked for nor left out."""
     if not sources:
         return ()
-    row = tx.connection.execute(_which_are_there(sources), {"of_tenant": tx.tenant}).one()
+    row = tx.dialect.bare_rows(tx.connection, _which_are_there(sources), {"of_tenant": tx.tenant})[0]
     return tuple(source for source, is_there in zip(sources, row, strict=True) if is_there)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table
+from sqlalchemy import ColumnElement, Connection, Insert, Select, Table
 
 from harken.errors import ConfigError, MissingExtraError, UsageError
 from harken.model import DERIVED_SOURCES, KEPT_FOLDERS
@@ -221,6 +221,18 @@ class Dialect(Protocol):
 
     def listing(self, values: Sequence[Any]) -> object:
         """Values as a statement with `among` takes them."""
+        ...
+
+    def bare_rows(
+        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
+    ) -> Sequence[Sequence[Any]]:
+        """The rows of a statement that was made once, by place alone and as the driver gives them.
+
+        Args:
+            connection: of a transaction.
+            statement: kept for good; the types of its columns convert nothing.
+            values: what it is executed with.
+        """
         ...
 
     def upsert(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -13,12 +14,14 @@ from sqlalchemy import (
     ColumnElement,
     Row,
     Select,
+    Text,
     Update,
     bindparam,
     delete,
     exists,
     insert,
     select,
+    type_coerce,
     update,
 )
 
@@ -143,7 +146,10 @@ def _stored(row: Row[Any]) -> StoredSpace:
 _HOLDS_SOME = exists().where(vectors.c.tenant == spaces.c.tenant, vectors.c.space_id == spaces.c.id)
 # Made once: it runs with every search.
 _ANSWERING = (
-    select(spaces, _HOLDS_SOME.label("holds_some"))
+    select(
+        *(spaces.c.id, spaces.c.name, spaces.c.dims, spaces.c.threshold),
+        *(type_coerce(spaces.c.spec, Text), spaces.c.state, _HOLDS_SOME),
+    )
     .where(spaces.c.tenant == bindparam("of_tenant"), spaces.c.state == "active")
     .order_by(spaces.c.id)
     .limit(1)
@@ -152,8 +158,11 @@ _ANSWERING = (
 
 def answering_space(tx: Transaction) -> StoredSpace | None:
     """The space that queries are asked of; None while it holds nothing."""
-    row = tx.connection.execute(_ANSWERING, {"of_tenant": tx.tenant}).first()
-    return None if row is None or not row.holds_some else _stored(row)
+    for row_id, name, dims, threshold, spec, state, holds_some in tx.dialect.bare_rows(
+        tx.connection, _ANSWERING, {"of_tenant": tx.tenant}
+    ):
+        return StoredSpace(row_id, name, dims, threshold, json.loads(spec or "{}"), state) if holds_some else None
+    return None
 
 
 def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: dict[str, object]) -> StoredSpace:

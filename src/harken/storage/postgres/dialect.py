@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Insert, Table, Text, any_, bindparam, func
+from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Text, any_, bindparam, func
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.types import UserDefinedType
 
+from harken.storage.postgres.bare import bare_rows
 from harken.storage.store import AMONG
 
 
@@ -41,6 +42,12 @@ class PostgresDialect:
         """Numbers as an array's text; texts as they are."""
         are_texts = bool(values) and isinstance(values[0], str)
         return list(values) if are_texts else "{" + ",".join(map(str, values)) + "}"
+
+    def bare_rows(
+        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
+    ) -> Sequence[Sequence[Any]]:
+        """Without what SQLAlchemy does for each execution."""
+        return bare_rows(connection, statement, values)
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound array, so that the statement is the same however many there are."""

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, func, select, text
 
 from harken.storage.columns import from_microseconds
 from harken.storage.entries import scope_conditions
+from harken.storage.postgres.bare import bare_rows
 from harken.storage.postgres.text_forms import day_in_words, plain_words
 from harken.storage.store import Holding, RowScope, Scored
 from harken.storage.tables import entries
@@ -142,7 +143,7 @@ class TsvectorIndex:
             "all_ranked": ALL_RANKED_UP_TO,
             "most": MATCHES_TO_RANK,
         }
-        found = connection.execute(_SEARCH, values).all()
+        found = bare_rows(connection, _SEARCH, values)
         scored = [(row[0], row[1]) for row in found if row[1] is not None]
         return scored, {row[0] for row in found if row[2]}
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import URL, Connection, Engine, event, text
+from sqlalchemy import URL, text
 
 from harken.engine import Harken
 from harken.model import SearchScope
@@ -51,25 +52,27 @@ def crowded(harken: Harken, postgres: PostgresServer, server_url: URL) -> Harken
 
 
 @contextmanager
-def statements() -> Iterator[list[tuple[str, Any]]]:
-    """What is sent to any server while inside."""
+def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    """What is sent to any server while inside, by way of SQLAlchemy or without it."""
     seen: list[tuple[str, Any]] = []
+    execute = psycopg.Cursor.execute
 
-    def note(_on: Connection, _cursor: Any, statement: str, values: Any, _context: Any, _many: bool) -> None:
+    def note(cursor: psycopg.Cursor[Any], statement: Any, values: Any = None, **options: Any) -> Any:
         if not statement.startswith("BEGIN"):
             seen.append((statement, values))
+        return execute(cursor, statement, values, **options)
 
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Cursor, "execute", note)
         yield seen
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
 
 
-def plans(harken: Harken, scope: SearchScope | None = None) -> tuple[str, dict[str, int]]:
+def plans(
+    harken: Harken, monkeypatch: pytest.MonkeyPatch, scope: SearchScope | None = None
+) -> tuple[str, dict[str, int]]:
     """How the server answers a search's statements; and how often each table was read whole, or index looked into."""
     harken.search(QUERY, scope=scope)
-    with statements() as sent:
+    with statements(monkeypatch) as sent:
         assert harken.search(QUERY, scope=scope).hits
     with harken.store.reading() as tx:
         lines: list[str] = []
@@ -83,8 +86,10 @@ def plans(harken: Harken, scope: SearchScope | None = None) -> tuple[str, dict[s
 
 
 @pytest.mark.parametrize("scope", [None, SearchScope(conversation="talk"), SearchScope(roles=("user",))])
-def test_a_search_reads_the_rows_of_its_tenant_alone(crowded: Harken, scope: SearchScope | None) -> None:
-    planned, scans = plans(crowded, scope)
+def test_a_search_reads_the_rows_of_its_tenant_alone(
+    crowded: Harken, monkeypatch: pytest.MonkeyPatch, scope: SearchScope | None
+) -> None:
+    planned, scans = plans(crowded, monkeypatch, scope)
     assert {table: scans[table] for table in GROWING} == dict.fromkeys(GROWING, 0)
     for table in GROWING:
         assert f"Seq Scan on {table} " not in f"{planned} "
@@ -95,13 +100,13 @@ def test_a_search_reads_the_rows_of_its_tenant_alone(crowded: Harken, scope: Sea
 
 
 def test_the_nearest_of_a_large_space_come_from_its_index(crowded: Harken, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, _ = plans(crowded)
+    before, _ = plans(crowded, monkeypatch)
     assert "hnsw" not in before
     monkeypatch.setattr(nearest, "EXACT_UP_TO", MESSAGES // 2)
     crowded.store.nearest.settle()
     # What was counted before the space had outgrown comparing all is not counted again for half a minute.
     monkeypatch.setattr(nearest, "_RECOUNT_SECONDS", 0.0)
-    planned, scans = plans(crowded)
+    planned, scans = plans(crowded, monkeypatch)
     index = next(name for name in scans if name.startswith("ix_vectors_hnsw"))
     assert f"Index Scan using {index} on vectors" in planned
     assert scans[index] > 0
