@@ -11,6 +11,7 @@ from harken.assemble.history import TaskHistory
 from harken.assemble.layers import ChatContext, ChatMessage
 from harken.assemble.past import past_quotes
 from harken.assemble.pending import Pending
+from harken.assemble.render import Quote
 from harken.config import SearchConfig, Settings
 from harken.enrich.extract import Vectorize
 from harken.enrich.summarize_segment import SummarizeSegmentWork
@@ -24,6 +25,7 @@ from harken.record.recorder import Recorder
 from harken.retrieve.autorag import AutoRag, Recall
 from harken.retrieve.conversations import PastConversations, PastRecall
 from harken.retrieve.search import SpaceReader
+from harken.retrieve.together import Together
 from harken.storage.chats import begins_with, newest_conversation, newest_segment
 from harken.storage.past import Retrieval, list_retrievals
 from harken.storage.reading import read_titles
@@ -63,13 +65,16 @@ class Chats:
             return settings().search.model_copy(update={"include_untrusted": False})
 
         def builder(auto_rag: AutoRag, others: PastConversations) -> ContextBuilder:
+            def past(session: Session, query: str, together: Together) -> Sequence[Quote]:
+                return past_quotes(others.search(query, session.conversation_uid, together).conversations)
+
             return ContextBuilder(
-                store=store,
+                together=auto_rag.together,
                 search=auto_rag.search,
                 context_config=lambda: settings().context,
                 auto_rag_config=lambda: settings().auto_rag,
                 recorded=self._recorded,
-                past=lambda session, query: past_quotes(others.search(query, session.conversation_uid).conversations),
+                past=past,
                 history=lambda name: history.messages(name, settings().context.subagent_history),
             )
 

@@ -332,7 +332,7 @@ def test_what_other_conversations_say_stands_before_auto_rag_in_a_quarter_of_the
     harken.embed()
     asked: list[str] = []
 
-    def past(_session: Session, query: str) -> list[Quote]:
+    def past(_session: Session, query: str, _together: object) -> list[Quote]:
         asked.append(query)
         words = ["The last deploy took two hours.", "word " * 3000]
         return [Quote(text, "message", f"p{n}", "Priya", NOON, "owner") for n, text in enumerate(words)]

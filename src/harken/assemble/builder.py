@@ -24,10 +24,10 @@ from harken.config import AutoRagConfig, ContextConfig
 from harken.errors import UsageError
 from harken.model import CoreFact, Message, Role
 from harken.retrieve.autorag import Frame, Recall, Recalled, recall_query
+from harken.retrieve.together import Together
 from harken.storage.core import core_facts
 from harken.storage.reading import messages_of_segment
 from harken.storage.segment_summaries import segment_summary
-from harken.storage.store import Store
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
 _EDGE = 16
@@ -35,7 +35,7 @@ _EDGE = 16
 _PAST_SHARE = 0.25
 
 Described = tuple[str | None, str, str, Mapping[str, Any]]
-Search = Callable[[str, str, Collection[str], AutoRagConfig, Frame], Recall]
+Search = Callable[[str, str, Collection[str], AutoRagConfig, Frame, Together], Recall]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Session:
     segment_uid: str | None
 
 
-def _no_past(_session: Session, _query: str) -> Sequence[Quote]:
+def _no_past(_session: Session, _query: str, _together: Together) -> Sequence[Quote]:
     return ()
 
 
@@ -59,6 +59,7 @@ class ContextBuilder:
     """Builds contexts.
 
     Args:
+        together: what the searches for one context share.
         search: auto-RAG; see `harken.retrieve.autorag.AutoRag.search`.
         context_config: the limits; read anew for each context.
         auto_rag_config: likewise.
@@ -67,12 +68,12 @@ class ContextBuilder:
         history: the messages of a task's earlier runs, oldest first; each run is one exchange.
     """
 
-    store: Store
+    together: Callable[[], Together]
     search: Search
     context_config: Callable[[], ContextConfig]
     auto_rag_config: Callable[[], AutoRagConfig]
     recorded: Callable[[str], str] = lambda text: text
-    past: Callable[[Session, str], Sequence[Quote]] = _no_past
+    past: Callable[[Session, str, Together], Sequence[Quote]] = _no_past
     history: Callable[[str], Sequence[Message]] = _no_history
 
     def build_context(
@@ -110,17 +111,20 @@ class ContextBuilder:
             raise UsageError(f"budget_tokens must be > 0, got {budget}")
         if is_subagent and not task_name:
             raise UsageError("A subagent's context needs the name of its task.")
-        build = _Build(self, config, session, budget)
-        build.read(pending)
-        build.system(config.system_prompt if system_prompt is None else system_prompt)
-        build.core()
-        if is_subagent:
-            build.runs(self.history(task_name or ""))
-        else:
-            build.summary()
-            build.others(f"{PAST}\n{past_note}" if past_note else PAST)
-            build.talk()
-        return build.context()
+        with self.together() as together:
+            build = _Build(self, together, config, session, budget)
+            build.read(pending)
+            build.system(config.system_prompt if system_prompt is None else system_prompt)
+            build.core()
+            if is_subagent:
+                # It has a transaction of its own, for which a store in memory has one connection.
+                together.view.release()
+                build.runs(self.history(task_name or ""))
+            else:
+                build.summary()
+                build.others(f"{PAST}\n{past_note}" if past_note else PAST)
+                build.talk()
+            return build.context()
 
 
 @dataclass(slots=True)
@@ -128,6 +132,7 @@ class _Build:
     """One context in the making."""
 
     builder: ContextBuilder
+    together: Together
     config: ContextConfig
     session: Session
     budget: int
@@ -147,7 +152,7 @@ class _Build:
         """What the rows have, and what is pending: that comes first of all that takes room."""
         limit = self.config.sliding_window + len(pending) + _EDGE
         uid, segment = self.session.conversation_uid, self.session.segment_uid
-        with self.builder.store.reading() as tx:
+        with self.together.view.reading() as tx:
             self.facts = core_facts(tx)
             if segment is not None:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
@@ -217,7 +222,7 @@ class _Build:
         """What other conversations say about the query."""
         room = int(self.room * _PAST_SHARE)
         chosen: list[Quote] = []
-        for quote in self.builder.past(self.session, self.query):
+        for quote in self.builder.past(self.session, self.query, self.together):
             if ChatMessage(Role.SYSTEM, block(heading, [fenced(q) for q in [*chosen, quote]])).tokens <= room:
                 chosen.append(quote)
         if chosen:
@@ -293,7 +298,12 @@ class _Build:
         limits = config.model_copy(update={"max_tokens": reserve})
         # A line break joins each quotation to the block.
         recall = self.builder.search(
-            self.query, self.session.segment_uid or "", excluded, limits, lambda entry, text: "\n" + quoted(entry, text)
+            self.query,
+            self.session.segment_uid or "",
+            excluded,
+            limits,
+            lambda entry, text: "\n" + quoted(entry, text),
+            self.together,
         )
         self.notes.extend(recall.notes)
         recalled = list(recall.items)

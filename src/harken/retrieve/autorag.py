@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,16 +16,16 @@ import structlog
 from harken import tokens
 from harken.config import AutoRagConfig, SearchConfig
 from harken.model import Entry, Hit, Reason, SearchScope
-from harken.providers.embedder import Vectors
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader, ranks_of
-from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk, telling_terms
+from harken.retrieve.small_talk import is_small_talk, telling_terms
+from harken.retrieve.together import Asking, Together
 from harken.retrieve.weigh import AuthorCue, weigh
 from harken.storage.chats import entries_of, exchanges_of
 from harken.storage.entries import entry_facts, load_entries, untrusted_among
 from harken.storage.scopes import row_scope
-from harken.storage.store import Holding, RowScope, Store, StoredSpace, Transaction
+from harken.storage.store import Holding, RowScope, Store, Transaction
 
 # A word that more than this share of a segment's entries has is no rare one; in a short segment, more than so many.
 _COMMON_SHARE, _COMMON_FLOOR = 0.1, 10
@@ -87,12 +88,6 @@ class Recall:
         return sum(item.tokens for item in self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class _Embedded:
-    space: StoredSpace
-    vector: Vectors
-
-
 @dataclass(slots=True)
 class _Found:
     keyword: dict[int, float] = field(default_factory=dict)
@@ -139,6 +134,10 @@ class AutoRag:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "auto-rag"), init=False)
 
+    def together(self) -> Together:
+        """What this search shares with others of the same call."""
+        return Together(self.store, self.reader, self._threads)
+
     def search(
         self,
         query: str,
@@ -146,6 +145,7 @@ class AutoRag:
         excluded: Collection[str],
         config: AutoRagConfig,
         frame: Frame = lambda entry, text: text,
+        together: Together | None = None,
     ) -> Recall:
         """Find the few messages of a segment that a query is about.
 
@@ -160,6 +160,7 @@ class AutoRag:
             excluded: ids of messages that must not come back: they are in the context already.
             config: the limits.
             frame: what will stand in the context for a message; its tokens count against the budget.
+            together: what is shared with other searches; None where there are none.
         Returns:
             At most `config.top_k` messages in at most `config.max_tokens`; none for small talk, for what was never
             discussed, and when the search fails.
@@ -176,28 +177,35 @@ class AutoRag:
         notes: list[str] = []
 
         def find() -> Recall:
-            return self._recall(asked, segment_uid, excluded, config, frame)
+            with nullcontext(together) if together else self.together() as shared:
+                return self._recall(shared, asked, segment_uid, excluded, config, frame)
 
         return _safely("search", find, notes) or Recall(query=asked.text, notes=tuple(notes))
 
     def _recall(
-        self, query: Query, segment_uid: str, excluded: Collection[str], config: AutoRagConfig, frame: Frame
+        self,
+        together: Together,
+        query: Query,
+        segment_uid: str,
+        excluded: Collection[str],
+        config: AutoRagConfig,
+        frame: Frame,
     ) -> Recall:
-        # The model works while the rows are read: each takes about as long, and neither needs the other.
-        embedding = self._threads.submit(self._embedded, query)
         search_config = self.search_config()
         found = _Found(margin=search_config.untrusted_margin)
-        with self.store.reading() as tx:
+        asking = _safely("vectors", lambda: together.ask(query), found.notes)
+        with together.view.reading() as tx:
             wanted = SearchScope(segment=segment_uid, sources=("message",))
             scope = row_scope(tx, replace(wanted, without_untrusted=not search_config.include_untrusted))
             seen = entries_of(tx, excluded)
         depth = min(_DEPTH, search_config.candidates) + len(seen)
         # Both lists each on its own: where one part is broken, the other carries.
-        _safely("full_text", lambda: self._by_word(query, scope, depth, found), found.notes)
-        _safely("vectors", lambda: self._by_meaning(embedding.result(), scope, depth, found), found.notes)
+        _safely("full_text", lambda: self._by_word(together, query, scope, depth, found), found.notes)
+        if asking is not None:
+            _safely("vectors", lambda: self._by_meaning(together, asking, scope, depth, found), found.notes)
         if config.relevance_threshold is not None and found.threshold is not None:
             found.threshold, found.leeway = config.relevance_threshold, 0.0
-        with self.store.reading() as tx:
+        with together.view.reading() as tx:
             found.untrusted = untrusted_among(tx, list({**found.similarity, **found.keyword}))
             found.fused = fuse_hybrid(found.keyword, found.vector, found.similarity, search_config, found.untrusted)
             passing = self._passing(tx, found, seen, _TRIES * config.top_k)
@@ -205,28 +213,20 @@ class AutoRag:
             items = tuple(_packed(query, hits, config, frame))
         return Recall(items, query.text, tuple(found.notes))
 
-    def _by_word(self, query: Query, scope: RowScope, depth: int, found: _Found) -> None:
+    def _by_word(self, together: Together, query: Query, scope: RowScope, depth: int, found: _Found) -> None:
         window = self.search_config().context_window
-        with self.store.reading() as tx:
+        with together.view.reading() as tx:
             found.keyword = dict(tx.text.search(tx.connection, query.terms, scope, depth, window))
             holding = telling_holders(tx, query, scope)
         found.rare = rare_holders(holding)
         found.unsaid = sum(not held for held in holding.of.values()) / max(1, len(holding.of))
 
-    def _embedded(self, query: Query) -> _Embedded | str:
-        """The query's vector; a sentence where there is none."""
-        reader = self.reader()
-        if reader is None:
-            return "Searched by words alone: nothing is embedded yet."
-        if reader.embedder.space.latin_only and is_mostly_foreign(query.text):
-            return "Searched by words alone: the embedding model does not know this script."
-        return _Embedded(reader.space, reader.embedder.embed_query(query.text))
-
-    def _by_meaning(self, query: _Embedded | str, scope: RowScope, depth: int, found: _Found) -> None:
+    def _by_meaning(self, together: Together, asking: Asking, scope: RowScope, depth: int, found: _Found) -> None:
+        query = together.answer(asking)
         if isinstance(query, str):
             found.notes.append(query)
             return
-        with self.store.reading() as tx:
+        with together.view.reading() as tx:
             also = list(found.keyword)
             near, told = self.store.nearest.compare(tx, query.space, query.vector, scope, depth, also)
         configured = self.search_config().relevance_threshold

@@ -6,11 +6,13 @@ import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from math import prod
+from typing import TypeVar
 
 import structlog
 
@@ -23,7 +25,8 @@ from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.hierarchy import Lists, Placed, best_of, place_exchanges, rank_conversations
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader
-from harken.retrieve.small_talk import is_mostly_foreign, is_small_talk
+from harken.retrieve.small_talk import is_small_talk
+from harken.retrieve.together import Embedded, Together
 from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
 from harken.storage.entries import EntryFacts, entry_facts
 from harken.storage.past import (
@@ -56,6 +59,7 @@ _HASH_CHARS = 16
 _AT_ONCE = 4
 
 _log = structlog.get_logger(__name__)
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +192,13 @@ class PastConversations:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "past"), init=False)
 
-    def search(self, text: str, conversation_uid: str | None = None) -> PastRecall:
+    def search(self, text: str, conversation_uid: str | None = None, together: Together | None = None) -> PastRecall:
         """Past conversations about a query, and the best exchanges of each.
 
         Args:
             text: what the user says now.
             conversation_uid: the conversation that goes on; nothing of it comes back.
+            together: what is shared with other searches; None where there are none.
         Returns:
             At most `config.conversation_limit` conversations; none for small talk, for what was never discussed, and
             when the search fails.
@@ -207,33 +212,38 @@ class PastConversations:
             return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
         started = time.perf_counter()
         error_class = None
+        shared = nullcontext(together) if together else Together(self.store, self.reader, self._threads)
         try:
-            found = self._search(query, conversation_uid, config)
+            with shared as mine:
+                found = self._search(mine, query, conversation_uid, config)
         except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
             error_class = type(error).__name__
             _log.warning("past_conversations_failed", error_class=error_class)
             why = f"Past conversations were not searched: {error_class}."
             found = PastRecall(query=query.text, notes=(why,), error_class=error_class)
         if found.query:
+            if together is not None:
+                # The log is written, for which a store in memory has no other connection.
+                together.view.release()
             self._keep(found, time.perf_counter() - started, error_class)
         return found
 
-    def _search(self, query: Query, conversation_uid: str | None, config: RagConfig) -> PastRecall:
+    def _search(self, together: Together, query: Query, conversation_uid: str | None, config: RagConfig) -> PastRecall:
         asked = _Asked(query, config=self.search_config())
-        with self.store.reading() as tx:
+        with together.view.reading() as tx:
             if not has_others(tx, conversation_uid):
                 return PastRecall(notes=("There are no other conversations.",))
-            # The model works while the words are looked up: each takes about as long, and neither needs the other.
-            embedding = self._threads.submit(self._embed, asked, config)
+        asking = _or_note(lambda: together.ask(query), asked)
+        with together.view.reading() as tx:
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
             trusted = RowScope(without_untrusted=not asked.config.include_untrusted)
             others = replace(trusted, without_conversation_id=current)
             keyword = self._by_words(tx, asked, others, _DEPTH)
             # The model is mostly not done yet.
             facts = entry_facts(tx, list(keyword))
-        # Awaited outside of any transaction: a model may take seconds, which no snapshot need last.
-        embedding.result()
-        with self.store.reading() as tx:
+        if asking is not None:
+            _or_note(lambda: self._take(together.answer(asking), asked, config), asked)
+        with together.view.reading() as tx:
             everywhere = self._lists(tx, asked, others, keyword, _DEPTH, _DEPTH, facts)
             ranked = rank_conversations(everywhere)
             shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
@@ -265,22 +275,15 @@ class PastConversations:
         passed = {everywhere.facts[entry_id].conversation_id for entry_id in passing}
         return [row for row in shortlist if row in passed]
 
-    def _embed(self, asked: _Asked, config: RagConfig) -> None:
+    def _take(self, answer: Embedded | str, asked: _Asked, config: RagConfig) -> None:
         """Give the query its vector, or note why it has none."""
-        try:
-            reader = self.reader()
-            if reader is None:
-                asked.notes.append("Searched by words alone: nothing is embedded yet.")
-            elif reader.embedder.space.latin_only and is_mostly_foreign(asked.query.text):
-                asked.notes.append("Searched by words alone: the embedding model does not know this script.")
-            else:
-                asked.space, asked.vector = reader.space, reader.embedder.embed_query(asked.query.text)
-                configured = config.min_similarity
-                asked.threshold = reader.space.threshold if configured is None else configured
-                asked.leeway = _LEEWAY if configured is None else 0.0
-        except Exception as error:  # noqa: BLE001 - words are searched all the same; the failure is logged and shown
-            _log.warning("past_conversations_vector_failed", error_class=type(error).__name__)
-            asked.notes.append(f"Searched by words alone: {type(error).__name__}.")
+        if isinstance(answer, str):
+            asked.notes.append(answer)
+            return
+        asked.space, asked.vector = answer.space, answer.vector
+        configured = config.min_similarity
+        asked.threshold = answer.space.threshold if configured is None else configured
+        asked.leeway = _LEEWAY if configured is None else 0.0
 
     def _by_words(self, tx: Transaction, asked: _Asked, scope: RowScope, depth: int) -> dict[int, float]:
         window = asked.config.context_window
@@ -334,6 +337,16 @@ class PastConversations:
                 log_retrieval(tx, line)
         except Exception as error:  # noqa: BLE001 - what was found is worth more than a line about it
             _log.warning("retrieval_not_logged", error_class=type(error).__name__)
+
+
+def _or_note(call: Callable[[], _Result], asked: _Asked) -> _Result | None:
+    """What the call gives; None where it fails, which is logged and noted."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - words are searched all the same; the failure is logged and shown
+        _log.warning("past_conversations_vector_failed", error_class=type(error).__name__)
+        asked.notes.append(f"Searched by words alone: {type(error).__name__}.")
+        return None
 
 
 def _shown(

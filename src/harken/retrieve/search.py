@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,8 +28,6 @@ from harken.storage.vectors import answering_space
 MODES = ("hybrid", "keyword", "semantic")
 # Queries that are embedded at one time.
 _AT_ONCE = 8
-# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
-_SOON_SECONDS = 0.05
 
 
 class SpaceReader(Protocol):
@@ -122,9 +120,7 @@ class Searcher:
                 asking = None if threads is None else self._asking(tx, query, mode, threads)
                 found = self._by_word(tx, query, rows, mode, depth)
             if asking is not None:
-                if not wait([asking], _SOON_SECONDS).done:
-                    view.release()
-                asked, notes = asking.result()
+                asked, notes = view.wait_for(asking)
             threshold = self._threshold(asked)
             with view.reading() as tx:
                 self._by_meaning(tx, asked, rows, depth, found)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from harken.storage.store import NearestIndex, TextIndex, Transaction
+
+# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
+_SOON_SECONDS = 0.05
+
+_Result = TypeVar("_Result")
 
 
 class Readable(Protocol):
@@ -69,6 +75,12 @@ class OneReading:
         """End the view before something that takes long; whoever reads next begins another."""
         self._transaction = None
         self._open.close()
+
+    def wait_for(self, asked: Future[_Result]) -> _Result:
+        """What another thread makes; where that takes seconds, it is waited for without a view."""
+        if not wait([asked], _SOON_SECONDS).done:
+            self.release()
+        return asked.result()
 
     def __enter__(self) -> OneReading:
         return self

@@ -15,6 +15,7 @@ from harken.config import AutoRagConfig
 from harken.engine import Harken
 from harken.model import MessageType
 from harken.retrieve.autorag import Frame, Recall
+from harken.retrieve.together import Together
 from harken.testing import HashingEmbedder
 
 WORDS = ("zebra", "lemon", "deploy", "thursday", "whale", "canary", "ok", "да", "部署", "the", "code();")
@@ -41,10 +42,16 @@ class Watched:
         self.harken.chats.builder.search = self
 
     def __call__(
-        self, query: str, segment_uid: str, excluded: Collection[str], config: AutoRagConfig, frame: Frame
+        self,
+        query: str,
+        segment_uid: str,
+        excluded: Collection[str],
+        config: AutoRagConfig,
+        frame: Frame,
+        together: Together,
     ) -> Recall:
         self.excluded.append(set(excluded))
-        return self.search(query, segment_uid, excluded, config, frame)
+        return self.search(query, segment_uid, excluded, config, frame, together)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from harken.errors import EndpointError, MissingExtraError, NotFoundError, Usage
 from harken.model import Message, ProjectIdentity, Role, SearchResult, SearchScope
 from harken.providers.embedder import Reranker, Vectors
 from harken.record.recorder import NewMessage
-from harken.retrieve.search import _SOON_SECONDS, Searcher
+from harken.retrieve.search import Searcher
+from harken.storage.one_reading import _SOON_SECONDS
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors_where, ensure_space
 from harken.testing import HashingEmbedder, OverlapReranker
