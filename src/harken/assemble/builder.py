@@ -19,10 +19,11 @@ from harken.assemble.layers import (
     chat_message,
 )
 from harken.assemble.pending import Pending, last_asked, recognize
-from harken.assemble.render import PAST, RECALLED, SUMMARIZED, Quote, block, core_block, fenced, quoted
+from harken.assemble.render import Quote, block, core_block, fenced, quoted
 from harken.config import AutoRagConfig, ContextConfig
 from harken.errors import UsageError
 from harken.model import CoreFact, Message, Role
+from harken.record.recalled import PAST, RECALLED, SUMMARIZED
 from harken.retrieve.autorag import Frame, Recall, Recalled, recall_query
 from harken.retrieve.together import Together
 from harken.storage.core import core_facts

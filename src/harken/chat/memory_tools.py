@@ -11,6 +11,7 @@ from harken import tokens
 from harken.assemble.render import block, quoted
 from harken.chat.tools import Arguments, Here, Outcome, Tool
 from harken.model import Trust
+from harken.record.recalled import SAVED
 from harken.sources.memories import FoundMemory, Memories
 from harken.sources.memory import MAX_CONTENT_CHARS, MAX_TAGS
 from harken.storage.reading import find_conversation
@@ -57,7 +58,7 @@ def memory_tools(memories: Memories) -> list[Tool]:
         if not shown:
             return Outcome("No memory was found. Try other words.")
         ids = ", ".join(one.memory.uid for one in found[: len(shown)])
-        return Outcome(block("Saved before:", shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
+        return Outcome(block(SAVED, shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
 
     return [
         Tool(

@@ -31,6 +31,7 @@ from harken.record.characters import sound, sound_value
 from harken.record.identity import conversation_uid, derived_uid, new_uid
 from harken.record.journal import Appended, Journal
 from harken.record.names import CleanNames
+from harken.record.recalled import without_recall
 from harken.record.redact import Redactor
 from harken.record.replay import replay_conversation
 from harken.record.threads import Thread, read_thread
@@ -313,8 +314,8 @@ class Recorder:
         return replace(message, uid=new_uid(moment), created_at=moment)
 
     def prepare(self, uid: str, message: NewMessage) -> Message:
-        """A message as it is kept in the conversation of that id, secrets taken out; it has no exchange yet."""
-        raw = sound(message.text)
+        """A message as it is kept in the conversation of that id: without secrets, recalled blocks and an exchange."""
+        raw = without_recall(sound(message.text))
         redacted = self.redactor.redact(raw)
         metadata: Mapping[str, Any] = EMPTY
         counts = dict(redacted.counts)

@@ -12,6 +12,7 @@ from typing import Any
 from harken.errors import ConfigError
 from harken.record import secret_rules as rules
 from harken.record.assignments import find_assignments, is_secret_field
+from harken.record.disguised import undisguised
 from harken.record.spans import SURE, Span, replaced
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -23,8 +24,8 @@ _KIND = re.compile(r"[\w-]+")
 _LOWER = {ord(upper): ord(upper) + 32 for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 # Also as HTML and JSON escape it. An unclosed tag (`<private` and no `>`) opens as well.
 _TAG = re.compile(
-    r"(?:<|&lt;|\\u003c)(?P<close>\\?/)?private(?=[\s/<>]|&[lg]t;|\\u003[ce]|\Z)"
-    r"(?P<attributes>[^>]*?)(?:>|&gt;|\\u003e|\Z)",
+    r"(?:<|&lt;|\\{1,8}u003c)(?P<close>\\?/)?(?:private(?=[\s/<>]|&[lg]t;|\\{1,8}u003[ce]|\Z)|\s{1,9}private(?=\s{0,9}>))"
+    r"(?P<attributes>[^>]*?)(?:>|&gt;|\\{1,8}u003e|\Z)",
     re.IGNORECASE,
 )
 
@@ -59,10 +60,20 @@ class Redactor:
     def redact(self, text: str) -> Redacted:
         """The text without private passages and secrets; redacting it again changes nothing.
 
+        Where escapes or invisible characters hid one, the text goes on without them.
+
         Source: docs/adr/0002-redaction-rules.md.
         """
+        found = self._redacted(text)
+        plain = undisguised(text)
+        if plain == text:
+            return found
+        shown = self._redacted(plain)
+        return found if shown.text == undisguised(found.text) else shown
+
+    def _redacted(self, text: str) -> Redacted:
         low = _lowered(text)
-        private = "<private" in low or "&lt;private" in low or "u003cprivate" in low
+        private = "private" in low and _TAG.search(text) is not None
         spans = self._find(text, low) if self._enabled else []
         if not private and not spans:
             return Redacted(text, _NONE)
@@ -98,6 +109,8 @@ class Redactor:
             spans += rules.find_shapes(text, low, rules.OPTIONS)
         if "PRIVATE KEY" in text or "Private-Lines" in text:
             spans += rules.find_private_keys(text)
+        if "[redacted:" in text:
+            spans += rules.find_continued(text)
         if words := rules.long_words(text):
             spans += rules.find_tokens(text, words)
             spans += rules.find_shapes(text, low, rules.LINKS)

@@ -231,6 +231,18 @@ _PEM_BODY = re.compile(
     r"(?:(?:\s|\\[nrt]|[>|#*\"'+,]){0,80}+(?:[A-Z][\w-]{1,30}: [^\n\\]{1,200}|[A-Za-z0-9+/=]{16,}))*+"
     r"(?:(?:\r?\n|\\n)[ \t>|\"']{0,20}[A-Za-z0-9+/=]{1,80}(?=\s|\\|\"|'|$))?"
 )
+_LINE_CHARS = 120
+# The last line of what stands before an END, with what numbers or quotes it.
+_PEM_LINE = re.compile(
+    r"(?:\A|\n|\\n|[\"'\s])(?P<body>[A-Za-z0-9+/=]{8,80})(?:\s|\\[nr]|[\"'>|+*#,\u2192]|(?<=\s)\d{1,6}){0,24}\Z"
+)
+# Behind a redacted token: a break of the line, or another string; a word that is no word of a language.
+_CONTINUED = re.compile(
+    r"\[redacted:[\w-]{1,40}\]"
+    r"(?:[\"']\s{0,9}(?:\+|\.{1,2}|&)?\s{0,40}[\"']|\\\r?\n[ \t]{0,80}"
+    r"|\r?\n(?=[ \t]{0,40}[\w+/=-]{8,200}[ \t]{0,9}(?:[\"',;)]|\r?\n|\Z))[ \t]{0,40})"
+    r"(?P<secret>(?=[\w+/=-]{0,200}\d)(?=[\w+/=-]{0,200}[A-Z])(?=[\w+/=-]{0,200}[a-z])[\w+/=-]{8,200})"
+)
 _AWS_SECRET = re.compile(
     r"(?<![A-Za-z0-9/+=])(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])(?=[A-Za-z/+]{0,39}\d)[A-Za-z0-9/+]{40}(?![\w/+=])"
 )
@@ -284,19 +296,34 @@ def find_shapes(text: str, low: str, shapes: tuple[Shape, ...]) -> Iterator[Span
             at = low.find(shape.literal, max(at + 1, found.end() if found else 0))
 
 
+def find_continued(text: str) -> Iterator[Span]:
+    """The other halves of tokens that were broken at a line's end or put together from two strings."""
+    for found in _CONTINUED.finditer(text):
+        yield Span(*found.span("secret"), SURE, "token")
+
+
 def find_private_keys(text: str) -> Iterator[Span]:
-    """PEM, OpenSSH, PGP and PuTTY private keys, also cut ones that have no END."""
+    """PEM, OpenSSH, PGP and PuTTY private keys, also cut ones that have no END or no BEGIN."""
     begin = -1
     for mark in _PEM.finditer(text):
         if mark["what"] == "END":
-            if begin >= 0:
-                yield Span(begin, mark.end(), SURE, "private-key")
+            start = begin if begin >= 0 else _headless_start(text, mark.start())
+            if start < mark.start():
+                yield Span(start, mark.end(), SURE, "private-key")
             begin = -1
             continue
         begin = mark.start()
         body = _PEM_BODY.match(text, mark.end())
         if body and body.group():
             yield Span(begin, body.end(), SURE, "private-key")
+
+
+def _headless_start(text: str, end: int) -> int:
+    """Where the base64 lines before an END begin; at the END itself where there are none."""
+    start = end
+    while start > 0 and (line := _PEM_LINE.search(text, max(0, start - _LINE_CHARS), start)):
+        start = line.start("body")
+    return start
 
 
 def find_aws_secrets(text: str, low: str, words: str) -> Iterator[Span]:

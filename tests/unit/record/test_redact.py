@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harken.errors import ConfigError
-from harken.record.redact import Redactor
+from harken.record.redact import Redacted, Redactor
 
 redactor = Redactor()
 
@@ -217,3 +217,65 @@ def test_hostile_repetition_ends_and_stays_redacted(unit: str) -> None:
     # A rule that takes time by the square would not come back from this; benchmarks/redaction.py has the times.
     once = redactor.redact((unit * (200_000 // len(unit) + 1))[:200_000])
     assert redactor.redact(once.text).text == once.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ghp_{0}\u200b{1}",
+        "g\u00adhp_{0}{1}",
+        "\\u0067hp_{0}{1}",
+        "ghp_{0}\\\n  {1}",
+        "ghp_{0}\n{1}",
+        "token = 'ghp_{0}' + '{1}'",
+        'token = "ghp_{0}"\n        "{1}"',
+        "password\\u003d{0}{1}",
+        '{{"pass\\u0077ord": "{0}{1}"}}',
+        "https:\\/\\/bob:{0}{1}@example.org\\/x",
+        "https%3A%2F%2Fbob%3A{0}{1}%40example.org%2Fx",
+        "MIIEvgIBADANBgkqhkiG9w0\n{0}{1}\n-----END PRIVATE KEY-----",
+        "  3\tMIIEvgIBADANBgkqhkiG9w0\n  4\t{0}{1}\n  5\t-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_a_secret_is_found_behind_escapes_breaks_and_what_nobody_sees(text: str) -> None:
+    halves = ("Zq7Wm2Xv9Rt4Lp8Kd3", "Nf6Hs1Bj5Gc0YaTuEo")
+    left = Redactor().redact(text.format(*halves)).text
+    assert "[redacted:" in left
+    assert not any(half in left for half in halves)
+    assert Redactor().redact(left).text == left
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("<\u200bprivate>", "</private>"),
+        ("<pri\u200bvate>", "</private>"),
+        ("\uff1cprivate\uff1e", "\uff1c/private\uff1e"),
+        ("&#60;private&#62;", "&#60;/private&#62;"),
+        ("&#x3C;private&#x3E;", "&#x3C;/private&#x3E;"),
+        ("&amp;lt;private&amp;gt;", "&amp;lt;/private&amp;gt;"),
+        ("\\\\u003cprivate\\\\u003e", "\\\\u003c/private\\\\u003e"),
+        ("\\x3cprivate\\x3e", "\\x3c/private\\x3e"),
+        ("%3Cprivate%3E", "%3C/private%3E"),
+        ("< private >", "</ private >"),
+    ],
+)
+def test_a_private_passage_goes_in_whatever_form_its_tags_come(begin: str, end: str) -> None:
+    left = Redactor().redact(f"before {begin}the wedding is in Bruges{end}")
+    assert left.text.startswith("before")
+    assert "Bruges" not in left.text
+    assert left.counts == {"private": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "caf\\u00e9 \\u003ctable\\u003e https:\\/\\/example.org\\/x",
+        "a\u200bb \uff1c\uff1e &#60;b&#62; &amp;lt; %3Ca%3E 100%3d",
+        "if x < private_key: pass",
+        "-----END PRIVATE KEY----- is the last line",
+        "see [redacted:token]\nNothing more",
+    ],
+)
+def test_escapes_that_hide_nothing_stay_as_they_are(text: str) -> None:
+    assert Redactor().redact(text) == Redacted(text)

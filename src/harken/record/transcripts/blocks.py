@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from harken.model import EMPTY, MessageType, Role
+from harken.record.recalled import without_recall
 from harken.record.transcripts.fields import call_text, known, listing, spoken, string
-from harken.record.transcripts.scaffolding import without_injections, without_recall
+from harken.record.transcripts.scaffolding import without_injections
 
 # Anthropic's name for a text block, and OpenAI's two.
 _TEXT_KINDS = ("text", "input_text", "output_text")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harken.model import MessageType, Role
+from harken.record.recalled import without_recall
 from harken.record.transcripts.exports import ExportFormat, Place
 from harken.record.transcripts.fields import call_text, known, listing, mapping, moment, spoken, string
 from harken.record.transcripts.parsed import ParsedConversation, ParsedMessage, Unreadable
-from harken.record.transcripts.scaffolding import without_recall
 from harken.record.transcripts.trees import Tree
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}

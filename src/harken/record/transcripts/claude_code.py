@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from harken.model import MessageType, Role
+from harken.record.recalled import without_recall
 from harken.record.transcripts.blocks import Content, Piece, read_content
 from harken.record.transcripts.claude_forks import as_first_written, copied_lines
 from harken.record.transcripts.fields import known, mapping, moment, string
 from harken.record.transcripts.lines import decoded, follow
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.record.transcripts.scaffolding import OWN_RESULT, claude_words, is_interruption, is_own_call, without_recall
+from harken.record.transcripts.scaffolding import OWN_RESULT, claude_words, is_interruption, is_own_call
 
 _SUBAGENTS = "subagents"
 _HEAD_LINES = 20

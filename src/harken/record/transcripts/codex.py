@@ -21,11 +21,12 @@ import zstandard
 
 from harken.errors import TranscriptError
 from harken.model import MessageType, Role
+from harken.record.recalled import without_recall
 from harken.record.transcripts.blocks import Content, Piece, read_content, result_text
 from harken.record.transcripts.fields import call_text, known, mapping, moment, string
 from harken.record.transcripts.lines import Line, follow, items, numbered
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.record.transcripts.scaffolding import OWN_RESULT, codex_words, is_own_call, without_recall
+from harken.record.transcripts.scaffolding import OWN_RESULT, codex_words, is_own_call
 
 _PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"
 _NOT_ROLLOUTS = ("history.jsonl", "session_index.jsonl")

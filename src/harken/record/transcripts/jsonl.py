@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harken.model import EMPTY, MessageType, Role
+from harken.record.recalled import without_recall
 from harken.record.transcripts.fields import moment, string
 from harken.record.transcripts.lines import items, numbered
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.record.transcripts.scaffolding import without_recall
 
 _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)
 _TEXT_KEYS = ("author", "project", "title", "id", "call_id", "tool_name")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-RECALL_FENCE = "harken-recall"
+from harken.record.recalled import without_recall
+
 OWN_RESULT = "(Recalled by Harken; not said.)"
 """What stands for a result of Harken's own tools: recorded again, it would come back as its own echo."""
 
@@ -54,18 +55,6 @@ _CODEX_LEAD = re.compile(
 _CODEX_REQUEST = re.compile(r"^## My request for Codex:[ \t]*\n?", re.MULTILINE)
 
 _CLAUDE_AI_STAND_IN = "```\nThis block is not supported on your current device yet.\n```"
-
-
-def without_recall(text: str) -> str:
-    """The text without the blocks that Harken itself recalled into it; they would feed on themselves.
-
-    A block at the start of a line whose end was cut off (tools clip long results) goes with all that follows it.
-    """
-    if RECALL_FENCE not in text:
-        return text
-    kept = _without(text, (RECALL_FENCE,))
-    clipped = re.search(rf"^<{RECALL_FENCE}[\s>]", kept, re.MULTILINE)
-    return (kept[: clipped.start()] if clipped else kept).strip()
 
 
 def without_injections(text: str) -> str:

@@ -12,19 +12,18 @@ import structlog
 
 from harken import tokens
 from harken.assemble.past import past_quotes
-from harken.assemble.render import PAST, Quote, block, core_block, fenced
+from harken.assemble.render import Quote, block, core_block, fenced
 from harken.engine import Harken
 from harken.record.identity import conversation_uid
+from harken.record.recalled import BRIEF, PAST, PREMORTEM
 from harken.serve.daemon.spool import Transcript, put
 from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, Agent, event_name, is_path
-from harken.serve.hooks.failed import HEADING, failed_check, premortem_quotes
+from harken.serve.hooks.failed import failed_check, premortem_quotes
 from harken.serve.hooks.reports import grown, read_payload
 from harken.serve.hooks.saved import last_conversation, open_experience, saved_quotes
 from harken.storage.injections import INJECTIONS, given_to, note_given
 
 _log = structlog.get_logger(__name__)
-
-BRIEF = "What this project's memory has:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ class Hooks:
             if failure.cause in given_to(tx, uid):
                 return NOTHING
         found = premortem_quotes(self.harken, failure, _directory(payload))
-        said = self._told(agent, uid, HEADING, found)
+        said = self._told(agent, uid, PREMORTEM, found)
         return replace(said, given=(failure.cause, *said.given)) if said.text else said
 
     def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> Told:

@@ -16,7 +16,6 @@ from harken.serve.hooks.agents import TOOL_FAILED, Agent
 from harken.sources.failures import Failure, failure_of
 from harken.storage.kept.rows import find_kept
 
-HEADING = "Premortem: what earlier work says about what has just failed."
 _DEFAULT_DOMAIN = "debugging"
 _SHOWN = 4
 _WITH_CAUSE = "root_cause"

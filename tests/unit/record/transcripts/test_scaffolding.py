@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harken.record.recalled import without_recall
 from harken.record.transcripts.scaffolding import (
     claude_words,
     codex_words,
     is_interruption,
     is_own_call,
     without_injections,
-    without_recall,
 )
 
 
