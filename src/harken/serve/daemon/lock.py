@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,10 @@ from harken import __version__
 from harken.errors import HarkenError
 from harken.folders import make_private
 from harken.serve.daemon.place import Place
+from harken.serve.daemon.starting import held_content
+
+# Who asks whether anybody holds the lock holds it himself for a moment, as one of many.
+_TRIES, _TRY_AGAIN_SECONDS = 20, 0.01
 
 
 class DaemonRunsError(HarkenError):
@@ -43,12 +48,7 @@ def held(place: Place) -> Iterator[None]:
     own_folder(place)
     descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            found = holder(place)
-            who = f"process {found.pid}" if found else "another process"
-            raise DaemonRunsError(f"{place.home} is served by {who}. Stop it: harken serve --stop") from None
+        _lock(descriptor, place)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": __version__}).encode(), 0)
         try:
@@ -61,18 +61,8 @@ def held(place: Place) -> Iterator[None]:
 
 def holder(place: Place) -> Holder | None:
     """Who holds the lock now; None where nobody does."""
-    try:
-        descriptor = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _read(os.pread(descriptor, 4096, 0))
-        return None
-    finally:
-        os.close(descriptor)
+    content = held_content(place)
+    return None if content is None else _read(content)
 
 
 def own_folder(place: Place) -> None:
@@ -88,6 +78,20 @@ def own_folder(place: Place) -> None:
             raise HarkenError(f"{folder} is not a folder of this user's own; no socket is put there.")
         if stat.S_IMODE(found.st_mode) != 0o700:
             folder.chmod(0o700)
+
+
+def _lock(descriptor: int, place: Place) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found = holder(place)
+            if found is None and left:
+                time.sleep(_TRY_AGAIN_SECONDS)
+                continue
+            who = f"process {found.pid}" if found else "another process"
+            raise DaemonRunsError(f"{place.home} is served by {who}. Stop it: harken serve --stop") from None
+        return
 
 
 def _read(content: bytes) -> Holder | None:
