@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select
 
-from harken.storage.store import AMONG, Transaction
+from harken.storage.dialect import AMONG
+from harken.storage.store import Transaction
 
 # SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.
 _MOST = 10_000

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import BindParameter, Select, bindparam, select, true
 
 from harken.storage.batches import rows_among
-from harken.storage.store import Dialect, Transaction
+from harken.storage.dialect import Dialect
+from harken.storage.store import Transaction
 from harken.storage.tables import conversations, entries, refers, segments
 
 # What is dated further ahead than clocks differ was written by one that is wrong.

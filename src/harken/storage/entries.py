@@ -24,7 +24,8 @@ from sqlalchemy import (
 from harken.model import Entry, Trust
 from harken.storage.batches import bare_among, batches, rows_in
 from harken.storage.columns import Instant, from_microseconds
-from harken.storage.store import Dialect, RowScope, Transaction
+from harken.storage.dialect import Dialect
+from harken.storage.store import RowScope, Transaction
 from harken.storage.tables import conversations, entries, entry_facets, exchanges, projects, refers
 from harken.trust import UNTRUSTED
 

@@ -8,7 +8,8 @@ from functools import cache
 
 from sqlalchemy import Insert, bindparam, delete, select
 
-from harken.storage.store import Dialect, Transaction
+from harken.storage.dialect import Dialect
+from harken.storage.store import Transaction
 from harken.storage.tables import injections
 
 INJECTIONS = ("injections",)

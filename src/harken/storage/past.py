@@ -12,7 +12,8 @@ from sqlalchemy import Select, and_, bindparam, delete, func, insert, select
 
 from harken.model import MessageType, Role, Trust
 from harken.storage.batches import batches, rows_among
-from harken.storage.store import AMONG, Dialect, Transaction
+from harken.storage.dialect import AMONG, Dialect
+from harken.storage.store import Transaction
 from harken.storage.summaries import EXCHANGE
 from harken.storage.tables import (
     conversations,

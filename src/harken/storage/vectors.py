@@ -26,9 +26,10 @@ from sqlalchemy import (
 )
 
 from harken.storage.batches import batches, rows_among
+from harken.storage.dialect import Dialect
 from harken.storage.entries import scope_conditions
 from harken.storage.state import count_up
-from harken.storage.store import Dialect, RowScope, StoredSpace, Transaction
+from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, spaces, vectors
 
 Float32 = NDArray[np.float32]

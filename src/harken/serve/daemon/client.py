@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from harken import __version__
-from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import Place
+from harken.serve.daemon.starting import is_held, words_of
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 
 __all__ = ["Answer", "DaemonError", "ask", "start", "wait_for"]
@@ -54,15 +52,10 @@ def start(place: Place, env: Mapping[str, str]) -> None:
         DaemonError: no process can be started.
     """
     try:
-        found = holder(place)
-    except OSError as error:
-        raise DaemonError(type(error).__name__) from error
-    if found is not None and found.version == __version__:
-        return
-    words = [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet"]
-    try:
+        if is_held(place):
+            return
         process = subprocess.Popen(
-            words,
+            words_of(place),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

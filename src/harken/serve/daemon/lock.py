@@ -16,6 +16,7 @@ from harken import __version__
 from harken.errors import HarkenError
 from harken.folders import make_private
 from harken.serve.daemon.place import Place
+from harken.serve.daemon.starting import held_content
 
 # Looking at the lock takes it for a moment.
 _LOOK_SECONDS = 2.0
@@ -60,18 +61,8 @@ def held(place: Place) -> Iterator[None]:
 
 def holder(place: Place) -> Holder | None:
     """Who holds the lock now; None where nobody does."""
-    try:
-        descriptor = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _read(os.pread(descriptor, 4096, 0))
-        return None
-    finally:
-        os.close(descriptor)
+    content = held_content(place)
+    return None if content is None else _read(content)
 
 
 def own_folder(place: Place) -> None:

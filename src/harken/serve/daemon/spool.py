@@ -1,4 +1,4 @@
-"""Transcripts that hooks report, as small files that outlive every process. Standard library only.
+"""Transcripts that hooks report, as small files that outlive every process. On the way of hooks, which pay for imports.
 
 A file holds a format and a path, never a word of a transcript.
 """
@@ -6,31 +6,47 @@ A file holds a format and a path, never a word of a transcript.
 from __future__ import annotations
 
 import _thread
-import hashlib
 import json
 import os
 import time
-from contextlib import suppress
-from pathlib import Path
-from typing import NamedTuple
 
 from harken.folders import make_private
+
+try:
+    from _blake2 import blake2b
+except ImportError:
+    # The same, by the way of a library that takes longer to load than all the rest.
+    from hashlib import blake2b
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _WAITING, _TAKEN, _DRAFT = ".json", ".taken", ".draft"
 # Of a hook that was killed over it; one that lives is done with it in a moment.
 _DRAFT_SECONDS = 60.0
 
 
-class Transcript(NamedTuple):
+class Transcript:
     """A transcript that has grown.
 
-    Attributes:
+    Args:
         format: as `harken import` calls it.
         path: absolute.
     """
 
-    format: str
-    path: str
+    # By hand: what would write it imports more than a hook needs.
+    __slots__ = ("format", "path")
+
+    def __init__(self, format: str, path: str) -> None:
+        self.format = format
+        self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transcript) and (self.format, self.path) == (other.format, other.path)
+
+    def __hash__(self) -> int:
+        return hash((self.format, self.path))
 
 
 def put(folder: str, transcript: Transcript) -> None:
@@ -39,17 +55,17 @@ def put(folder: str, transcript: Transcript) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    place = Path(folder)
-    make_private(place)
-    name = hashlib.sha256("\0".join(transcript).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    draft = place / f"{name}.{os.getpid()}.{_thread.get_ident()}{_DRAFT}"
+    make_private(folder)
+    named = f"{transcript.format}\0{transcript.path}".encode("utf-8", "surrogateescape")
+    name = blake2b(named, digest_size=16).hexdigest()
+    draft = os.path.join(folder, f"{name}.{os.getpid()}.{_thread.get_ident()}{_DRAFT}")
     try:
-        draft.touch(0o600)
         # Closed before it is renamed: some disks say only then that they are full.
-        draft.write_text(json.dumps(transcript), encoding="ascii")
-        draft.replace(place / f"{name}{_WAITING}")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+            file.write(json.dumps([transcript.format, transcript.path]))
+        os.replace(draft, os.path.join(folder, f"{name}{_WAITING}"))
     except OSError:
-        draft.unlink(missing_ok=True)
+        _remove(draft)
         raise
 
 
@@ -102,6 +118,15 @@ def restore(folder: Path) -> None:
     for taken in folder.glob(f"*{_TAKEN}"):
         give_back(taken)
     for draft in folder.glob(f"*{_DRAFT}"):
-        with suppress(FileNotFoundError):
+        try:
             if time.time() - draft.stat().st_mtime > _DRAFT_SECONDS:
                 draft.unlink()
+        except FileNotFoundError:
+            continue
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

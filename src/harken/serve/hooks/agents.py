@@ -1,16 +1,19 @@
-"""The coding agents whose hooks we answer: what they call things, and how much they take. Standard library only."""
+"""The coding agents whose hooks we answer: what they call things, and how much they take. On the way of hooks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 
-class Agent(NamedTuple):
+class Agent:
     """A coding agent.
 
-    Attributes:
+    Args:
         format: of its transcripts, and the channel of its conversations.
         max_chars: more than this and the agent shows its model a stump.
         max_tokens: likewise.
@@ -18,11 +21,21 @@ class Agent(NamedTuple):
         marks: whether its hooks are told how a command ended.
     """
 
-    format: str
-    max_chars: int
-    max_tokens: int
-    read: bool = True
-    marks: bool = True
+    __slots__ = ("format", "marks", "max_chars", "max_tokens", "read")
+
+    def __init__(
+        self,
+        format: str,
+        max_chars: int,
+        max_tokens: int,
+        read: bool = True,
+        marks: bool = True,
+    ) -> None:
+        self.format = format
+        self.max_chars = max_chars
+        self.max_tokens = max_tokens
+        self.read = read
+        self.marks = marks
 
 
 CLAUDE_CODE, CODEX, GEMINI = "claude-code", "codex", "gemini"

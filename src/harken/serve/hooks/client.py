@@ -61,11 +61,17 @@ def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) ->
 
 def _alone(place: Place, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
     """Without a daemon: what has grown is written down, and one is started that will read it."""
-    from harken.serve.daemon.client import start
     from harken.serve.hooks.reports import report
 
     if report(place.reports, event, agent, payload):
-        start(place, env)
+        from harken.serve.daemon.starting import spawn
+
+        try:
+            spawn(place, env)
+        except NotImplementedError:
+            from harken.serve.daemon.client import start
+
+            start(place, env)
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str, str]:

@@ -13,10 +13,11 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table, bindparam, del
 from harken.indexed import Commit, FileChange
 from harken.model import NewEntry, Trust
 from harken.storage.batches import batches, rows_among, rows_in
+from harken.storage.dialect import Dialect
 from harken.storage.indexed.files import derived_uid
 from harken.storage.indexed.tables import commit_files, commits, histories
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
-from harken.storage.store import Dialect, Transaction
+from harken.storage.store import Transaction
 from harken.storage.tables import refers
 
 SOURCE = "commit"

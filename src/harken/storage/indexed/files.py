@@ -13,9 +13,10 @@ from sqlalchemy import Row, Select, Table, bindparam, delete, insert, select, up
 
 from harken.model import NewEntry, Trust
 from harken.storage.batches import batches, rows_among, rows_in
+from harken.storage.dialect import Dialect
 from harken.storage.indexed.tables import code_units, indexed_files, passages
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
-from harken.storage.store import Dialect, Transaction
+from harken.storage.store import Transaction
 
 PARTS: Mapping[str, Table] = {"code": code_units, "document": passages}
 _UID_DIGITS = 32

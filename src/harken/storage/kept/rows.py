@@ -12,12 +12,13 @@ from sqlalchemy import Row, Select, bindparam, delete, select, update
 from harken.errors import NotFoundError
 from harken.model import Kept, ProjectIdentity, Trust
 from harken.storage.batches import batches, rows_among, rows_in
+from harken.storage.dialect import Dialect
 from harken.storage.kept.registry import KEPT
 from harken.storage.known import find_tombstones
 from harken.storage.removing import remove_entries
 from harken.storage.scopes import ensure_project, project_of_row
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
-from harken.storage.store import Dialect, Transaction
+from harken.storage.store import Transaction
 from harken.storage.tables import entries, tombstones
 
 Projects = dict[int, ProjectIdentity]

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Text, a
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.types import UserDefinedType
 
+from harken.storage.dialect import AMONG
 from harken.storage.postgres.bare import bare_rows
-from harken.storage.store import AMONG
 
 
 class _Listed(UserDefinedType[str]):

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Text, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
 
-from harken.storage.store import AMONG
+from harken.storage.dialect import AMONG
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""Starting a daemon from a hook, and telling whether one runs. On the way of hooks, which pay for each import."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` makes enumerations of all its names
+import fcntl
+import os
+import sys
+
+from harken import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harken.serve.daemon.place import Place
+
+_LISTED = "/dev/fd"
+
+
+def held_content(place: Place) -> bytes | None:
+    """What the one that holds a home's lock has written into it; None where nobody holds it.
+
+    Raises:
+        OSError: the lock cannot be read.
+    """
+    try:
+        descriptor = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return os.pread(descriptor, 4096, 0)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def is_held(place: Place) -> bool:
+    """Whether a daemon of this version holds the lock, and only does not answer: another would be one process more.
+
+    Raises:
+        OSError: the lock cannot be read.
+    """
+    content = held_content(place)
+    return content is not None and f'"version": "{__version__}"'.encode() in content
+
+
+def words_of(place: Place) -> list[str]:
+    """What starts a daemon for a home."""
+    return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet"]
+
+
+def spawn(place: Place, env: Mapping[str, str]) -> None:
+    """Start a daemon from a process that is about to end, unless one runs; returns at once, whether or not it can live.
+
+    The working directory of this process becomes `/`: a daemon must neither hold nor import from a person's folder.
+    `subprocess` would do the same, and take longer to import than Python to start.
+
+    Raises:
+        OSError: no process can be started.
+        NotImplementedError: this system cannot start one in a session of its own.
+    """
+    if is_held(place):
+        return
+    os.chdir("/")
+    # The agent's pipes: it would wait for whoever holds their other end.
+    inherited = [int(name) for name in os.listdir(_LISTED) if _is_inherited(int(name))]
+    os.posix_spawn(
+        sys.executable,
+        words_of(place),
+        env,
+        file_actions=[
+            *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inherited),
+        ],
+        setsid=True,
+        # Python ignores them, and what is ignored stays so in whom it starts.
+        setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ),
+    )
+
+
+def _is_inherited(descriptor: int) -> bool:
+    try:
+        return descriptor > 2 and os.get_inheritable(descriptor)
+    except OSError:
+        # It was that of the listing itself.
+        return False
