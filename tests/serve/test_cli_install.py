@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coding_agent import answering
+from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, answering
 from command_line import CommandLine
 from harken.serve.daemon.place import Place
 
@@ -276,7 +276,12 @@ def test_the_hook_that_was_written_runs_from_anywhere_with_the_same_home(cli: Co
     cli("core", "set", "user", "name", "Maya")
     cli("install", "claude-code")
     group = data(cli.person / ".claude/settings.json")["hooks"]["SessionStart"][0]
-    env = {"HOME": str(cli.person), "PATH": "/usr/bin:/bin", **cli.settings, "HARKEN_HOOKS__DEADLINE_SECONDS": "20"}
+    env = {
+        "HOME": str(cli.person),
+        "PATH": "/usr/bin:/bin",
+        **cli.settings,
+        "HARKEN_HOOKS__DEADLINE_SECONDS": str(HOOK_SECONDS),
+    }
     payload = {"session_id": "s", "cwd": str(tmp_path), "hook_event_name": "SessionStart", "source": "startup"}
     serving = {**env, "HARKEN_HOME": str(cli.home)}
     with cli.running("serve", "--quiet"):
@@ -291,7 +296,7 @@ def test_the_hook_that_was_written_runs_from_anywhere_with_the_same_home(cli: Co
                 cwd="/",
                 capture_output=True,
                 encoding="utf-8",
-                timeout=60,
+                timeout=PATIENCE_SECONDS,
             )
             assert (done.returncode, done.stderr) == (0, "")
             if said := done.stdout:

@@ -94,7 +94,7 @@ def test_a_store_that_another_process_holds(agent: CodingAgent, daemon: Callable
     arrives(agent)
 
 
-def test_what_came_too_late_is_told_the_next_time(agent: CodingAgent, daemon: Callable[[], int]) -> None:
+def test_what_came_too_late_is_told_the_next_time(agent: CodingAgent, daemon: Callable[[], int], place: Place) -> None:
     earlier = CodingAgent(agent.cli, agent.cwd, "earlier")
     earlier.say("user", "For the record: our staging cluster is called Zanzibar, and Priya owns it.")
     agent.cli("import", "claude-code", earlier.transcript)
@@ -102,6 +102,8 @@ def test_what_came_too_late_is_told_the_next_time(agent: CodingAgent, daemon: Ca
     asked = "Who owns the staging cluster Zanzibar?"
     with locked(agent.cli.home):
         assert agent.hook("UserPromptSubmit", seconds=DEADLINE_SECONDS, prompt=asked) == ""
+        # By the time it answers somebody else, the daemon has noticed that the hook is gone.
+        answering(agent.cli, place)
     assert "Priya" in agent.context(asked)
     assert agent.context(asked) == ""
 

@@ -17,7 +17,6 @@ from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import Place
 
 EXCHANGES = 100
-SECONDS = 30.0
 INJECTED = ("harken-recall", "system-reminder", "From earlier conversations", "What this project's memory has", "hook>")
 TOPICS = ("Zanzibar", "Lisbon", "Kyoto", "Oslo", "Quito", "Windhoek", "Tbilisi", "Hobart", "Galway", "Nairobi")
 OWNERS = ("Priya", "Tomas", "Ingrid", "Wanjiru")
@@ -38,7 +37,7 @@ class Session(CodingAgent):
         payload = {"session_id": self.session_id, "transcript_path": str(self.transcript), "cwd": str(self.cwd)}
         route = f"/v1/hook/{event}?agent=claude-code"
         body = {**payload, "hook_event_name": event, **fields}
-        answer = ask(self.place, route, body, self.cli.environment(), SECONDS)
+        answer = ask(self.place, route, body, self.cli.environment(), PATIENCE_SECONDS)
         assert answer.status == 200
         text: str = answer.body["hookSpecificOutput"]["additionalContext"] if answer.body else ""
         if text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -76,7 +76,7 @@ class Doctor:
             return
         # Under the write lock nobody is between writing a line and committing its row.
         with self.store.writing() as tx:
-            self._finish_rewriting(tx, self.journal)
+            self._finish_rewriting(tx, self.journal, journal_offsets(tx))
             offsets = journal_offsets(tx)
             waiting = [path for path, size in self.journal.files() if offsets.get(path, 0) != size]
             uids = {*known_conversations(tx), *(path.partition("/")[0] for path, _ in self.journal.files())}
@@ -86,17 +86,17 @@ class Doctor:
             yield Finding("journal", f"{len(waiting)} journal files differ from what the rows have seen.", self.fix)
         for uid in sorted(uids):
             with self.store.writing() as tx:
-                self._finish_rewriting(tx, self.journal, uid)
+                of_uid = {path: journal_offset(tx, path) for path, _ in self.journal.files(uid)}
+                self._finish_rewriting(tx, self.journal, of_uid)
                 found = _compare(tx, self.journal, uid)
                 if self.fix:
                     self._settle(tx, self.journal, uid, found)
             for problem in found.problems(uid):
                 yield Finding("journal", problem, self.fix)
 
-    def _finish_rewriting(self, tx: Transaction, journal: Journal, uid: str | None = None) -> None:
+    def _finish_rewriting(self, tx: Transaction, journal: Journal, offsets: Mapping[str, int]) -> None:
         """Take forgotten words out of the journal for whoever is about to, or died over it: that is no disagreement."""
-        due = [path for path, _ in journal.files(uid) if journal_offset(tx, path) == FORGETTING]
-        for folder in sorted({path.partition("/")[0] for path in due}):
+        for folder in sorted({path.partition("/")[0] for path, applied in offsets.items() if applied == FORGETTING}):
             replay_conversation(tx, journal, folder, self.recorder.ingest(tx))
 
     def _settle(self, tx: Transaction, journal: Journal, uid: str, found: _Compared) -> None:

@@ -115,7 +115,7 @@ class Importer:
         """
         report = report if report is not None else ImportReport()
         files = list(dict.fromkeys(file for path in paths for file in transcripts.files(path)))
-        sizes = [file.stat().st_size if file.exists() else 0 for file in files]
+        sizes = [_size(file) for file in files]
         before = 0
         for number, file in enumerate(files):
             report.files += 1
@@ -353,3 +353,11 @@ class _Prefix:
                 self._digest.update(chunk)
                 self._length += len(chunk)
         return self._digest.hexdigest()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        # It is named as one that cannot be read when its turn comes.
+        return 0

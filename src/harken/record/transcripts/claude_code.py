@@ -16,6 +16,7 @@ from harken.record.transcripts.blocks import Content, Piece, read_content
 from harken.record.transcripts.claude_forks import as_first_written, copied_lines
 from harken.record.transcripts.fields import known, mapping, moment, string
 from harken.record.transcripts.lines import decoded, follow
+from harken.record.transcripts.listing import files_below, in_order
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
 from harken.record.transcripts.scaffolding import OWN_RESULT, claude_words, is_interruption, is_own_call
 
@@ -55,8 +56,8 @@ class ClaudeCode:
         """The session files under a path, oldest first, each followed by its subagents' files."""
         if path.is_file():
             return [path]
-        found = (file for file in path.rglob("*.jsonl") if file.is_file() and file.name != "history.jsonl")
-        return sorted((file for file in found if _opening(file) is not None), key=_age)
+        found = (file for file in files_below(path, "*.jsonl") if file.name != "history.jsonl")
+        return in_order(found, lambda file: None if _opening(file) is None else _age(file))
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield a session file's items in order; see `TranscriptFormat.parse`."""

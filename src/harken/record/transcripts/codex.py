@@ -25,6 +25,7 @@ from harken.record.recalled import without_recall
 from harken.record.transcripts.blocks import Content, Piece, read_content, result_text
 from harken.record.transcripts.fields import call_text, known, mapping, moment, string
 from harken.record.transcripts.lines import Line, follow, items, numbered
+from harken.record.transcripts.listing import files_below
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
 from harken.record.transcripts.scaffolding import OWN_RESULT, codex_words, is_own_call
 
@@ -58,8 +59,8 @@ class Codex:
         """The rollouts under a path, oldest first by the time in their names; of a pair, the one not compressed."""
         if path.is_file():
             return [path]
-        found = {_stem(file): file for file in sorted(path.rglob("*" + _COMPRESSED)) if file.is_file()}
-        found |= {_stem(file): file for file in sorted(path.rglob("*" + _PLAIN)) if file.is_file()}
+        found = {_stem(file): file for file in sorted(files_below(path, "*" + _COMPRESSED))}
+        found |= {_stem(file): file for file in sorted(files_below(path, "*" + _PLAIN))}
         return sorted((file for file in found.values() if file.name not in _NOT_ROLLOUTS), key=lambda file: file.name)
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from harken.errors import TranscriptError
 from harken.record.transcripts.lines import without_lone_surrogates
+from harken.record.transcripts.listing import files_below, in_order
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, Unreadable
 
 _DOCUMENT = re.compile(r"conversations(?:-\d+)?\.json")
@@ -52,10 +53,10 @@ class ExportFormat(ABC):
         """
         if path.is_file():
             return [path]
-        found = [file for file in path.rglob("*.zip") if file.is_file() and _members(file)]
-        found += [file for file in path.rglob("*.json") if file.is_file() and _DOCUMENT.fullmatch(file.name)]
+        found = [file for file in files_below(path, "*.zip") if _members(file)]
+        found += [file for file in files_below(path, "*.json") if _DOCUMENT.fullmatch(file.name)]
         found = found or [file for file in path.glob("*.json") if file.is_file()]
-        return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
+        return in_order(found, lambda file: (file.stat().st_mtime, file.name))
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield the export's conversations in order; it is read whole, whatever the offset.

@@ -12,6 +12,7 @@ from harken.errors import TranscriptError
 from harken.record.export import FORMAT
 from harken.record.transcripts.exports import ExportFormat, read_values
 from harken.record.transcripts.lines import decoded
+from harken.record.transcripts.listing import files_below
 from harken.record.transcripts.parsed import TranscriptFormat
 
 _COMPRESSED = ".jsonl.zst"
@@ -66,8 +67,8 @@ def _sort(path: Path, formats: Mapping[str, TranscriptFormat], found: Sorted) ->
         _keep(found, guess_format(path, formats), [path])
         return
     guesses: dict[str | None, list[Path]] = {}
-    for file in sorted(path.rglob("*")):
-        if file.name.endswith(_SUFFIXES) and file.is_file():
+    for file in sorted(files_below(path, "*")):
+        if file.name.endswith(_SUFFIXES):
             guesses.setdefault(guess_format(file, formats), []).append(file)
     for name, files in guesses.items():
         known = formats.get(name or "")

@@ -15,6 +15,7 @@ from harken.model import EMPTY, MessageType, Role
 from harken.record.recalled import without_recall
 from harken.record.transcripts.fields import moment, string
 from harken.record.transcripts.lines import items, numbered
+from harken.record.transcripts.listing import files_below, in_order
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
 
 _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)
@@ -35,7 +36,7 @@ class Jsonl:
         """The `.jsonl` files under a path, oldest first."""
         if path.is_file():
             return [path]
-        return sorted((file for file in path.rglob("*.jsonl") if file.is_file()), key=lambda file: file.stat().st_mtime)
+        return in_order(files_below(path, "*.jsonl"), lambda file: (file.stat().st_mtime, str(file)))
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield the file's items in order; it is read whole, whatever the offset."""
