@@ -1,10 +1,20 @@
-"""Speed of what stands before a model's call: auto-RAG and the whole context, in one long segment."""
+"""Speed of what stands before a model's call: auto-RAG and the whole context, in one long segment.
+
+    python benchmarks/speed_context.py [--queries 150] [--rounds 5]
+
+A chat of 2,000 messages that has never had a `/new`, with made-up vectors near those of real texts, warm; every query
+is embedded by the real model. Each round is a store of its own; the medians of the rounds stand last. All figures of
+the store, this one too, are taken by `speed.py`.
+"""
 
 from __future__ import annotations
 
+import argparse
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from sqlalchemy import select
@@ -14,6 +24,7 @@ from harken.retrieve import autorag
 from harken.storage.tables import entries
 from harken.storage.vectors import put_vectors
 from measuring import Figure, Times, times_of, watched
+from report import show
 from synthetic import Talks, clustered
 
 SEGMENT = 2_000
@@ -64,3 +75,28 @@ def _hold(harken: Harken) -> None:
         waiting = (entries.c.tenant == tx.tenant, entries.c.space_id == 0)
         ids = list(tx.connection.scalars(select(entries.c.id).where(*waiting)))
         put_vectors(tx, filled.space, ids, next(clustered(centers, len(ids), len(ids))))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    found: dict[str, list[Figure]] = {}
+    for place in range(given.rounds):
+        queries = Talks(32 + place).queries(Talks(31).texts(SEGMENT), given.queries)
+        with tempfile.TemporaryDirectory() as folder:
+            for figure in in_a_segment(Path(folder) / "home", queries):
+                found.setdefault(figure.what, []).append(figure)
+    show("Every round", [figure.row() for figures in found.values() for figure in figures])
+    show("Medians", [_middle(figures).row() for figures in found.values()])
+
+
+def _middle(figures: Sequence[Figure]) -> Figure:
+    first = figures[0]
+    p50, p95, cpu = (median(getattr(each, name) or 0.0 for each in figures) for name in ("p50", "p95", "cpu"))
+    return Figure(first.what, first.size, first.unit, p50, p95, cpu, first.target)
+
+
+if __name__ == "__main__":
+    main()

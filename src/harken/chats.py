@@ -70,6 +70,7 @@ class Chats:
 
             return ContextBuilder(
                 together=auto_rag.together,
+                begin=auto_rag.begin,
                 search=auto_rag.search,
                 context_config=lambda: settings().context,
                 auto_rag_config=lambda: settings().auto_rag,

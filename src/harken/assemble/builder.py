@@ -61,6 +61,7 @@ class ContextBuilder:
 
     Args:
         together: what the searches for one context share.
+        begin: what auto-RAG does ahead; see `harken.retrieve.autorag.AutoRag.begin`.
         search: auto-RAG; see `harken.retrieve.autorag.AutoRag.search`.
         context_config: the limits; read anew for each context.
         auto_rag_config: likewise.
@@ -70,6 +71,7 @@ class ContextBuilder:
     """
 
     together: Callable[[], Together]
+    begin: Callable[[str, AutoRagConfig, Together], None]
     search: Search
     context_config: Callable[[], ContextConfig]
     auto_rag_config: Callable[[], AutoRagConfig]
@@ -154,15 +156,19 @@ class _Build:
         limit = self.config.sliding_window + len(pending) + _EDGE
         uid, segment = self.session.conversation_uid, self.session.segment_uid
         with self.together.view.reading() as tx:
-            self.facts = core_facts(tx)
             if segment is not None:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
-                self.digest = segment_summary(tx, segment)
         self.is_whole = len(self.tail) < limit
         self.room = self.budget
         said = recognize(pending, self.tail, self.builder.recorded)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
         self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
+        if segment is not None and not self.is_whole:
+            # The model works while the rest is put together.
+            self.builder.begin(self.query, self.builder.auto_rag_config(), self.together)
+        with self.together.view.reading() as tx:
+            self.facts = core_facts(tx)
+            self.digest = None if segment is None else segment_summary(tx, segment)
         kept: list[ChatMessage] = []
         for message in reversed(said):
             if kept and message.tokens > self.room:

@@ -19,7 +19,7 @@ from harken.model import Entry, Hit, Reason, SearchScope
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader, ranks_of
-from harken.retrieve.small_talk import is_small_talk, telling_terms
+from harken.retrieve.small_talk import asks_nothing, telling_terms
 from harken.retrieve.together import Asking, Together
 from harken.retrieve.weigh import AuthorCue, weigh
 from harken.storage.chats import entries_of, exchanges_of
@@ -138,6 +138,12 @@ class AutoRag:
         """What this search shares with others of the same call."""
         return Together(self.store, self.reader, self._threads)
 
+    def begin(self, query: str, config: AutoRagConfig, together: Together) -> None:
+        """Have a query embedded that is about to be searched for; what fails here is met again there, and noted."""
+        asked = parse_query(query)
+        if config.enabled and not asks_nothing(asked, self.search_config().min_query_tokens):
+            _safely("vectors", lambda: together.ask(asked), [])
+
     def search(
         self,
         query: str,
@@ -168,11 +174,7 @@ class AutoRag:
         if not config.enabled:
             return Recall(notes=("Auto-RAG is off.",))
         asked = parse_query(query)
-        if (
-            not asked.text
-            or is_small_talk(asked)
-            or tokens.estimate(asked.text) < self.search_config().min_query_tokens
-        ):
+        if asks_nothing(asked, self.search_config().min_query_tokens):
             return Recall(notes=("Nothing was asked, so nothing was searched.",))
         notes: list[str] = []
 

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import structlog
 
-from harken import tokens
 from harken.config import RagConfig, SearchConfig
 from harken.model import Role, Trust
 from harken.providers.embedder import Vectors
@@ -25,7 +24,7 @@ from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.hierarchy import Lists, Placed, best_of, place_exchanges, rank_conversations
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.search import SpaceReader
-from harken.retrieve.small_talk import is_small_talk
+from harken.retrieve.small_talk import asks_nothing
 from harken.retrieve.together import Embedded, Together
 from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
 from harken.storage.entries import EntryFacts, entry_facts
@@ -207,8 +206,7 @@ class PastConversations:
         query = parse_query(text)
         if not config.enabled:
             return PastRecall(notes=("Past conversations are off.",))
-        least = self.search_config().min_query_tokens
-        if not query.text or is_small_talk(query) or tokens.estimate(query.text) < least:
+        if asks_nothing(query, self.search_config().min_query_tokens):
             return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
         started = time.perf_counter()
         error_class = None

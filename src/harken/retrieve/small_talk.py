@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from harken import tokens
 from harken.retrieve.courtesies import COURTESIES, SMALL_TALK, Courtesies
 from harken.retrieve.query import Query
 from harken.words import STOP_WORDS
@@ -16,6 +17,11 @@ _FUNCTION_SIGNS = frozenset(
 # Made once: this is asked of every query.
 _NOTHING = STOP_WORDS | SMALL_TALK
 _HIRAGANA = re.compile("[\u3040-\u309f]")
+
+
+def asks_nothing(query: Query, least_tokens: int) -> bool:
+    """Whether there is nothing to search for: no words, too few tokens, or small talk."""
+    return not query.text or is_small_talk(query) or tokens.estimate(query.text) < least_tokens
 
 
 def is_small_talk(query: Query) -> bool:

@@ -100,9 +100,10 @@ class ScopedNearest:
     ) -> NDArray[np.int64]:
         """Entries of a wide scope, the nearest among them, by looking at ever more of all the nearest."""
         reach = limit * _OVER_FETCH
+        without = self._left_out(tx, scope)
         while True:
             found = self.cache.nearest(tx.connection, space, query, reach)
-            inside = in_scope(tx, found.tolist(), scope)
+            inside = _inside(tx, found, scope) if without is None else found[~np.isin(found, without)]
             if len(inside) >= limit or len(found) < reach:
                 break
             if reach >= _WIDEST:
@@ -112,7 +113,18 @@ class ScopedNearest:
                     return sparse
                 break
             reach = min(reach * _OVER_FETCH, _WIDEST)
-        return found[np.isin(found, list(inside))][: limit + _SLACK]
+        return inside[: limit + _SLACK]
+
+    def _left_out(self, tx: Transaction, scope: RowScope) -> Int64 | None:
+        """All entries that a scope leaves out, where those are one conversation's: to list them is quickest."""
+        one = scope.without_conversation_id
+        if one is None or scope != RowScope(without_conversation_id=one):
+            return None
+        return self.cache.inside(tx.connection, RowScope(conversation_ids=(one,)), _SPARSE)
+
+
+def _inside(tx: Transaction, found: Int64, scope: RowScope) -> Int64:
+    return found[np.isin(found, list(in_scope(tx, found.tolist(), scope)))]
 
 
 def _narrow(scope: RowScope) -> bool:
