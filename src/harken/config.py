@@ -112,9 +112,13 @@ class LoadedSettings:
     def values(self) -> list[SettingValue]:
         """Every setting in the order of the classes above, secrets masked."""
         flat = _flatten(self.settings.model_dump(mode="json"))
-        if self.settings.store is not None:
-            flat["store"] = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", self.settings.store)
-        return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in flat.items()]
+        shown = {key: without_password(value) if isinstance(value, str) else value for key, value in flat.items()}
+        return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in shown.items()]
+
+
+def without_password(url: str) -> str:
+    """A URL with its password masked; any other text as it is."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def environment() -> Mapping[str, str]:

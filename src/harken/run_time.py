@@ -7,14 +7,14 @@ from typing import Any
 
 import structlog
 
-from harken.config import LoadedSettings, SettingValue, known_keys, like_it
+from harken.config import LoadedSettings, SettingValue, known_keys, like_it, without_password
 from harken.errors import ConfigError, UsageError
 from harken.storage.state import all_settings, set_setting
 from harken.storage.store import Store
 
 _PREFIX = "setting:"
 # What opens the store cannot lie in it; secrets are no rows; a table of rules is a file's matter.
-_ELSEWHERE = frozenset({"home", "store", "tenant", "embedding.api_key", "redaction.patterns"})
+_ELSEWHERE = frozenset({"home", "store", "tenant", "embedding.api_key", "llm.api_key", "redaction.patterns"})
 
 _log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class RunTimeSettings:
             ConfigError: the value is outside its range.
         """
         self._known(key)
-        if key in _ELSEWHERE:
+        if key in _ELSEWHERE or without_password(str(value)) != str(value):
             raise UsageError(f"{key} cannot be set at run time. Put it into the settings file or the environment.")
         if value is None:
             raise UsageError(f"{key} needs a value. To take a value back: harken config unset {key}")

@@ -112,6 +112,22 @@ def test_none_of_what_is_imported_is_kept(cli: CommandLine, tmp_path: Path) -> N
     assert_clean(cli, at_least=5 * len(PLANTED))
 
 
+def test_none_comes_in_with_the_export_of_a_store_that_took_none_out(cli: CommandLine, tmp_path: Path) -> None:
+    careless = {"embedder": "none", "redaction.enabled": False}
+    with Harken(tmp_path / "careless", settings=careless, env={}) as other:
+        for number, (sentence, secret) in enumerate(PLANTED):
+            text = sentence.replace("{}", secret)
+            other.record_message(f"c{number} {text}", "user", f"Before. {text}", author=text, metadata={"note": text})
+            other.memories.add(f"Number {number}: {text}", "fact", 0.5, tags=[f"t{number}"])
+            other.core.update("user", f"k{number}", f"It is {text}")
+            other.end_exchange(f"c{number} {text}", ExchangeStatus.FAILED, error=text)
+        other.upkeep.export(tmp_path / "export.jsonl")
+    for _ in range(2):
+        cli("import", tmp_path / "export.jsonl")
+        assert_clean(cli, at_least=2 * len(PLANTED))
+        assert cli.status()["messages"] == len(PLANTED)
+
+
 def test_none_is_kept_in_the_names_of_things(cli: CommandLine, harken: Harken, tmp_path: Path) -> None:
     for number, text in enumerate(sentences()):
         told = {"author": f"Ada {text}", "tool_name": f"shell {text}", "call_id": f"call {text}"}

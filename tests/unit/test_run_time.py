@@ -73,7 +73,7 @@ def test_a_value_out_of_range_is_refused_and_not_kept(harken: Harken) -> None:
     assert harken.run_time.get("auto_rag.top_k").origin == "default"
 
 
-@pytest.mark.parametrize("key", ["home", "store", "embedding.api_key", "redaction.patterns"])
+@pytest.mark.parametrize("key", ["home", "store", "embedding.api_key", "llm.api_key", "redaction.patterns"])
 def test_what_cannot_lie_in_the_store_is_refused(harken: Harken, key: str) -> None:
     with pytest.raises(UsageError, match="cannot be set at run time"):
         harken.run_time.set(key, "x")
@@ -103,3 +103,12 @@ def test_a_kept_value_that_means_nothing_any_more_stops_nobody_and_can_be_taken_
         again.run_time.set("auto_rag.top_k", 2)
     with open_home(tmp_path / "home") as again:
         assert again.settings.auto_rag.top_k == 2
+
+
+def test_no_password_of_a_url_becomes_a_row_or_is_shown(harken: Harken, tmp_path: Path) -> None:
+    url = "http://bob:hunter2-Violet@host/v1"
+    with pytest.raises(UsageError, match="cannot be set at run time"):
+        harken.run_time.set("llm.url", url)
+    with open_home(tmp_path / "other", HARKEN_LLM__URL=url) as other:
+        assert other.run_time.get("llm.url").value == "http://bob:***@host/v1"
+        assert other.settings.llm.url == url

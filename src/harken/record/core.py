@@ -8,6 +8,7 @@ from typing import TypeGuard
 from harken.errors import NotFoundError, UsageError
 from harken.model import CORE_MEMORY, CoreFact, Event
 from harken.record.characters import sound
+from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.recorder import Recorder
 from harken.record.replay import replay_conversation
 from harken.storage.core import core_facts
@@ -61,7 +62,7 @@ class CoreMemory:
         return fact
 
     def delete(self, section: str, key: str) -> None:
-        """Forget a value: it leaves the rows and the journal.
+        """Forget a value: it leaves the rows, the journal and the space that it took.
 
         Raises:
             UsageError: there is no such section.
@@ -69,8 +70,12 @@ class CoreMemory:
         """
         self.get(section, key)
         gone = CoreFact(section, _clean(key), None, self.recorder.now())
+        store = self.recorder.store
+        with store.writing() as tx:
+            note_scrub(tx)
         self.recorder.keep([gone])
         self._erase(gone)
+        finish_forgetting(store)
 
     def _erase(self, gone: CoreFact) -> None:
         """Take every earlier value out of the journal; that it was deleted stays written."""

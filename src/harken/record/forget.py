@@ -146,7 +146,7 @@ def forget(
     total = len(doomed.tombstones)
     for start in range(0, total, _AT_ONCE):
         with store.writing() as tx:
-            set_setting(tx, _SCRUB_DUE, token_hex(8))
+            note_scrub(tx)
             for number, tombstone in enumerate(doomed.tombstones[start : start + _AT_ONCE], start=start + 1):
                 forget_rows(tx, tombstone)
                 if journal is not None:
@@ -160,6 +160,12 @@ def forget(
     store.nearest.discard()
     whole = sum(1 for one in doomed.tombstones if isinstance(one, Tombstone) and one.kind == "conversation")
     return Forgotten(doomed.messages, whole, finish_forgetting(store))
+
+
+def note_scrub(tx: Transaction) -> None:
+    """Write down that freed space holds words that are to be overwritten, whoever comes to it."""
+    # Each note is another, so that whoever comes to one takes no later one away.
+    set_setting(tx, _SCRUB_DUE, token_hex(8))
 
 
 def finish_forgetting(store: Store) -> bool:

@@ -25,6 +25,7 @@ from harken.model import (
     Titled,
     Tombstone,
 )
+from harken.record.cleaning import clean_event
 from harken.record.export import ExportLine, read_export
 from harken.record.forget import Doomed, Forgotten, doom_forgotten
 from harken.record.recorder import Recorder
@@ -68,8 +69,8 @@ class Merged:
 def merge_export(recorder: Recorder, file: Path, forget: Forget) -> Iterator[Merged]:
     """Bring in what the store lacks, a transaction per batch; to be run again after whatever stopped it.
 
-    Texts are taken as they are. Secrets were taken out when they were first recorded, by the rules of that store; other
-    rules here would change texts whose ids stay, and the records would not be the same on their way back.
+    Secrets that the rules of the other store let pass, or that it kept because redaction was off, are taken out. Ids
+    stay; a record that goes back to where it came from is known there, and changes nothing.
 
     Args:
         recorder: where they go.
@@ -104,7 +105,7 @@ def _next_batch(lines: Iterator[ExportLine]) -> tuple[list[ExportLine], ExportEr
 def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget) -> Merged:
     """Records first, then what was forgotten: then it does not matter in which order a file has them."""
     done = Merged(offset=lines[-1].end)
-    events = [line.event for line in lines if not _is_grave(line.event)]
+    events = [clean_event(recorder, line.event) for line in lines if not _is_grave(line.event)]
     graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from command_line import files_holding
 from harken.errors import NotFoundError, UsageError
 from harken.model import CoreFact, Event
 from harken.record.core import CoreMemory
@@ -45,6 +46,13 @@ def test_a_deleted_value_is_gone_from_rows_and_journal(core: CoreMemory, place: 
     assert "Maya" in journal_text(place)
     place.reindex()
     assert facts(place) == [("user", "name", "Maya")]
+
+
+def test_a_deleted_value_is_in_no_file_while_the_home_is_open(core: CoreMemory, place: RecordedHome) -> None:
+    core.update("user", "city", "Zanzibar")
+    assert files_holding(place.home, b"Zanzibar") != []
+    core.delete("user", "city")
+    assert files_holding(place.home, b"Zanzibar") == []
 
 
 def test_it_comes_back_from_the_journal_alone(core: CoreMemory, place: RecordedHome) -> None:

@@ -13,6 +13,7 @@ from harken.assemble.assembler import CONTEXT_TYPES
 from harken.learned.records import DOMAINS, STRATEGIES
 from harken.model import FormattedContext
 from harken.serve.cli.session import Session, json_option, print_json, untrusted_option, with_session
+from harken.serve.printed import printable
 from harken.sources.found import MAX_LIMIT
 
 
@@ -68,6 +69,6 @@ def _print(session: Session, context: FormattedContext, as_json: bool) -> None:
     if as_json:
         print_json(asdict(context))
     elif context.markdown:
-        sys.stdout.write(f"{context.markdown}\n")
+        sys.stdout.write(f"{printable(context.markdown)}\n")
     else:
         session.note("Nothing was found.")

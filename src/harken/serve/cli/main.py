@@ -36,6 +36,7 @@ from harken.serve.cli import (
 )
 from harken.serve.cli.failing import is_help, line_of
 from harken.serve.cli.session import Session
+from harken.serve.printed import printable
 from harken.serve.repl.command import chat
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
@@ -126,7 +127,7 @@ def run() -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(f"harken: {line}", err=True)
+    click.echo(f"harken: {printable(line)}", err=True)
 
 
 def _log_to_stderr(level: int) -> None:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from harken.assemble.builder import Session as Talk
 from harken.config import Settings, load_settings
 from harken.engine import Harken
+from harken.serve.printed import PlainConsole, printable_json
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -45,8 +46,8 @@ class Session:
 
     home: Path | None
     overrides: Mapping[str, Any]
-    out: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
-    err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, soft_wrap=True))
+    out: Console = field(default_factory=lambda: PlainConsole(highlight=False, soft_wrap=True))
+    err: Console = field(default_factory=lambda: PlainConsole(stderr=True, highlight=False, soft_wrap=True))
     opened: Harken | None = None
     talk: Talk | None = None
     prefix: str = "harken "
@@ -111,7 +112,8 @@ class Session:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+    document = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    sys.stdout.write(printable_json(document) + "\n")
 
 
 def json_option(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

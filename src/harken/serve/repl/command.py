@@ -22,9 +22,10 @@ from harken.record.backup import TYPED_NAME
 from harken.serve.cli import EXIT_INTERRUPTED
 from harken.serve.cli.session import Session, counted
 from harken.serve.cli.talking import HOW_TO_CONFIGURE
+from harken.serve.printed import printable
 from harken.serve.repl.loop import Repl
 from harken.serve.repl.reading import PlainReader, Reader
-from harken.serve.repl.showing import PlainAnswer, TerminalAnswer, printable
+from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
 from harken.serve.repl.slash import Slash
 from harken.serve.repl.typed import TypedLines
 

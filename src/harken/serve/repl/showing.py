@@ -15,9 +15,8 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, TurnEvent
+from harken.serve.printed import printable
 
-# What moves a cursor or changes a title is nothing that a model or a tool has to say.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 _TOOL_CHARS = 100
 _REFRESH_PER_SECOND = 10
@@ -60,7 +59,7 @@ class PlainAnswer:
     def listen(self, event: TurnEvent) -> None:
         """See `AnswerView.listen`."""
         if isinstance(event, TextPiece):
-            sys.stdout.write(event.text)
+            sys.stdout.write(printable(event.text))
             sys.stdout.flush()
             self._is_open = not event.text.endswith("\n") if event.text else self._is_open
         elif isinstance(event, ToolStarted):
@@ -128,11 +127,6 @@ class TerminalAnswer:
     def _print(self, block: str) -> None:
         if block.strip():
             self._out.print(Markdown(block, hyperlinks=False), soft_wrap=False)
-
-
-def printable(text: str) -> str:
-    """The text without characters that a terminal would obey."""
-    return _CONTROL.sub("", text)
 
 
 def tool_line(event: ToolEnded, arguments: Mapping[str, Any]) -> str:

@@ -1,0 +1,85 @@
+"""What was said and saved is shown on a terminal, and never obeyed by it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from command_line import CommandLine
+from harken.serve.printed import PlainConsole, printable, printable_json
+
+# Colours, the window's title, the clipboard, a cleared screen, one-byte introducers, letters in another order.
+EVIL = (
+    "Zebra \x1b[31mred \x1b]0;title\x07 \x1b]52;c;cm0gLXJm\x07 \x1b[2J \x9b31m \x9d0;t\x9c \x08 \x7f "
+    "\u202egnp.exe\u202c \u2066x\u2069"
+)
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def told(cli: CommandLine, tmp_path: Path) -> CommandLine:
+    """A home whose every kind of record holds it."""
+    head = {"conversation": f"c {EVIL}", "title": f"About {EVIL}", "project": f"p {EVIL}", "author": f"Ada {EVIL}"}
+    lines = [{**head, "role": role, "content": f"{role} {EVIL}"} for role in ("user", "assistant", "tool")]
+    file = tmp_path / "told.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cli("import", "jsonl", file)
+    cli("memory", "add", EVIL.replace("\x00", ""), "--category", "fact")
+    cli("core", "set", "user", "name", EVIL)
+    parts = [word for name in ("goal", "hypothesis", "action", "prediction") for word in (f"--{name}", EVIL)]
+    cli("experience", "start", "--domain", "debugging", "--strategy", "read-the-error", *parts)
+    return cli
+
+
+def test_no_command_hands_a_terminal_what_it_would_obey(told: CommandLine) -> None:
+    found = told.search("zebra")[0]
+    for words in (
+        ["search", "zebra", "--explain"],
+        ["show", found["id"]],
+        ["show", found["conversation_id"]],
+        ["context", "What about the red zebra and its title?"],
+        ["rag", "test", "What about the red zebra and its title?"],
+        ["assemble", "zebra", "--types", "memories,experiences"],
+        ["memory", "list"],
+        ["memory", "search", "zebra"],
+        ["core", "list"],
+        ["core", "get", "user", "name"],
+        ["experience", "active"],
+        ["experience", "list"],
+        ["status"],
+    ):
+        shown = told(*words)
+        assert OBEYED.search(shown.out + shown.err) is None, words
+    assert OBEYED.search(told.fails("show", f"no {EVIL}")) is None
+    assert OBEYED.search(told("search", "zebra", "--json").out) is None
+
+
+def test_json_says_what_was_said(told: CommandLine) -> None:
+    assert {hit["text"] for hit in told.search("zebra")} >= {f"{role} {EVIL}" for role in ("user", "assistant", "tool")}
+    assert json.loads(printable_json(json.dumps({EVIL: EVIL}, ensure_ascii=False))) == {EVIL: EVIL}
+
+
+def test_line_ends_tabs_and_every_script_stay() -> None:
+    text = "one\n\ttwo \u05e9\u05dc\u05d5\u05dd \u200f\u0645 \u4f60\u597d \U0001f469\u200d\U0001f680 e\u0301"
+    assert printable(text) == text
+
+
+def test_own_colours_stay_and_those_of_a_text_go() -> None:
+    console = PlainConsole(file=io.StringIO(), force_terminal=True, color_system="standard", width=200)
+    table = Table(f"head {EVIL}")
+    table.add_row(f"cell {EVIL}")
+    for shown in (Text(f"words {EVIL}", "bold"), table, f"plain {EVIL}"):
+        console.print(shown, markup=False)
+    assert isinstance(console.file, io.StringIO)
+    assert isinstance(console, Console)
+    out = console.file.getvalue()
+    assert "\x1b[1m" in out
+    assert OBEYED.search(re.sub(r"\x1b\[[0-9;]*m", "", out)) is None
+    assert not any(evil in out for evil in ("\x1b[31m", "\x1b]", "\x1b[2J"))
