@@ -93,7 +93,7 @@ DECLARE
     at_once boolean := false; dated text := ''; any_of tsquery; among float8;
 BEGIN
     IF total IS NULL THEN
-        SELECT i.entries, i.average_length INTO total, average_length FROM harken_indexed() i;
+        SELECT count(*), coalesce(avg(w.length), 1) INTO total, average_length FROM entry_words w WHERE w.tenant = name;
     END IF;
     FOREACH term IN ARRAY terms LOOP
         query := phraseto_tsquery('{schema}.harken', term);
