@@ -37,7 +37,7 @@ class Dialect(Protocol):
 
         Args:
             connection: of a transaction.
-            statement: kept for good; the types of its columns convert nothing.
+            statement: kept for good; the types of its columns convert nothing, and it has no list (`IN`).
             values: what it is executed with.
         """
         ...

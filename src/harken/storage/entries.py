@@ -15,6 +15,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     insert,
+    or_,
     select,
     tuple_,
     type_coerce,
@@ -191,7 +192,7 @@ def untrusted_among(tx: Transaction, entry_ids: Sequence[int]) -> set[int]:
 @cache
 def _untrusted(dialect: Dialect) -> Select[Any]:
     chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
-    return select(entries.c.id).where(*chosen, entries.c.trust.in_([trust.value for trust in UNTRUSTED]))
+    return select(entries.c.id).where(*chosen, or_(*(entries.c.trust == trust.value for trust in UNTRUSTED)))
 
 
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:

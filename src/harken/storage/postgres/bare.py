@@ -18,7 +18,8 @@ def bare_rows(connection: Connection, statement: ClauseElement, values: Mapping[
 
     Args:
         connection: inside a transaction.
-        statement: one that is kept: it is compiled once. Its columns' types convert nothing.
+        statement: one that is kept: it is compiled once. Its columns' types convert nothing, and it has no list
+            (`IN`), which SQLAlchemy writes out with each execution.
         values: of its places, as the driver takes them.
     """
     text, fixed = _compiled(statement)
