@@ -116,7 +116,7 @@ class ContextBuilder:
             raise UsageError("A subagent's context needs the name of its task.")
         with self.together() as together:
             build = _Build(self, together, config, session, budget)
-            build.read(pending)
+            build.read(pending, recalls=not is_subagent)
             build.system(config.system_prompt if system_prompt is None else system_prompt)
             build.core()
             if is_subagent:
@@ -151,7 +151,7 @@ class _Build:
     facts: Sequence[CoreFact] = ()
     digest: tuple[str, datetime] | None = None
 
-    def read(self, pending: Sequence[Pending]) -> None:
+    def read(self, pending: Sequence[Pending], recalls: bool) -> None:
         """What the rows have, and what is pending: that comes first of all that takes room."""
         limit = self.config.sliding_window + len(pending) + _EDGE
         uid, segment = self.session.conversation_uid, self.session.segment_uid
@@ -163,7 +163,7 @@ class _Build:
         said = recognize(pending, self.tail, self.builder.recorded)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
         self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
-        if segment is not None and not self.is_whole:
+        if recalls and segment is not None and not self.is_whole:
             # The model works while the rest is put together.
             self.builder.begin(self.query, self.builder.auto_rag_config(), self.together)
         with self.together.view.reading() as tx:
