@@ -39,6 +39,7 @@ from sqlalchemy.types import Float, UserDefinedType
 from harken.storage.entries import scope_conditions
 from harken.storage.postgres.bare import bare_rows
 from harken.storage.postgres.dialect import PostgresDialect
+from harken.storage.postgres.held_vectors import MOST_VECTORS, HeldVectors
 from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, refers, vectors
 
@@ -94,6 +95,7 @@ class PgvectorIndex:
         self._sizes: dict[tuple[str, int], tuple[float, int]] = {}
         self._lock = threading.Lock()
         self._dialect = PostgresDialect()
+        self._held = HeldVectors()
 
     def nearest(
         self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
@@ -111,6 +113,9 @@ class PgvectorIndex:
         also: Sequence[int],
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides, by one question."""
+        held = self._held.of(tx, space) if scope.is_open and self._size(tx, space) <= MOST_VECTORS else None
+        if held is not None:
+            return held.compare(query, limit, also)
         values = {
             "of_tenant": tx.tenant,
             "of_space": space.id,
@@ -149,7 +154,8 @@ class PgvectorIndex:
                     _log.warning("vector_index_not_made", space=space_id, error_class=type(error).__name__)
 
     def discard(self) -> None:
-        """Nothing: the server keeps its index in step by itself."""
+        """Forget what this process holds; the server keeps its index in step by itself."""
+        self._held.discard()
 
     def problems(self, connection: Connection) -> list[str]:
         """One sentence for each index that a broken-off making left unusable."""
