@@ -113,7 +113,8 @@ class PgvectorIndex:
         also: Sequence[int],
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides, by one question."""
-        held = self._held.of(tx, space) if scope.is_open and self._size(tx, space) <= MOST_VECTORS else None
+        is_small = scope.is_open and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
+        held = self._held.of(tx, space) if is_small else None
         if held is not None:
             return held.compare(query, limit, also)
         values = {
