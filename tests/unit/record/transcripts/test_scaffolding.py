@@ -124,7 +124,7 @@ def test_a_megabyte_of_openings_takes_no_time() -> None:
         ("mcp__plugin_harken_harken__context", ""),
         ("mcp_harken_search", ""),
         ("Bash", 'Bash {"command": "harken search zebras"}'),
-        ("Bash", 'Bash {"command": "cd /work && HARKEN_HOME=/x /opt/bin/harken show 1"}'),
+        ("Bash", 'Bash {"command": "cd /srv/shop && HARKEN_HOME=/x /usr/local/bin/harken show 1"}'),
         ("shell", 'shell {"command": ["bash", "-lc", "uvx harken context zebras"]}'),
         ("exec_command", 'exec_command {"cmd":"python3 -m harken search zebras"}'),
         ("Bash", 'Bash {"command": "harken --home /x search \\"grey zebras\\" --json 2>&1 | head -5", "timeout": 5}'),
@@ -144,7 +144,7 @@ def test_a_call_of_harken_itself_is_known(tool: str, text: str) -> None:
         ("Bash", 'Bash {"command": "harken search zebras; cat notes"}'),
         ("Bash", 'Bash {"command": "harken search zebras\\ncat notes"}'),
         ("mcp__github__search", 'mcp__github__search {"query": "harken search"}'),
-        ("Read", 'Read {"file_path": "/work/harken search"}'),
+        ("Read", 'Read {"file_path": "/srv/shop/harken search"}'),
         (None, ""),
     ],
 )
