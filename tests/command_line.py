@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -85,7 +84,6 @@ class CommandLine:
             [*PYTHON, *map(str, arguments)],
             env=unmeasured,
             encoding="utf-8",
-            preexec_fn=_listen,
             **{**silent, **streams},
         )
 
@@ -113,11 +111,6 @@ class CommandLine:
         """The store's status."""
         facts: dict[str, Any] = self("status", "--json", **options).json()
         return facts
-
-
-def _listen() -> None:
-    """Give Ctrl-C its meaning back: a shell that runs these tests in the background has it ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @cache

@@ -24,6 +24,13 @@ settings.load_profile("harken")
 def pytest_configure() -> None:
     """Let a run that is told to end stop what it started, as it does on Ctrl-C: a server outlives its process."""
     signal.signal(signal.SIGTERM, _interrupted)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background jobs ignore Ctrl-C, and so would all that they start; nobody's terminal does.
+        signal.signal(signal.SIGINT, _passed_over)
+
+
+def _passed_over(number: int, frame: object) -> None:
+    """Do what ignoring does, and leave its meaning to the commands under test."""
 
 
 def _interrupted(number: int, frame: object) -> None:

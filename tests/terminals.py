@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import pexpect
 
@@ -65,8 +63,6 @@ def terminal(cli: CommandLine, *arguments: str) -> Iterator[Terminal]:
         dimensions=(40, 120),
         timeout=TIMEOUT_SECONDS,
         echo=False,
-        # A shell's background jobs ignore Ctrl-C, and so does what they start; nobody's terminal does.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield Terminal(child)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -168,9 +168,9 @@ def import_again_and_again(cli: CommandLine, folder: Path, done: threading.Event
     """Import the folder in a process of its own until it is done; how often."""
     times = 0
     while not done.is_set():
-        with cli.running("import", "claude-code", folder, "--no-embed", stderr=subprocess.PIPE) as process:
-            _, said = process.communicate(timeout=120)
-            assert process.returncode == 0, said
+        words = ("import", "claude-code", folder, "--no-embed")
+        with TemporaryFile("w+") as said, cli.running(*words, stderr=said) as process:
+            assert process.wait(PATIENCE_SECONDS) == 0, (said.seek(0), said.read())
         times += 1
     return times
 

@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
-from harken.serve.daemon.client import ask
+from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import Place, home_of
+from harken.serve.daemon.wire import OK
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -138,24 +140,45 @@ def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
     eventually(lambda: cli.status()["messages"] == 1)
 
 
-def test_the_first_hook_starts_one_daemon_and_loses_nothing(cli: CommandLine, folder: Path, place: Place) -> None:
+def test_hooks_of_one_moment_start_one_daemon_and_lose_nothing(cli: CommandLine, folder: Path, place: Place) -> None:
     agents = [CodingAgent(cli, folder, f"session-{number}") for number in range(6)]
     for agent in agents:
         agent.say("user", f"Something worth keeping was said in {agent.session_id}.")
     patient = cli.environment({"HARKEN_HOOKS__DEADLINE_SECONDS": str(HOOK_SECONDS)})
+    seen: set[int] = set()
+
+    def answered() -> bool:
+        seen.update(daemons_of(cli.home))
+        with suppress(DaemonError):
+            return ask(place, "/v1/ping", None, cli.environment(), 5.0).status == OK
+        return False
+
     try:
-        running = [
-            subprocess.Popen([*PYTHON, "hook", "Stop"], env=patient, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-            for _ in agents
-        ]
-        for process, agent in zip(running, agents, strict=True):
+        for agent in agents:
+            process = subprocess.Popen(
+                [*PYTHON, "hook", "Stop"], env=patient, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            )
             payload = {"session_id": agent.session_id, "transcript_path": str(agent.transcript)}
             process.communicate(json.dumps(payload).encode(), timeout=PATIENCE_SECONDS)
             assert process.returncode == 0
-        pid = answering(cli, place)
+            answered()
+        eventually(answered)
         eventually(lambda: cli.status()["messages"] == 6)
-        # Each that came too late leaves again, as soon as it has started.
-        eventually(lambda: daemons_of(cli.home) == [pid])
+        assert seen == {answering(cli, place)} == set(daemons_of(cli.home)), "one more each time it does not answer yet"
+    finally:
+        end(place)
+
+
+def test_one_that_could_not_start_is_in_nobody_s_way(cli: CommandLine, folder: Path, place: Place) -> None:
+    agent = CodingAgent(cli, folder, "session")
+    agent.say("user", "This was said while the first daemon started.")
+    agent.hook("Stop")
+    first = eventually(lambda: daemons_of(cli.home))
+    os.kill(first[0], signal.SIGKILL)
+    eventually(lambda: daemons_of(cli.home) == [])
+    try:
+        agent.hook("UserPromptSubmit", prompt="ok")
+        eventually(lambda: cli.status()["messages"] == 1)
     finally:
         end(place)
 

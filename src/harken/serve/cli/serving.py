@@ -39,6 +39,9 @@ _TURN_SECONDS = 30.0
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any.")
 @click.option("--tls-cert", type=_FILE, help="A certificate of TLS, in PEM.")
 @click.option("--tls-key", type=_FILE, help="Its key.")
+@click.option(
+    "--claimed", type=int, hidden=True, help="A descriptor that holds the right to start; closed once it did."
+)
 @json_option
 @with_session
 def serve(
@@ -50,6 +53,7 @@ def serve(
     port: int,
     tls_cert: Path | None,
     tls_key: Path | None,
+    claimed: int | None,
     as_json: bool,
 ) -> None:
     """Keep the model loaded and the workers running, for hooks and other clients of this home.
@@ -68,10 +72,10 @@ def serve(
             tcp.check()
         elif tcp != Tcp():
             raise UsageError("--host, --port, --tls-cert and --tls-key go with --tcp.")
-        _run(session, place, quiet, tcp if is_remote else None)
+        _run(session, place, quiet, tcp if is_remote else None, claimed)
 
 
-def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None) -> None:
+def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
     except ModuleNotFoundError as error:
@@ -81,14 +85,16 @@ def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None) -> None:
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
     while True:
         try:
-            with held(place), session.engine() as harken:
-                remote = Remote(tcp, tcp.listen(), own_token(place)) if tcp else None
-
-                said = [f"Serving {place.home} on {place.socket}; stop with Ctrl-C."]
-                if remote:
-                    where = remote.tcp.url(remote.listening)
-                    said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
-                Daemon(harken, place, partial(_say, session, [] if quiet else said), remote).run()
+            with held(place):
+                if claimed is not None:
+                    os.close(claimed)
+                with session.engine() as harken:
+                    remote = Remote(tcp, tcp.listen(), own_token(place)) if tcp else None
+                    said = [f"Serving {place.home} on {place.socket}; stop with Ctrl-C."]
+                    if remote:
+                        where = remote.tcp.url(remote.listening)
+                        said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
+                    Daemon(harken, place, partial(_say, session, [] if quiet else said), remote).run()
             return
         except DaemonRunsError:
             other = holder(place)

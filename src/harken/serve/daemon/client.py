@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from harken.serve.daemon.place import Place
-from harken.serve.daemon.starting import is_held, words_of
+from harken.serve.daemon.starting import claim, words_of
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 
 __all__ = ["Answer", "DaemonError", "ask", "start", "wait_for"]
@@ -45,24 +46,29 @@ def ask(place: Place, route: str, body: Mapping[str, Any] | None, env: Mapping[s
 def start(place: Place, env: Mapping[str, str]) -> None:
     """Start a daemon and leave it to itself; returns at once, whether or not it can live.
 
-    The first one that gets the lock stays, any other leaves again. Where one of this version holds it already, and only
-    does not answer, none is started: it would be one more process each time.
+    Where one of this version runs, and only does not answer, or is being started, none is started: it would be one more
+    process each time.
 
     Raises:
         DaemonError: no process can be started.
     """
     try:
-        if is_held(place):
+        claimed = claim(place)
+        if claimed is None:
             return
-        process = subprocess.Popen(
-            words_of(place),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=dict(env),
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                words_of(place, claimed),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=dict(env),
+                start_new_session=True,
+                pass_fds=(claimed,),
+            )
+        finally:
+            os.close(claimed)
     except OSError as error:
         raise DaemonError(type(error).__name__) from error
     # For those who outlive it: the kernel keeps a dead child until its end was asked for.

@@ -24,16 +24,18 @@ class Place:
         folder: of the lock, the token and the reports, for the home's user alone.
         socket: where it listens.
         lock: held for as long as it lives; has its process id and version in it.
+        starting: held by one that starts, until it holds `lock` or has given up.
         token: what clients over TCP show.
         reports: transcripts that grew, until they are read.
     """
 
-    __slots__ = ("folder", "home", "lock", "reports", "socket", "token")
+    __slots__ = ("folder", "home", "lock", "reports", "socket", "starting", "token")
 
     def __init__(self, home: str) -> None:
         self.home = home
         self.folder = os.path.join(home, "run")
         self.lock = os.path.join(self.folder, "daemon.lock")
+        self.starting = os.path.join(self.folder, "starting.lock")
         self.token = os.path.join(self.folder, "token")
         self.reports = os.path.join(self.folder, "reports")
         # A home that has two names, one by a link, has one daemon at one socket.

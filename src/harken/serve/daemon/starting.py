@@ -8,6 +8,7 @@ import os
 import sys
 
 from harken import __version__
+from harken.folders import make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,9 +49,40 @@ def is_held(place: Place) -> bool:
     return content is not None and f'"version": "{__version__}"'.encode() in content
 
 
-def words_of(place: Place) -> list[str]:
-    """What starts a daemon for a home."""
-    return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet"]
+def claim(place: Place) -> int | None:
+    """The right to start a daemon; None where one runs, or is being started.
+
+    It takes a daemon a second to come to the lock of its home, and many on a busy machine. Whatever asks meanwhile
+    would start another, and make that second longer for them all.
+
+    Returns:
+        A descriptor, to be inherited by the daemon, who has the right until it closes that, or ends.
+    Raises:
+        OSError: the folder cannot be made, or not be written.
+    """
+    make_private(place.folder)
+    opened = os.open(place.starting, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        # An agent may start its hook without some of the first three, which the daemon has of its own.
+        descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(opened)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not is_held(place):
+            return descriptor
+    except BlockingIOError:
+        pass
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def words_of(place: Place, claimed: int) -> list[str]:
+    """What starts a daemon for a home, with the right to start it."""
+    return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet", "--claimed", str(claimed)]
 
 
 def spawn(place: Place, env: Mapping[str, str]) -> None:
@@ -63,23 +95,28 @@ def spawn(place: Place, env: Mapping[str, str]) -> None:
         OSError: no process can be started.
         NotImplementedError: this system cannot start one in a session of its own.
     """
-    if is_held(place):
-        return
-    os.chdir("/")
     # The agent's pipes: it would wait for whoever holds their other end.
     inherited = [int(name) for name in os.listdir(_LISTED) if _is_inherited(int(name))]
-    os.posix_spawn(
-        sys.executable,
-        words_of(place),
-        env,
-        file_actions=[
-            *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)),
-            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inherited),
-        ],
-        setsid=True,
-        # Python ignores them, and what is ignored stays so in whom it starts.
-        setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ),
-    )
+    claimed = claim(place)
+    if claimed is None:
+        return
+    try:
+        os.chdir("/")
+        os.set_inheritable(claimed, True)
+        os.posix_spawn(
+            sys.executable,
+            words_of(place, claimed),
+            env,
+            file_actions=[
+                *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)),
+                *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inherited),
+            ],
+            setsid=True,
+            # Python ignores them, and what is ignored stays so in whom it starts.
+            setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ),
+        )
+    finally:
+        os.close(claimed)
 
 
 def _is_inherited(descriptor: int) -> bool:
