@@ -169,15 +169,22 @@ def test_hooks_of_one_moment_start_one_daemon_and_lose_nothing(cli: CommandLine,
         end(place)
 
 
-def test_one_that_could_not_start_is_in_nobody_s_way(cli: CommandLine, folder: Path, place: Place) -> None:
+def test_one_that_cannot_live_is_not_started_at_every_event(cli: CommandLine, folder: Path, place: Place) -> None:
+    cli.home.mkdir(mode=0o700)
+    broken = cli.home / "harken.db"
+    broken.write_bytes(b"no database " * 1000)
     agent = CodingAgent(cli, folder, "session")
-    agent.say("user", "This was said while the first daemon started.")
-    agent.hook("Stop")
-    first = eventually(lambda: daemons_of(cli.home))
-    os.kill(first[0], signal.SIGKILL)
-    eventually(lambda: daemons_of(cli.home) == [])
+    agent.say("user", "This was said while no daemon could live.")
     try:
-        agent.hook("UserPromptSubmit", prompt="ok")
+        agent.hook("Stop")
+        eventually(lambda: daemons_of(cli.home) == [])
+        # As if it had ended just now, and long ago, however slow this machine is.
+        os.utime(place.starting)
+        agent.hook("Stop")
+        assert daemons_of(cli.home) == []
+        broken.unlink()
+        os.utime(place.starting, (0, 0))
+        agent.hook("Stop")
         eventually(lambda: cli.status()["messages"] == 1)
     finally:
         end(place)

@@ -113,7 +113,7 @@ def test_a_store_that_another_process_holds_where_no_daemon_runs(agent: CodingAg
     with locked(agent.cli.home):
         check_silence(agent)
     # Whether the first daemon outlived the lock or not, somebody reads what was put down.
-    agent.hook("UserPromptSubmit", prompt="ok")
+    eventually(lambda: agent.hook("UserPromptSubmit", prompt="ok") == "" and agent.cli.status()["messages"] == 1)
     arrives(agent)
 
 

@@ -21,6 +21,7 @@ from harken.serve.cli.session import Session, json_option, print_json, with_sess
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import Place
+from harken.serve.daemon.starting import answered
 from harken.serve.daemon.tcp import HOST, PORT, Tcp
 from harken.serve.daemon.token import own_token
 
@@ -39,9 +40,7 @@ _TURN_SECONDS = 30.0
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any.")
 @click.option("--tls-cert", type=_FILE, help="A certificate of TLS, in PEM.")
 @click.option("--tls-key", type=_FILE, help="Its key.")
-@click.option(
-    "--claimed", type=int, hidden=True, help="A descriptor that holds the right to start; closed once it did."
-)
+@click.option("--claimed", type=int, hidden=True, help="A descriptor that holds the right to start, until it answers.")
 @json_option
 @with_session
 def serve(
@@ -85,16 +84,13 @@ def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None, claimed: 
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
     while True:
         try:
-            with held(place):
-                if claimed is not None:
-                    os.close(claimed)
-                with session.engine() as harken:
-                    remote = Remote(tcp, tcp.listen(), own_token(place)) if tcp else None
-                    said = [f"Serving {place.home} on {place.socket}; stop with Ctrl-C."]
-                    if remote:
-                        where = remote.tcp.url(remote.listening)
-                        said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
-                    Daemon(harken, place, partial(_say, session, [] if quiet else said), remote).run()
+            with held(place), session.engine() as harken:
+                remote = Remote(tcp, tcp.listen(), own_token(place)) if tcp else None
+                said = [f"Serving {place.home} on {place.socket}; stop with Ctrl-C."]
+                if remote:
+                    where = remote.tcp.url(remote.listening)
+                    said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
+                Daemon(harken, place, partial(_ready, session, [] if quiet else said, claimed), remote).run()
             return
         except DaemonRunsError:
             other = holder(place)
@@ -104,7 +100,9 @@ def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None, claimed: 
             time.sleep(0.1)
 
 
-def _say(session: Session, lines: Sequence[str]) -> None:
+def _ready(session: Session, lines: Sequence[str], claimed: int | None) -> None:
+    if claimed is not None:
+        answered(claimed)
     for line in lines:
         session.note(line)
 

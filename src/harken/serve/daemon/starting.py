@@ -6,6 +6,7 @@ import _signal  # type: ignore[import-not-found]  # `signal` makes enumerations 
 import fcntl
 import os
 import sys
+import time
 
 from harken import __version__
 from harken.folders import make_private
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from harken.serve.daemon.place import Place
 
 _LISTED = "/dev/fd"
+_UNDER_WAY = b"starting"
+# A second of processor time each: what is wrong may be put right meanwhile.
+_AGAIN_SECONDS = 10.0
 
 
 def held_content(place: Place) -> bytes | None:
@@ -50,13 +54,13 @@ def is_held(place: Place) -> bool:
 
 
 def claim(place: Place) -> int | None:
-    """The right to start a daemon; None where one runs, or is being started.
+    """The right to start a daemon; None where one runs, is being started, or ended just now before it answered.
 
     It takes a daemon a second to come to the lock of its home, and many on a busy machine. Whatever asks meanwhile
-    would start another, and make that second longer for them all.
+    would start another, and make that second longer for them all. One that cannot live would be started at every event.
 
     Returns:
-        A descriptor, to be inherited by the daemon, who has the right until it closes that, or ends.
+        A descriptor, to be inherited by the daemon, who has the right until it has `answered`, or ends.
     Raises:
         OSError: the folder cannot be made, or not be written.
     """
@@ -69,7 +73,8 @@ def claim(place: Place) -> int | None:
         os.close(opened)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_held(place):
+        if not is_held(place) and not _has_just_failed(descriptor):
+            os.pwrite(descriptor, _UNDER_WAY, 0)
             return descriptor
     except BlockingIOError:
         pass
@@ -78,6 +83,17 @@ def claim(place: Place) -> int | None:
         raise
     os.close(descriptor)
     return None
+
+
+def answered(claimed: int) -> None:
+    """Give the right back, by the daemon that has it: what was under way came to its end."""
+    os.ftruncate(claimed, 0)
+    os.close(claimed)
+
+
+def _has_just_failed(claimed: int) -> bool:
+    found = os.fstat(claimed)
+    return found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
 
 
 def words_of(place: Place, claimed: int) -> list[str]:
