@@ -34,7 +34,7 @@ _STEMS_BEYOND_ASCII = (
     ("パスワード", Secret.PASSWORD),
     ("비밀번호", Secret.PASSWORD),
 )
-_ALL_STEMS = _STEMS + _STEMS_BEYOND_ASCII
+STEMS = _STEMS + _STEMS_BEYOND_ASCII
 _WHOLE = {
     "pass": re.compile(r"pass(?:word|wort|wd|phrase|code)?"),
     "pwd": re.compile(r"pwd"),
@@ -157,7 +157,7 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
         text: where the spans point into.
         low: the same text in lower case, of the same length.
     """
-    for stem, secret in _STEMS if text.isascii() else _ALL_STEMS:
+    for stem, secret in _STEMS if text.isascii() else STEMS:
         if stem not in low:
             continue
         at = low.find(stem)
@@ -170,14 +170,23 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
 
 def is_secret_field(name: str, value: str) -> Secret | None:
     """What a field of this name and value holds, judged as if it stood in JSON; None when it is no secret."""
+    judged = (secret for secret in _secrets_named(name) if is_secret(secret, Style.LOOSE, value, quoted=True))
+    return next(judged, None)
+
+
+def secret_named(name: str) -> Secret | None:
+    """What a name promises; None when it is not the name of a secret."""
+    return next(_secrets_named(name), None)
+
+
+def _secrets_named(name: str) -> Iterator[Secret]:
     low = name.lower() if len(name.lower()) == len(name) else name
-    for stem, secret in _ALL_STEMS:
+    for stem, secret in STEMS:
         at = low.find(stem)
         while at >= 0:
-            if _name_end(name, low, at, stem) == len(name) and is_secret(secret, Style.LOOSE, value, quoted=True):
-                return secret
+            if _name_end(name, low, at, stem) == len(name):
+                yield secret
             at = low.find(stem, at + 1)
-    return None
 
 
 def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | None:

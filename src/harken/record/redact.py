@@ -13,6 +13,7 @@ from harken.errors import ConfigError
 from harken.record import secret_rules as rules
 from harken.record.assignments import find_assignments, is_secret_field
 from harken.record.disguised import undisguised
+from harken.record.secret_columns import find_columns
 from harken.record.spans import SURE, Span, replaced
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -103,7 +104,7 @@ class Redactor:
         return self._walk(value, counts, 0), counts
 
     def _find(self, text: str, low: str) -> list[Span]:
-        spans = list(find_assignments(text, low))
+        spans = [*find_assignments(text, low), *find_columns(text, low)]
         spans += rules.find_shapes(text, low, rules.CONTEXT)
         if " -" in low or " identified by " in low:
             spans += rules.find_shapes(text, low, rules.OPTIONS)

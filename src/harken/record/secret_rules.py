@@ -107,6 +107,7 @@ _LINKS: tuple[tuple[str, str, int, str], ...] = (
     ("mailchimp-key", "-us", 32, r"(?P<secret>[0-9a-f]{32}-us\d{1,2})(?![A-Za-z0-9])"),
     ("password-hash", "$2", 0, r"(?P<secret>\$2[abxy]?\$[./A-Za-z0-9$]{20,})"),
     ("password-hash", "$6$", 0, r"(?P<secret>\$6\$[./A-Za-z0-9$=]{20,})"),
+    ("password-hash", "$apr1$", 0, r"(?P<secret>\$apr1\$[./A-Za-z0-9$]{20,})"),
     ("password-hash", "$argon2", 0, r"(?P<secret>\$argon2(?:id|i|d)\$[./A-Za-z0-9$=,+_-]{20,})"),
     ("twilio-token", "twilio", 0, r"twilio[^\n]{0,60}?(?<![A-Za-z0-9])(?P<secret>[0-9a-f]{32})(?![A-Za-z0-9])"),
     ("fly-token", "flyv1 ", 0, r"FlyV1 (?P<secret>[\w=,/+-]{40,})"),
@@ -115,7 +116,10 @@ _LINKS: tuple[tuple[str, str, int, str], ...] = (
 )
 
 _AUTH = r"(?:\\{0,3}[\"'])?\]?\s{0,4}[:=,]\s{0,4}(?:[rbf]?\\{0,3}[\"'`])?\s{0,4}"
+# A line of `.pgpass` on the ports that PostgreSQL and its poolers have.
+_PGPASS = r":(?:5432|5433|6432|\*):[\w*.-]{1,64}:[\w*.@+-]{1,64}:(?P<secret>[^\s:]{3,})(?=\s|$)"
 _CONTEXT: tuple[tuple[str, str, int, str], ...] = (
+    *(("password", literal, 0, _PGPASS) for literal in (":5432:", ":5433:", ":6432:", ":*:")),
     # `user:password@`. Outside the web a password may hold a bare slash, but `host:80/` is a port.
     (
         "url-password",
@@ -165,6 +169,14 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("mysql", "-p", r"-p" + _NOT_HERE + r"(?P<secret>[^\s\"']{3,})"),
     ("sshpass", "-p", _PASS),
     ("login", "-p ", _PASS),
+    ("sqlcmd", "-p", _PASS),
+    ("7z", "-p", r"-p" + _NOT_HERE + r"(?P<secret>[^\s\"']{3,})"),
+    ("htpasswd", "-", r"-(?=\w{0,6}b)(?=\w{0,6}n)\w{2,6}\s{1,4}[\w.@+-]{1,64}\s{1,4}[\"']?(?P<secret>[^\s\"']{2,})"),
+    (
+        "htpasswd",
+        "-",
+        r"-(?=\w{0,6}b)(?!\w{0,6}n)\w{1,6}\s{1,4}\S{1,200}\s{1,4}[\w.@+-]{1,64}\s{1,4}[\"']?(?P<secret>[^\s\"']{2,})",
+    ),
     ("redis-cli", "-a ", _PASS),
     ("redis-cli", "--pass ", _PASS),
     ("user", "identified by ", _IDENTIFIED),
@@ -285,7 +297,7 @@ def find_shapes(text: str, low: str, shapes: tuple[Shape, ...]) -> Iterator[Span
         shapes: one of the tables of this module.
     """
     for shape in shapes:
-        if shape.literal not in low:
+        if shape.literal not in low or shape.program not in low:
             continue
         at = low.find(shape.literal)
         while at >= 0:

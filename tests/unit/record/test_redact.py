@@ -208,6 +208,7 @@ HOSTILE = [
         "[redacted:x]",
         "password=[redacted:x]",
     ),
+    *("password,", "user,password\n", "|password|\n|---|\n", "key  ", '"password",', "password\n---|\n"),
     *("curl -u ", "mysql -p", "Authorization: Bearer ", '\\"', "$2b$", "aB1/", "пароль для ", "M" * 25 + "."),
 ]
 
