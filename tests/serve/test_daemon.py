@@ -228,6 +228,27 @@ def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Pla
     assert cli("serve", "--status", "--json").json()["running"] is False
 
 
+def test_what_is_reported_while_an_idle_one_leaves_is_read(cli: CommandLine, folder: Path, place: Place) -> None:
+    hurried = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_SERVE__IDLE_SECONDS": "0.3"})
+    agent = CodingAgent(hurried, folder, "late")
+    try:
+        for number, seconds in enumerate((0.0, 0.01, 0.03, 0.1), start=1):
+            with hurried.running("serve", "--quiet") as daemon:
+                answering(hurried, place)
+                while Path(place.socket).exists():
+                    time.sleep(0.0005)
+                # Somewhere between its last look at the reports and the end of its process.
+                time.sleep(seconds)
+                daemon.send_signal(signal.SIGSTOP)
+                agent.say("user", f"This was said while daemon {number} was leaving.")
+                assert agent.hook("Stop") == ""
+                daemon.send_signal(signal.SIGCONT)
+                eventually(lambda expected=number: cli.status()["messages"] == expected)
+                eventually(lambda: holder(place) is None)
+    finally:
+        end(place)
+
+
 # Holds a home's lock; told to end, it leaves it to a child, as if a hook had started the next one in between.
 HANDS_OVER = """
 import fcntl, json, os, signal, sys, time

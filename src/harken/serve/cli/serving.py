@@ -21,6 +21,7 @@ from harken.serve.cli.session import Session, json_option, print_json, with_sess
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import Place
+from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
 from harken.serve.daemon.tcp import HOST, PORT, Tcp
 from harken.serve.daemon.token import own_token
@@ -90,8 +91,12 @@ def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None, claimed: 
                 if remote:
                     where = remote.tcp.url(remote.listening)
                     said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
-                Daemon(harken, place, partial(_ready, session, [] if quiet else said, claimed), remote).run()
-            return
+                daemon = Daemon(harken, place, partial(_ready, session, [] if quiet else said, claimed), remote)
+                daemon.run()
+            # A hook that came between the last look and here found the lock held, and started none.
+            if not (daemon.was_idle and is_waiting(Path(place.reports))):
+                return
+            claimed = None
         except DaemonRunsError:
             other = holder(place)
             # One of this version is there, or will be in a moment; only another one makes way.

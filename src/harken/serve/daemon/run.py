@@ -70,12 +70,16 @@ class Daemon:
         place: of its home.
         ready: called when the socket answers.
         remote: where it listens over TCP beside the socket, and the token; it stays then, however long nobody asks.
+
+    Attributes:
+        was_idle: it left because nobody asked.
     """
 
     def __init__(
         self, harken: Harken, place: Place, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
     ) -> None:
         self.settings_mark = settings_mark(environment())
+        self.was_idle = False
         self._harken = harken
         self._place = place
         self._ready = ready
@@ -150,9 +154,8 @@ class Daemon:
                 # Somebody may have switched something off: the next hook has to know.
                 await asyncio.to_thread(self._harken.run_time.refresh)
             waited = time.monotonic() - self._asked_at
-            if self._is_lost(own) or (
-                idle_seconds and waited > idle_seconds and self._intake.idle and not self._has_work()
-            ):
+            self.was_idle = bool(idle_seconds) and waited > idle_seconds and self._intake.idle and not self._has_work()
+            if self.was_idle or self._is_lost(own):
                 self.leave()
 
     def _is_lost(self, own: _Identity) -> bool:
