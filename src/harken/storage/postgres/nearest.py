@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import threading
 import time
@@ -38,6 +39,7 @@ from sqlalchemy.types import Float, UserDefinedType
 
 from harken.storage.entries import scope_conditions
 from harken.storage.postgres.bare import bare_rows
+from harken.storage.postgres.connection import entered, reading_begins
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.held_vectors import MOST_VECTORS, HeldVectors
 from harken.storage.store import RowScope, StoredSpace, Transaction
@@ -47,6 +49,9 @@ from harken.storage.tables import entries, refers, vectors
 EXACT_UP_TO = 20_000
 _EF_SEARCH_MOST = 1000
 _RECOUNT_SECONDS = 30.0
+# A tenant of so many entries is planned well enough; one that is so many times larger than it seems, and more, is not.
+_WELL_FORESEEN, _MANY_TIMES, _SMALL_TENANT = 1_000, 10, 200
+_LOOK_AGAIN_SECONDS = 60.0
 # An index on a text of halves orders by rounded distances: some more than wanted hold the best.
 _SLACK = 20
 
@@ -96,6 +101,7 @@ class PgvectorIndex:
         self._lock = threading.Lock()
         self._dialect = PostgresDialect()
         self._held = HeldVectors()
+        self._look_again_at = -math.inf
 
     def nearest(
         self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
@@ -139,9 +145,9 @@ class PgvectorIndex:
         """Make the index of every space that has outgrown comparing all, where the role may."""
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-            if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar():
+            if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar() or self._is_unforeseen():
                 # Or searches would be planned for the tables as they were, until the server looks by itself.
-                connection.exec_driver_sql("ANALYZE vectors, entries")
+                connection.exec_driver_sql("ANALYZE vectors, entries, exchanges, conversations")
             for space_id, dims in connection.execute(_GROWN, {"tenant": self._tenant, "least": EXACT_UP_TO}):
                 name = f"ix_vectors_hnsw_{space_id}"
                 statement = (
@@ -162,6 +168,25 @@ class PgvectorIndex:
         """One sentence for each index that a broken-off making left unusable."""
         invalid = connection.execute(_INVALID).scalars().all()
         return [f"The vector index {name} is incomplete. Drop it: DROP INDEX {name}" for name in invalid]
+
+    def _is_unforeseen(self) -> bool:
+        """Whether the server takes the tenant for far smaller than it is.
+
+        Where it expects a single row, every index that begins with the tenant seems as good as any other, and each of
+        two tables is read whole for each row of the other.
+        """
+        now = time.monotonic()
+        if now < self._look_again_at:
+            return False
+        # Looking may not help: a tenant may be too small beside the others to be seen.
+        self._look_again_at = now + _LOOK_AGAIN_SECONDS
+        with entered(self._engine, reading_begins(self._tenant)) as connection:
+            planned = connection.execute(_FORESEEN, {"of_tenant": self._tenant}).scalar_one()
+            foreseen = int(planned[0]["Plan"]["Plan Rows"])
+            if foreseen >= _WELL_FORESEEN:
+                return False
+            most = _MANY_TIMES * foreseen + _SMALL_TENANT
+            return int(connection.execute(_UP_TO, {"of_tenant": self._tenant, "most": most}).scalar_one()) == most
 
     def _few(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> bool:
         if scope.is_narrow:
@@ -193,7 +218,8 @@ class PgvectorIndex:
         if self._few(tx, space, scope):
             if scope.is_open:
                 return _exact(self._dialect), True
-            return _comparing(self._dialect, _scoped(scope)), False
+            is_small = self._size(tx, space) <= MOST_VECTORS
+            return _comparing(self._dialect, _within(scope) if is_small else _scoped(scope)), False
         reach = min(limit + _SLACK, _EF_SEARCH_MOST)
         tx.connection.execute(_REACH, {"reach": str(reach), "sort": "off" if scope.is_open else "on"})
         if scope.is_open:
@@ -212,6 +238,15 @@ def _scoped(scope: RowScope) -> Select[Any]:
     joined = vectors.join(entries, refers(vectors.c.entry_id, entries))
     conditions = (entries.c.tenant == bindparam("of_tenant"), *scope_conditions(scope))
     return _OF_SPACE.select_from(joined).where(*conditions)
+
+
+def _within(scope: RowScope) -> Select[Any]:
+    """The same by reading all vectors of the space once, whatever the server takes the tenant for.
+
+    What is asked for its truth is no join, so that the entries are looked up in a table of their ids.
+    """
+    conditions = (entries.c.tenant == bindparam("of_tenant"), *scope_conditions(scope))
+    return _OF_SPACE.where(vectors.c.entry_id.in_(select(entries.c.id).where(*conditions)).is_(True))
 
 
 def _by_index(found: Select[Any], space_id: int, dims: int, reach: int) -> Select[Any]:
@@ -268,6 +303,8 @@ _REACH = text(
     # Reading a tenant's rows and sorting them seems cheap where the server takes it for one of average size.
     ", set_config('enable_sort', :sort, true)"
 )
+_FORESEEN = text("EXPLAIN (FORMAT JSON) SELECT id FROM entries WHERE tenant = :of_tenant")
+_UP_TO = text("SELECT count(*) FROM (SELECT 1 FROM entries WHERE tenant = :of_tenant LIMIT :most) found")
 _CHANGED = text("SELECT n_mod_since_analyze > :least FROM pg_stat_user_tables WHERE relname = 'vectors'")
 _GROWN = text(
     "SELECT s.id, s.dims FROM spaces s WHERE s.tenant = :tenant"

@@ -139,7 +139,8 @@ def _grant(connection: Connection, schema: str, role: str) -> None:
         connection.exec_driver_sql(statement)
     version = connection.dialect.server_version_info
     if version is not None and version >= _MAINTAIN_SINCE:
-        connection.exec_driver_sql(f"GRANT MAINTAIN ON messages, entries, {WORDS}, vectors TO {quoted}")
+        maintained = f"messages, entries, {WORDS}, vectors, exchanges, conversations"
+        connection.exec_driver_sql(f"GRANT MAINTAIN ON {maintained} TO {quoted}")
 
 
 def _quoted(connection: Connection, statement: str, value: str | None = None) -> str:

@@ -14,12 +14,13 @@ from sqlalchemy import URL, text
 from harken.engine import Harken
 from harken.model import SearchScope
 from harken.storage.postgres import nearest
+from harken.storage.store import Store
 from harken.storage.tables import metadata
 from harken.testing import HashingEmbedder
 from harken.testing.store_conformance.asking import LONG
 from postgres_server import PostgresServer
 
-MESSAGES, TENANTS = 60, 80
+MESSAGES, TENANTS, NEW = 60, 80, 250
 QUERY = "what did people say to heron agents"
 # Tables that grow with what is said; the others a server may well read whole.
 GROWING = ("entries", "vectors", "entry_words", "entry_facets")
@@ -110,3 +111,48 @@ def test_the_nearest_of_a_large_space_come_from_its_index(crowded: Harken, monke
     index = next(name for name in scans if name.startswith("ix_vectors_hnsw"))
     assert f"Index Scan using {index} on vectors" in planned
     assert scans[index] > 0
+
+
+def rows_foreseen(store: Store) -> int:
+    """How many entries the server plans for where a statement names the tenant."""
+    with store.reading() as tx:
+        explain = text("EXPLAIN (FORMAT JSON) SELECT id FROM entries WHERE tenant = :of_tenant")
+        planned = tx.connection.execute(explain, {"of_tenant": store.tenant}).scalar_one()
+    return int(planned[0]["Plan"]["Plan Rows"])
+
+
+def rows_read(harken: Harken, monkeypatch: pytest.MonkeyPatch, scope: SearchScope) -> int:
+    """How many rows the indexes give to the statements of a search, and throw away again for the most part or not."""
+    with statements(monkeypatch) as sent:
+        assert harken.search(QUERY, scope=scope).hits
+    with harken.store.reading() as tx:
+        for statement, values in list(sent):
+            tx.connection.exec_driver_sql(statement, values)
+        returned = "SELECT sum(pg_stat_get_xact_tuples_returned(oid)) FROM pg_class WHERE relkind = 'i' AND oid > 16384"
+        return int(tx.connection.execute(text(returned)).scalar_one())
+
+
+@pytest.fixture
+def newcomer(harken: Harken, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> Iterator[Harken]:
+    """A tenant that the server's statistics do not know."""
+    postgres.execute("VACUUM ANALYZE", server_url.database)
+    settings = {"store": server_url.render_as_string(hide_password=False), "tenant": "newcomer"}
+    with Harken(tmp_path / "new", settings=settings, embedder=HashingEmbedder(), env={}) as newcomer:
+        for number in range(NEW):
+            newcomer.record_message("talk", "user", f"heron {number}: {LONG}")
+        yield newcomer
+
+
+def test_a_new_tenant_is_planned_for_as_soon_as_it_is_embedded(newcomer: Harken) -> None:
+    assert newcomer.embed() == NEW
+    assert rows_foreseen(newcomer.store) > NEW / 2
+
+
+def test_a_new_tenant_s_rows_are_not_read_again_for_each_of_them(
+    newcomer: Harken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another worker is not done yet.
+    monkeypatch.setattr(newcomer.store.nearest, "settle", lambda: None)
+    newcomer.embed()
+    for scope in (SearchScope(conversation="talk"), SearchScope(roles=("user",))):
+        assert rows_read(newcomer, monkeypatch, scope) < 20 * NEW < NEW * NEW
