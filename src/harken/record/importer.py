@@ -34,6 +34,8 @@ from harken.storage.store import Transaction
 
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_MESSAGES = 2000
+# So many new messages change what an engine knows of its tables.
+_MANY = 200
 _HASH_CHUNK = 1 << 20
 # Agents on this machine wrote these themselves; an export or a foreign file has only somebody's word for it.
 _OWN_FORMATS = ("claude-code", "codex")
@@ -134,6 +136,8 @@ class Importer:
                 _log.warning("transcript_failed", format=transcripts.name, error_class=type(error).__name__)
             before += sizes[number]
             self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
+        if report.added >= _MANY:
+            self.recorder.store.brought_in()
         return report
 
     def _merge(self, file: Path, report: ImportReport, show: Callable[[int], None]) -> None:

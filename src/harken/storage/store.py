@@ -246,6 +246,10 @@ class Store(Protocol):
         """
         ...
 
+    def brought_in(self) -> None:
+        """Be told that many rows came at once; quick for the most part."""
+        ...
+
     def check(self) -> list[str]:
         """One sentence for each damage that the engine itself can see."""
         ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 import threading
 import time
@@ -39,9 +38,9 @@ from sqlalchemy.types import Float, UserDefinedType
 
 from harken.storage.entries import scope_conditions
 from harken.storage.postgres.bare import bare_rows
-from harken.storage.postgres.connection import entered, reading_begins
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.held_vectors import MOST_VECTORS, HeldVectors
+from harken.storage.postgres.statistics import COUNT_AGAIN, Statistics
 from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, refers, vectors
 
@@ -49,9 +48,6 @@ from harken.storage.tables import entries, refers, vectors
 EXACT_UP_TO = 20_000
 _EF_SEARCH_MOST = 1000
 _RECOUNT_SECONDS = 30.0
-# A tenant of so many entries is planned well enough; one that is so many times larger than it seems, and more, is not.
-_WELL_FORESEEN, _MANY_TIMES, _SMALL_TENANT = 1_000, 10, 200
-_LOOK_AGAIN_SECONDS = 60.0
 # An index on a text of halves orders by rounded distances: some more than wanted hold the best.
 _SLACK = 20
 
@@ -91,17 +87,24 @@ class PgvectorIndex:
         engine: makes indexes, outside of any transaction.
         tenant: whose spaces get one.
         translated: turns the driver's errors into ours.
+        statistics: of the tenant's tables.
     """
 
-    def __init__(self, engine: Engine, tenant: str, translated: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        tenant: str,
+        translated: Callable[[], AbstractContextManager[None]],
+        statistics: Statistics,
+    ) -> None:
         self._engine = engine
+        self._statistics = statistics
         self._tenant = tenant
         self._translated = translated
         self._sizes: dict[tuple[str, int], tuple[float, int]] = {}
         self._lock = threading.Lock()
         self._dialect = PostgresDialect()
         self._held = HeldVectors()
-        self._look_again_at = -math.inf
 
     def nearest(
         self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
@@ -145,9 +148,11 @@ class PgvectorIndex:
         """Make the index of every space that has outgrown comparing all, where the role may."""
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-            if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar() or self._is_unforeseen():
+            if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar():
                 # Or searches would be planned for the tables as they were, until the server looks by itself.
-                connection.exec_driver_sql("ANALYZE vectors, entries, exchanges, conversations")
+                connection.exec_driver_sql(COUNT_AGAIN)
+            else:
+                self._statistics.refresh("vectors")
             for space_id, dims in connection.execute(_GROWN, {"tenant": self._tenant, "least": EXACT_UP_TO}):
                 name = f"ix_vectors_hnsw_{space_id}"
                 statement = (
@@ -168,25 +173,6 @@ class PgvectorIndex:
         """One sentence for each index that a broken-off making left unusable."""
         invalid = connection.execute(_INVALID).scalars().all()
         return [f"The vector index {name} is incomplete. Drop it: DROP INDEX {name}" for name in invalid]
-
-    def _is_unforeseen(self) -> bool:
-        """Whether the server takes the tenant for far smaller than it is.
-
-        Where it expects a single row, every index that begins with the tenant seems as good as any other, and each of
-        two tables is read whole for each row of the other.
-        """
-        now = time.monotonic()
-        if now < self._look_again_at:
-            return False
-        # Looking may not help: a tenant may be too small beside the others to be seen.
-        self._look_again_at = now + _LOOK_AGAIN_SECONDS
-        with entered(self._engine, reading_begins(self._tenant)) as connection:
-            planned = connection.execute(_FORESEEN, {"of_tenant": self._tenant}).scalar_one()
-            foreseen = int(planned[0]["Plan"]["Plan Rows"])
-            if foreseen >= _WELL_FORESEEN:
-                return False
-            most = _MANY_TIMES * foreseen + _SMALL_TENANT
-            return int(connection.execute(_UP_TO, {"of_tenant": self._tenant, "most": most}).scalar_one()) == most
 
     def _few(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> bool:
         if scope.is_narrow:
@@ -303,8 +289,6 @@ _REACH = text(
     # Reading a tenant's rows and sorting them seems cheap where the server takes it for one of average size.
     ", set_config('enable_sort', :sort, true)"
 )
-_FORESEEN = text("EXPLAIN (FORMAT JSON) SELECT id FROM entries WHERE tenant = :of_tenant")
-_UP_TO = text("SELECT count(*) FROM (SELECT 1 FROM entries WHERE tenant = :of_tenant LIMIT :most) found")
 _CHANGED = text("SELECT n_mod_since_analyze > :least FROM pg_stat_user_tables WHERE relname = 'vectors'")
 _GROWN = text(
     "SELECT s.id, s.dims FROM spaces s WHERE s.tenant = :tenant"

@@ -27,6 +27,7 @@ from harken.storage.postgres.connection import (
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.nearest import PgvectorIndex
+from harken.storage.postgres.statistics import Statistics
 from harken.storage.store import Migrated, Transaction
 
 _LISTEN_SECONDS = 1.0
@@ -52,7 +53,8 @@ class PostgresStore:
         self._translated = partial(translated, self.url)
         self._dialect = PostgresDialect()
         self.text = TsvectorIndex()
-        self.nearest = PgvectorIndex(self._engine, tenant, self._translated)
+        self._statistics = Statistics(self._engine, tenant)
+        self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics)
         try:
             self._check_schema()
         except BaseException:
@@ -70,6 +72,11 @@ class PostgresStore:
         """A transaction that has locked what it is to write."""
         with self._translated(), entered(self._engine, writing_begins(self.tenant, of)) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
+
+    def brought_in(self) -> None:
+        """Many rows came: the server may have to learn of them before they are searched and summarized."""
+        with self._translated():
+            self._statistics.refresh("messages")
 
     def check(self) -> list[str]:
         """The server checks its own pages; here: whether it answers at all."""

@@ -62,6 +62,9 @@ class SqliteStore:
             begin(connection, to_write=True)
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
+    def brought_in(self) -> None:
+        """Nothing: what has to be known of many rows is known."""
+
     def check(self) -> list[str]:
         """What SQLite's own integrity check finds, ten lines at most."""
         try:

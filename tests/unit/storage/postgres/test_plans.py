@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,10 +114,10 @@ def test_the_nearest_of_a_large_space_come_from_its_index(crowded: Harken, monke
     assert scans[index] > 0
 
 
-def rows_foreseen(store: Store) -> int:
-    """How many entries the server plans for where a statement names the tenant."""
+def rows_foreseen(store: Store, table: str) -> int:
+    """How many rows the server plans for where a statement names the tenant."""
     with store.reading() as tx:
-        explain = text("EXPLAIN (FORMAT JSON) SELECT id FROM entries WHERE tenant = :of_tenant")
+        explain = text(f"EXPLAIN (FORMAT JSON) SELECT id FROM {table} WHERE tenant = :of_tenant")
         planned = tx.connection.execute(explain, {"of_tenant": store.tenant}).scalar_one()
     return int(planned[0]["Plan"]["Plan Rows"])
 
@@ -145,7 +146,15 @@ def newcomer(harken: Harken, postgres: PostgresServer, server_url: URL, tmp_path
 
 def test_a_new_tenant_is_planned_for_as_soon_as_it_is_embedded(newcomer: Harken) -> None:
     assert newcomer.embed() == NEW
-    assert rows_foreseen(newcomer.store) > NEW / 2
+    assert rows_foreseen(newcomer.store, "vectors") > NEW / 2
+
+
+def test_a_new_tenant_is_planned_for_as_soon_as_it_is_imported(newcomer: Harken, tmp_path: Path) -> None:
+    lines = [{"conversation": "old", "role": "user", "content": f"heron {n}: {LONG}"} for n in range(NEW)]
+    (tmp_path / "old.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    assert newcomer.import_transcripts("jsonl", [tmp_path / "old.jsonl"]).added == NEW
+    for table in ("messages", "entries"):
+        assert rows_foreseen(newcomer.store, table) > NEW / 2
 
 
 def test_a_new_tenant_s_rows_are_not_read_again_for_each_of_them(
