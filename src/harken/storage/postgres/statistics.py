@@ -8,7 +8,8 @@ from sqlalchemy import Engine, text
 
 from harken.storage.postgres.connection import entered, reading_begins
 
-COUNT_AGAIN = "ANALYZE messages, entries, vectors, exchanges, conversations"
+# A table is passed over while an index of it is made beside running writers, which takes minutes.
+COUNT_AGAIN = "ANALYZE (SKIP_LOCKED) messages, entries, vectors, exchanges, conversations"
 # So many rows are planned for well enough; so many times more than are expected, and some, are not.
 _WELL_FORESEEN, _MANY_TIMES, _SOME = 1_000, 10, 200
 # Counting may not help: a tenant may be too small beside the others to be seen.
