@@ -24,12 +24,12 @@ demo: $(READY)   ## Import real conversations, embed them, search them
 test: $(READY)   ## Run every test
 	@$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
-check: $(READY)  ## Format, lint, types, import contracts, sizes
+check: $(READY)  ## Format, lint, types, import contracts, the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/check_sizes.py
+	$(BIN)/python tools/check_house.py
 
 bench: $(READY)  ## Measure quality and speed; takes a while
 	$(BIN)/python benchmarks/retrieval.py --rerank --ablations

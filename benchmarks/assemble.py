@@ -27,16 +27,26 @@ from sqlalchemy import func, select
 
 from experiences import corpus
 from harken.engine import Harken
-from harken.indexed import Commit, FileChange
-from harken.learned.fields import kept_experience, kept_value
-from harken.learned.records import DOMAINS, STRATEGIES, Experience, Lesson, Outcome, RootCause, Status, Value
-from harken.learned.tiers import tier_of
-from harken.model import Kept, ProjectIdentity
-from harken.sources.commits import CommitSource
-from harken.sources.memory import CATEGORIES, Memory, kept_memory
-from harken.storage.indexed.commits import add_commits
+from harken.model.conversations import Kept, ProjectIdentity
+from harken.model.experiences import (
+    DOMAINS,
+    STRATEGIES,
+    Experience,
+    ExperienceStatus,
+    Lesson,
+    Outcome,
+    RootCause,
+    Value,
+    kept_experience,
+    kept_value,
+)
+from harken.model.workspace import Commit, FileChange
+from harken.sources.experiences.tiers import tier_of
+from harken.sources.memories.memory import CATEGORIES, Memory, kept_memory
+from harken.sources.workspace.commits import CommitSource
 from harken.storage.scopes import ensure_project
 from harken.storage.tables import entries
+from harken.storage.workspace.commits import add_commits
 from measuring import Figure, Times, times_of, watched
 from report import keep, show
 from speed_search import fill_vectors
@@ -109,8 +119,9 @@ def measure(harken: Harken, rounds: int) -> Iterator[Figure]:
         work()
     yield times_of(contexts).figure("assemble_context, five sources", size, _CONTEXT_MS)
     yield times_of(warnings).figure("get_premortem_context", size, _PREMORTEM_MS)
-    from harken.assemble import assembler as assembling
-    from harken.assemble import compose, shares
+    from harken.context import assembler as assembling
+    from harken.context import compose
+    from harken.context import compose as shares
     from harken.sources.found import SourceSearch
 
     whole = Times()
@@ -187,7 +198,7 @@ def _experience(number: int, project: ProjectIdentity) -> Experience:
     ended = Experience(
         f"experience-{number:06}", project.key, "agent", "", moment, moment, moment, one.domain, one.strategy,
         f"{one.goal} (ticket {number})", one.hypothesis, one.action, one.prediction,
-        outcome=Outcome(Status(one.status), one.result, moment), surprise=one.surprise, root_cause=cause,
+        outcome=Outcome(ExperienceStatus(one.status), one.result, moment), surprise=one.surprise, root_cause=cause,
         lesson=Lesson(one.what_worked) if one.what_worked else None,
     )  # fmt: skip
     return replace(ended, tier=tier_of(ended))

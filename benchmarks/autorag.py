@@ -24,8 +24,8 @@ import numpy as np
 import heldout
 import locomo
 import prompts
-from harken.assemble.builder import Session
-from harken.assemble.layers import ChatContext
+from harken.context.builder import ContextSession
+from harken.context.layers import ChatContext
 from harken.engine import Harken
 from harken.record.recorder import conversation_uid
 from report import keep, show
@@ -148,7 +148,7 @@ def _asked(data: list[dict[str, Any]], most: int | None) -> Iterator[locomo.Ques
             yield question
 
 
-def _ask(harken: Harken, session: Session, question: locomo.Question, budget: int, tally: Tally) -> None:
+def _ask(harken: Harken, session: ContextSession, question: locomo.Question, budget: int, tally: Tally) -> None:
     started = time.perf_counter()
     context = harken.build_context(session, [question.text], budget_tokens=budget)
     tally.milliseconds.append((time.perf_counter() - started) * _MS)
@@ -163,7 +163,7 @@ def _ask(harken: Harken, session: Session, question: locomo.Question, budget: in
     tally.wasted.append(sum(size for turn, size in recalled if turn not in question.evidence))
 
 
-def _unasked(harken: Harken, sessions: dict[str, Session], way: str) -> Iterator[dict[str, Any]]:
+def _unasked(harken: Harken, sessions: dict[str, ContextSession], way: str) -> Iterator[dict[str, Any]]:
     """Of all prompts in all conversations; then of those, and there, that nothing was chosen by."""
     quoted = [sessions[name] for name in locomo.QUOTED if name in sessions]
     for kind, asked in UNASKED.items():
@@ -174,7 +174,9 @@ def _unasked(harken: Harken, sessions: dict[str, Session], way: str) -> Iterator
             yield _injected(harken, quoted, way, f"{kind}, held-out list, held-out conversations", HELD_OUT[kind])
 
 
-def _injected(harken: Harken, sessions: Sequence[Session], way: str, kind: str, asked: Sequence[str]) -> dict[str, Any]:
+def _injected(
+    harken: Harken, sessions: Sequence[ContextSession], way: str, kind: str, asked: Sequence[str]
+) -> dict[str, Any]:
     recalls = [harken.auto_rag(session, prompt) for session in sessions for prompt in asked]
     return {
         "way": way,
@@ -194,7 +196,7 @@ def _layer(context: ChatContext, name: str, turns: dict[str, str]) -> list[tuple
 _KNOWN: dict[str, dict[str, str]] = {}
 
 
-def _turns(harken: Harken, session: Session) -> dict[str, str]:
+def _turns(harken: Harken, session: ContextSession) -> dict[str, str]:
     """The turn of each message."""
     uid = session.conversation_uid
     if uid not in _KNOWN:

@@ -15,7 +15,7 @@ from statistics import mean
 
 import locomo
 from harken.engine import Harken
-from harken.model import SearchScope
+from harken.model.conversations import SearchScope
 from harken.record.recorder import conversation_uid
 from report import keep, show
 

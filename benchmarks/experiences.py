@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harken.engine import Harken
-from harken.learned.records import AXES, Experience, Lesson, RootCause
+from harken.model.experiences import AXES, Experience, Lesson, RootCause
 
 KEPT, ADDED = 200, 10
 MATERIAL = Path(__file__).with_name("experience_material.txt")

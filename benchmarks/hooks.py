@@ -31,7 +31,7 @@ import numpy as np
 from harken import Harken
 from harken.serve.daemon.client import wait_for
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from report import DATE, keep, show
 from synthetic import Talks, write_jsonl
 
@@ -55,9 +55,9 @@ class Agent:
     env: dict[str, str]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DaemonPaths:
         """Where the daemon is."""
-        return Place(str(self.home))
+        return DaemonPaths(str(self.home))
 
     def hook(self, event: str, prompt: str, stdin: bytes | None = None) -> tuple[float, bytes]:
         """Milliseconds of one hook, interpreter and all, and what it says."""

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 import locomo
-from harken import tokens
 from harken.engine import Harken
-from harken.model import SearchScope
-from harken.retrieve.conversations import PastRecall
-from harken.storage.reading import find_message
+from harken.model.conversations import SearchScope
+from harken.search.past import PastRecall
+from harken.storage.conversations import find_message
+from harken.text import tokens
 from report import keep, show
 
 ANSWERABLE = (1, 2, 3, 4)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from harken.engine import Harken
-from harken.enrich.worker import WorkerState
+from harken.jobs.job import WorkerState
 from report import keep, show
 from speed_search import fill_vectors
 from synthetic import Talk, Talks, write_jsonl

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harken.record.redact import Redactor
+from harken.redact.redactor import Redactor
 
 MESSAGE = (
     "I was thinking about the trip we planned in June; the hotel near the lake looked nice, but maybe we should check "

@@ -20,7 +20,7 @@ from typing import Any
 
 import locomo
 from harken.engine import Harken
-from harken.model import SearchScope
+from harken.model.conversations import SearchScope
 from harken.record.recorder import conversation_uid
 
 DEPTH = 100

@@ -20,7 +20,7 @@ import numpy as np
 from sqlalchemy import select
 
 from harken.engine import Harken
-from harken.retrieve import autorag
+from harken.search import recall as autorag
 from harken.storage.tables import entries
 from harken.storage.vectors import put_vectors
 from measuring import Figure, Times, times_of, watched

@@ -12,9 +12,9 @@ import numpy as np
 from sqlalchemy import insert, select, update
 
 from harken.engine import Harken
-from harken.enrich.spaces import OpenSpace
-from harken.model import SearchScope
-from harken.retrieve import search as searching
+from harken.jobs.spaces import OpenSpace
+from harken.model.conversations import SearchScope
+from harken.search import search as searching
 from harken.storage.sqlite.nearest import VectorCache
 from harken.storage.sqlite.scoped import ScopedNearest
 from harken.storage.tables import conversations, entries, vectors

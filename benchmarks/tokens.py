@@ -1,4 +1,4 @@
-"""How near `harken.tokens.estimate` comes to o200k, and how long it takes.
+"""How near `harken.text.tokens.estimate` comes to o200k, and how long it takes.
 
     python benchmarks/tokens.py [--out FILE]
 
@@ -26,7 +26,7 @@ from pathlib import Path
 import tiktoken
 
 import locomo
-from harken.tokens import estimate
+from harken.text.tokens import estimate
 
 # OpenAI's published split of o200k, in front of the byte pair encoding.
 _ENDING = r"('s|'S|'t|'T|'re|'rE|'Re|'RE|'ve|'vE|'Ve|'VE|'m|'M|'ll|'lL|'Ll|'LL|'d|'D)?"

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import text
 
-from harken.assemble.layers import ChatContext
+from harken.context.layers import ChatContext
 from harken.engine import Harken
-from harken.storage.store import Transaction
+from harken.storage.ports import Transaction
 
 TALK = "talk"
 

@@ -15,7 +15,7 @@ from typing import Any
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 # A machine under load needs time; what takes longer than this hangs.
 PATIENCE_SECONDS = 120
@@ -77,7 +77,7 @@ class CodingAgent:
             file.write(json.dumps(line) + "\n")
 
 
-def answering(cli: CommandLine, place: Place) -> int:
+def answering(cli: CommandLine, place: DaemonPaths) -> int:
     """The process id of the daemon, once it answers."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
@@ -90,7 +90,7 @@ def answering(cli: CommandLine, place: Place) -> int:
     raise AssertionError("no daemon answers")
 
 
-def end(place: Place) -> None:
+def end(place: DaemonPaths) -> None:
     """Kill whatever serves a home, also what is only just starting and holds nothing yet."""
     for _ in range(100):
         found = holder(place)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import URL
 
 from command_line import CommandLine
-from harken.storage.store import open_store
+from harken.storage.open import open_store
 from postgres_server import PostgresServer, running_server
 
 # A slow machine is no bug: no time limits on examples.

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from harken.engine import Harken
-from harken.learned.records import Experience, Lesson, RootCause
+from harken.model.experiences import Experience, Lesson, RootCause
 
 STORY: dict[str, Any] = {
     "domain": "debugging",

@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from coding_agent import PATIENCE_SECONDS
 from command_line import PYTHON, CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from harken.serve.verbs.registry import VERBS
 from harken.serve.verbs.verb import Effect
 from verbs import check_answer, check_sentence, fill, make_project
@@ -39,7 +39,7 @@ class Remote:
 
     url: str
     token: str
-    place: Place
+    place: DaemonPaths
     project: Path
     said: str
     pid: int
@@ -84,7 +84,7 @@ def serving(folder: Path, *options: str | Path, tls: Any = True) -> Iterator[Rem
         said = process.stderr.readline() + process.stderr.readline()
         url = next(word.rstrip(",") for word in said.split() if word.startswith("http"))
         token = (cli.home / "run" / "token").read_text().strip()
-        yield Remote(url, token, Place(str(cli.home)), project, said, process.pid, tls)
+        yield Remote(url, token, DaemonPaths(str(cli.home)), project, said, process.pid, tls)
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0
         assert token not in process.stderr.read()

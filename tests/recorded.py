@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harken.config import RecordConfig
-from harken.model import Message, Role
+from harken.config.settings import RecordConfig
+from harken.journal.journal import Journal
+from harken.journal.replay import Replayed, reindex, replay_tail
+from harken.model.conversations import Message, Role
 from harken.record.doctor import Doctor, Finding
 from harken.record.forget import Forgotten, doom_conversations, doom_messages, forget
-from harken.record.journal import Journal
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorded, Recorder
-from harken.record.redact import Redactor
-from harken.record.reindex import reindex
-from harken.record.replay import Replayed, replay_tail
-from harken.storage.reading import count_all, messages_of
-from harken.storage.store import Store, open_store
+from harken.redact.redactor import Redactor
+from harken.storage.conversations import count_all, messages_of
+from harken.storage.open import open_store
+from harken.storage.ports import Store
 from harken.storage.tables import metadata
 
 NOON = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)

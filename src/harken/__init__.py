@@ -7,11 +7,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from harken.async_engine import AsyncHarken
-    from harken.config import Settings
+    from harken.aio import AsyncHarken
+    from harken.config.settings import Settings
     from harken.engine import Harken
     from harken.errors import HarkenError
-    from harken.model import (
+    from harken.model.conversations import (
         ExchangeStatus,
         Hit,
         Message,
@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "AsyncHarken": "harken.async_engine",
+    "AsyncHarken": "harken.aio",
     "Harken": "harken.engine",
     "HarkenError": "harken.errors",
-    "Settings": "harken.config",
+    "Settings": "harken.config.settings",
 }
 
 
@@ -57,6 +57,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'harken' has no attribute '{name}'")
     import importlib
 
-    value = getattr(importlib.import_module(_ELSEWHERE.get(name, "harken.model")), name)
+    value = getattr(importlib.import_module(_ELSEWHERE.get(name, "harken.model.conversations")), name)
     globals()[name] = value
     return value

@@ -9,45 +9,53 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from harken.assemble.assembler import ContextAssembler
-from harken.assemble.builder import Session
-from harken.assemble.history import TaskHistory
-from harken.assemble.layers import ChatContext
-from harken.assemble.pending import Pending
-from harken.background import Background
-from harken.chat.core_tools import core_tools
-from harken.chat.history_tools import history_tools
-from harken.chat.memory_tools import memory_tools
-from harken.chat.orchestrator import Chat
-from harken.chats import Chats
-from harken.config import LoadedSettings, Settings, environment, load_settings
-from harken.enrich.language_model import LanguageModel
-from harken.enrich.spaces import open_spaces
-from harken.enrich.worker import Worker
+from harken.chat.model_tools import core_tools, history_tools, memory_tools
+from harken.chat.tasks import Answer, TaskRun, Tasks
+from harken.chat.turn import Chat
+from harken.config.settings import LoadedSettings, Settings, environment, load_settings
+from harken.context.assembler import ContextAssembler
+from harken.context.builder import ContextSession
+from harken.context.chats import Chats
+from harken.context.layers import ChatContext
+from harken.context.pending import Pending
+from harken.context.task_history import TaskHistory
 from harken.errors import NotFoundError, UsageError
-from harken.model import ExchangeStatus, Message, MessageType, Role, SearchResult, SearchScope, Segment, Trust
+from harken.importers.formats import formats
+from harken.importers.importer import Importer, ImportReport, Progress
+from harken.importers.parsed import TranscriptFormat
+from harken.jobs.job import Worker
+from harken.jobs.spaces import open_spaces
+from harken.jobs.spend import LanguageModel
+from harken.jobs.workers import Background
+from harken.journal.backup import DATABASE_NAME, JOURNAL_NAME
+from harken.journal.journal import Journal
+from harken.journal.replay import Replayed, replay
+from harken.maintenance import Upkeep
+from harken.model.conversations import (
+    ExchangeStatus,
+    Message,
+    MessageType,
+    Role,
+    SearchResult,
+    SearchScope,
+    Segment,
+    Trust,
+)
 from harken.providers.embedder import Embedder, Reranker
 from harken.providers.options import RerankerOptions
 from harken.providers.registry import open_reranker
-from harken.record.backup import DATABASE_NAME, JOURNAL_NAME
-from harken.record.core import CoreMemory
+from harken.record.core_memory import CoreMemory
 from harken.record.forget import finish_forgetting
-from harken.record.importer import Importer, ImportReport, Progress
-from harken.record.journal import Journal
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
-from harken.record.redact import Redactor
-from harken.record.replay import Replayed, replay
-from harken.record.transcripts import formats
-from harken.record.transcripts.parsed import TranscriptFormat
-from harken.remembered import Remembered, said_or_saved
-from harken.retrieve.autorag import Recall
-from harken.retrieve.search import Searcher
-from harken.run_time import RunTimeSettings
-from harken.storage.reading import Surroundings, look_up
-from harken.storage.store import Store, open_store
-from harken.tasks import Answer, TaskRun, Tasks
-from harken.upkeep import Upkeep
+from harken.redact.redactor import Redactor
+from harken.search.recall import Recall
+from harken.search.search import Searcher
+from harken.sources.verbs import SourceVerbs, said_or_saved
+from harken.storage.conversations import Surroundings, look_up
+from harken.storage.open import open_store
+from harken.storage.ports import Store
+from harken.storage.runtime_settings import RunTimeSettings
 
 
 class Harken:
@@ -105,7 +113,7 @@ class Harken:
         self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
         self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
         self.core = CoreMemory(self.recorder)
-        remembered = Remembered(self.recorder, self._found, self.spaces)
+        remembered = SourceVerbs(self.recorder, self._found, self.spaces)
         self.memories, self.experiences, self.values = remembered.kept
         self.code, self.commits, self.documents = remembered.indexes
         self.sources = remembered.sources
@@ -116,7 +124,7 @@ class Harken:
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
         self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
         self.background = Background(
-            self.store, self.spaces, self.chats, lambda: self.settings, self._language_model, now
+            self.store, self.spaces, self.chats.work, lambda: self.settings, self._language_model, now
         )
         self.tasks = Tasks(
             self.recorder, history, lambda: self.settings.context.subagent_history, self.chats.task_context
@@ -219,7 +227,7 @@ class Harken:
     def run_task(
         self, name: str, message: str, answer: Answer | None = None, deliver: str | None = None, *, system: str = ""
     ) -> TaskRun:
-        """Run a scheduled task once, and record the run; see `harken.tasks.Tasks.run`.
+        """Run a scheduled task once, and record the run; see `harken.chat.tasks.Tasks.run`.
 
         Raises:
             ConfigError: there is nothing that answers.
@@ -284,7 +292,7 @@ class Harken:
 
     def build_context(
         self,
-        session: str | Session,
+        session: str | ContextSession,
         pending: Sequence[Pending],
         is_subagent: bool = False,
         task_name: str | None = None,
@@ -319,7 +327,7 @@ class Harken:
         )
 
     def auto_rag(
-        self, session: str | Session, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
+        self, session: str | ContextSession, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
     ) -> Recall:
         """What was said earlier in the conversation's segment and matters now; ids in `excluded` never come back."""
         found = self.chats.session(session, channel) if isinstance(session, str) else session
@@ -334,7 +342,7 @@ class Harken:
         mode: str = "hybrid",
         rerank: bool | None = None,
     ) -> SearchResult:
-        """Find what answers a query, best first; see `harken.retrieve.search.Searcher`.
+        """Find what answers a query, best first; see `harken.search.search.Searcher`.
 
         What was said or saved is searched; code, commits and documents where the scope names them as sources.
 

@@ -14,7 +14,7 @@ import pytest
 
 from command_line import CommandLine
 from documented import blocks, follow, steps
-from harken.config import Settings, load_settings
+from harken.config.settings import Settings, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

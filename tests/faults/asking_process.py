@@ -6,8 +6,8 @@ import sys
 from decimal import Decimal
 
 from harken.engine import Harken
-from harken.enrich.spend import SpendBook
-from harken.model import Role
+from harken.jobs.spend import SpendBook
+from harken.model.conversations import Role
 from harken.providers.chat_model import ChatMessage
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model

@@ -6,8 +6,8 @@ import signal
 import sys
 import threading
 
-from harken.background import CONVERSATION, EXCHANGE
 from harken.engine import Harken
+from harken.jobs.workers import CONVERSATION, EXCHANGE
 
 
 def main(home: str, url: str, endpoint: str, dims: str) -> None:

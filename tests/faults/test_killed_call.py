@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from harken.engine import Harken
-from harken.storage.spend import spent_in_all, spent_on_item
+from harken.storage.enrichment.spend import spent_in_all, spent_on_item
 from harken.testing import ChatServer, Says
 
 ANSWER = Says("Yes.", input_tokens=1000, output_tokens=100)

@@ -21,7 +21,7 @@ from coding_agent import HOOK_SECONDS, CodingAgent, answering, daemons_of, end, 
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -126,14 +126,14 @@ def agents(cli: CommandLine, tmp_path: Path) -> list[CodingAgent]:
 
 
 @pytest.fixture
-def place(cli: CommandLine) -> Iterator[Place]:
-    found = Place(str(cli.home))
+def place(cli: CommandLine) -> Iterator[DaemonPaths]:
+    found = DaemonPaths(str(cli.home))
     yield found
     end(found)
 
 
 def test_fifty_clients_that_are_killed_leave_one_daemon_or_none(
-    cli: CommandLine, agents: list[CodingAgent], place: Place, rounds: int
+    cli: CommandLine, agents: list[CodingAgent], place: DaemonPaths, rounds: int
 ) -> None:
     rng = random.Random(20261127)
     # A hook that ends by itself has reported then, and has not only come to its deadline.
@@ -162,7 +162,7 @@ def test_fifty_clients_that_are_killed_leave_one_daemon_or_none(
     assert cli.status()["messages"] == 2 * len(agents)
 
 
-def kill_wave(clients: Clients, place: Place, daemon_dies_after: int | None) -> None:
+def kill_wave(clients: Clients, place: DaemonPaths, daemon_dies_after: int | None) -> None:
     """Fifty clients live and die, five at a time."""
     alive: list[Doomed] = []
     for number in range(CLIENTS):
@@ -185,7 +185,7 @@ def known(home: Path) -> set[str]:
         return {external_id for external_id, _ in texts_in_rows(harken)}
 
 
-def is_settled(home: Path, place: Place) -> bool:
+def is_settled(home: Path, place: DaemonPaths) -> bool:
     """Whether a home has no process but the one that holds its lock."""
     found = holder(place)
     return processes_of(home) == ([found.pid] if found else [])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.storage.spend import spent_in_all, spent_on_item
+from harken.storage.enrichment.spend import spent_in_all, spent_on_item
 from harken.testing import ChatServer, Says
 
 WRITTEN = Says(json.dumps({"summary": "They spoke of a tap."}), input_tokens=1000, output_tokens=100)

@@ -22,7 +22,7 @@ from long_talk import texts_in_journal, texts_in_rows
 from coding_agent import PATIENCE_SECONDS, CodingAgent, end, eventually
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -124,14 +124,14 @@ def real_transcripts(request: pytest.FixtureRequest) -> list[list[str]]:
 
 
 @pytest.fixture
-def place(cli: CommandLine) -> Iterator[Place]:
-    found = Place(str(cli.home))
+def place(cli: CommandLine) -> Iterator[DaemonPaths]:
+    found = DaemonPaths(str(cli.home))
     yield found
     end(found)
 
 
 def test_eight_sessions_that_write_at_once_are_recorded_as_one_import_records_them(
-    cli: CommandLine, place: Place, tmp_path: Path, real_transcripts: list[list[str]], rounds: int, seconds: float
+    cli: CommandLine, place: DaemonPaths, tmp_path: Path, real_transcripts: list[list[str]], rounds: int, seconds: float
 ) -> None:
     folder = tmp_path / "transcripts"
     folder.mkdir()

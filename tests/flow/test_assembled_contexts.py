@@ -13,11 +13,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from harken import AsyncHarken, Harken
-from harken.assemble.assembler import CONTEXT_TYPES, HEADINGS
+from harken.context.assembler import CONTEXT_TYPES, HEADINGS
 from harken.errors import ContextAssemblyError, HarkenError, InvalidContextTypeError, ProviderError, UsageError
-from harken.learned.fields import kept_value
-from harken.learned.records import RootCause, Value
-from harken.model import FormattedContext
+from harken.model.conversations import FormattedContext
+from harken.model.experiences import RootCause, Value, kept_value
 from harken.testing import HashingEmbedder
 from learning import FALSIFIED, go_through
 from rendered import rendered

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
-from harken.model import ExchangeStatus, SearchScope
-from harken.storage.reading import count_all
-from harken.storage.runs import newest_exchanges
+from harken.model.conversations import ExchangeStatus, SearchScope
+from harken.storage.conversations import count_all
+from harken.storage.past import newest_exchanges
 from harken.testing import ChatServer, HashingEmbedder, Says
-from harken.testing.chat_server import Call
+from harken.testing.chat_server import ScriptedCall
 from harken.testing.local_server import Request
 from recorded import Clock
 
@@ -56,7 +56,7 @@ def played(request: Request) -> Says:
         return Says(ANSWER)
     past = next(message["content"] for message in messages if "From earlier conversations:" in str(message["content"]))
     uid = re.findall(r'source="conversation"[^>]* id="([^"]+)"', past)[0]
-    return Says("Let me look.", calls=(Call(TOOL, {"conversation_id": uid, "include_full_transcript": True}),))
+    return Says("Let me look.", calls=(ScriptedCall(TOOL, {"conversation_id": uid, "include_full_transcript": True}),))
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 
 from harken import Harken
 from harken.errors import NotFoundError, UsageError
-from harken.index.tree import IndexReport
-from harken.model import SearchScope, Trust
-from harken.sources.found import Found
+from harken.model.conversations import SearchScope, Trust
+from harken.sources.found import SourceHit
+from harken.sources.workspace.tree import IndexReport
 from harken.testing.hashing_embedder import HashingEmbedder
 from pdf_files import written_pdf
 from repositories import Repository, new_repository
@@ -55,7 +55,7 @@ def changes(report: IndexReport) -> tuple[int, int, int]:
     return report.changes.added, report.changes.changed, report.changes.removed
 
 
-def names(found: Found) -> list[str]:
+def names(found: SourceHit) -> list[str]:
     return [item.metadata["qualified_name"] for item in found.items]
 
 

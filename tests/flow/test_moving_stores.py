@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harken.engine import Harken
-from harken.model import ExchangeStatus, MessageType
+from harken.model.conversations import ExchangeStatus, MessageType
 from harken.testing import HashingEmbedder
 
 IN_MEMORY = "sqlite://"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harken.background import CONVERSATION, EMBEDDINGS, EXCHANGE
 from harken.engine import Harken
-from harken.model import ExchangeStatus
+from harken.jobs.workers import CONVERSATION, EMBEDDINGS, EXCHANGE
+from harken.model.conversations import ExchangeStatus
 from harken.testing import ChatServer, EmbeddingServer, Reply, Says
 from recorded import Clock
 

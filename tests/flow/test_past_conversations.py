@@ -12,8 +12,8 @@ import pytest
 from chatting import prompt
 from harken.engine import Harken
 from harken.errors import ProviderError
-from harken.model import SearchScope
-from harken.storage.reading import count_all
+from harken.model.conversations import SearchScope
+from harken.storage.conversations import count_all
 from harken.testing import HashingEmbedder
 from recorded import Clock
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import CommandLine, files_holding
 from harken.engine import Harken
 from harken.errors import UsageError
-from harken.model import ExchangeStatus
+from harken.model.conversations import ExchangeStatus
 
 # Put together here, so that no scanner takes this file for a leak. `{}` is where the secret stands in a sentence.
 BODY = "Zq7Wm2Xv9Rt4Lp8Kd3Nf6Hs1Bj5Gc0YaTuEoIwQ"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harken import Harken
-from harken.learned.records import Lesson, RootCause
+from harken.model.experiences import Lesson, RootCause
 from harken.testing import HashingEmbedder
 from rendered import rendered
 

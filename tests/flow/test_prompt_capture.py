@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from chatting import TALK, break_full_text, break_vectors, call_tool, filler, prompt, recalled, say, spoken
-from harken import tokens
-from harken.assemble.builder import Session
-from harken.assemble.render import Quote
+from harken.context.builder import ContextSession
+from harken.context.render import Quote
 from harken.engine import Harken
 from harken.errors import ProviderError, UsageError
-from harken.model import Message
+from harken.model.conversations import Message
 from harken.testing import HashingEmbedder
+from harken.text import tokens
 from recorded import NOON, Clock
 
 SYSTEM = "You help Maya."
@@ -332,7 +332,7 @@ def test_what_other_conversations_say_stands_before_auto_rag_in_a_quarter_of_the
     harken.embed()
     asked: list[str] = []
 
-    def past(_session: Session, query: str, _together: object) -> list[Quote]:
+    def past(_session: ContextSession, query: str, _together: object) -> list[Quote]:
         asked.append(query)
         words = ["The last deploy took two hours.", "word " * 3000]
         return [Quote(text, "message", f"p{n}", "Priya", NOON, "owner") for n, text in enumerate(words)]

@@ -14,9 +14,9 @@ from sqlalchemy import select
 
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.model import SearchScope
+from harken.model.conversations import SearchScope
 from harken.storage.tables import conversations, messages
-from harken.words import STOP_WORDS
+from harken.text.words import STOP_WORDS
 
 AGENTS = ("claude-code", "codex", "chatgpt", "claude-ai")
 # A run of plain characters reads the same in a journal's JSON and in a database page.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
-from harken.model import Entry, SearchScope, Trust
+from harken.model.conversations import Entry, SearchScope, Trust
 from harken.serve.hooks.answers import Hooks
 from harken.testing import HashingEmbedder
 

@@ -13,7 +13,7 @@ import pytest
 from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import CommandLine
 from disks import disk
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 __all__ = ["disk"]
 
@@ -111,8 +111,8 @@ def filled(cli: CommandLine, write: Write) -> CommandLine:
 
 
 @pytest.fixture
-def place(cli: CommandLine) -> Place:
-    return Place(str(cli.home))
+def place(cli: CommandLine) -> DaemonPaths:
+    return DaemonPaths(str(cli.home))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def daemon(cli: CommandLine, place: Place) -> Iterator[Callable[[], int]]:
+def daemon(cli: CommandLine, place: DaemonPaths) -> Iterator[Callable[[], int]]:
     """Starts a daemon and gives its process id; whatever runs at the end is ended."""
 
     started = []

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine, Outcome
 from harken.testing import ChatServer
-from harken.testing.chat_server import Call, Says
+from harken.testing.chat_server import Says, ScriptedCall
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 FORMS = "[on|off|rebuild [conversations|exchanges]]"
@@ -155,7 +155,7 @@ class TestTalking:
     def test_lines_are_said_in_one_conversation_and_stdout_has_the_answers_alone(
         self, harken: CommandLine, server: ChatServer
     ) -> None:
-        server.script(Says(calls=(Call("search_history", {"query": "tap"}),)), Says("First."), Says("Second."))
+        server.script(Says(calls=(ScriptedCall("search_history", {"query": "tap"}),)), Says("First."), Says("Second."))
         outcome = chat(harken, "one \\", "and a half", "", "/usr/bin is a folder?")
         assert outcome.out == "First.\nSecond.\n"
         assert outcome.err.startswith('· search_history(query="tap") → ')

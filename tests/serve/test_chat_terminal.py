@@ -15,7 +15,7 @@ import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine, files_holding
 from harken.testing import ChatServer, EmbeddingServer
-from harken.testing.chat_server import Call, Says
+from harken.testing.chat_server import Says, ScriptedCall
 from terminals import WITHOUT_TERMINALS, terminal
 
 pytestmark = pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
@@ -51,7 +51,7 @@ def exchanges(harken: CommandLine) -> list[dict[str, Any]]:
 
 def test_a_whole_conversation_with_commands_a_tool_ctrl_c_and_a_resume(harken: CommandLine, server: ChatServer) -> None:
     server.script(
-        Says(calls=(Call("search_history", {"query": "tap seal"}),)),
+        Says(calls=(ScriptedCall("search_history", {"query": "tap seal"}),)),
         Says("It needs a **rubber** seal.\n\nMeasure it first."),
         Says("once upon a time " * 200, piece_delay_seconds=0.05, hangs_after=100),
         Says("Two lines, I see."),

@@ -11,7 +11,7 @@ import pytest
 
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.storage.spend import Call, CallState, Settlement, book_call, settle_call
+from harken.storage.enrichment.spend import CallState, ModelCall, Settlement, book_call, settle_call
 
 STATUS_KEYS = {"messages", "conversations", "entries", "embedded", "queue", "failed", "redactions", "spend_usd"}
 
@@ -79,10 +79,10 @@ def spend_told(cli: CommandLine) -> tuple[dict[str, Any], str]:
     now = datetime.now(UTC)
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken, harken.store.writing() as tx:
         for uid, days, price in (("a", 0, "0.0125"), ("b", 3, "1"), ("c", 0, None)):
-            call = Call(uid, "exchange", "e1", "openai:any", now - timedelta(days=days), Decimal("0.02"))
+            call = ModelCall(uid, "exchange", "e1", "openai:any", now - timedelta(days=days), Decimal("0.02"))
             book_call(tx, call)
             settle_call(tx, uid, Settlement(CallState.DONE, now, 9, 9, 0, Decimal(price) if price else None))
-        book_call(tx, Call("d", "exchange", "e1", "openai:any", now, Decimal("0.02")))
+        book_call(tx, ModelCall("d", "exchange", "e1", "openai:any", now, Decimal("0.02")))
     line = next(line for line in cli("status").out.splitlines() if line.startswith("spend "))
     return cli("status", "--json").json(), line
 

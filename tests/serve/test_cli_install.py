@@ -13,7 +13,7 @@ import pytest
 
 from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, answering
 from command_line import CommandLine
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 AGENTS = ("claude-code", "codex", "cursor", "gemini", "opencode")
 FILES = {
@@ -286,7 +286,7 @@ def test_the_hook_that_was_written_runs_from_anywhere_with_the_same_home(cli: Co
     serving = {**env, "HARKEN_HOME": str(cli.home)}
     with cli.running("serve", "--quiet"):
         # Else the hook starts one more, which may outlive the test.
-        answering(cli, Place(str(cli.home)))
+        answering(cli, DaemonPaths(str(cli.home)))
         said = ""
         for _ in range(200):
             done = subprocess.run(

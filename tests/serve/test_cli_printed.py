@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from command_line import CommandLine
-from harken.serve.printed import PlainConsole, printable, printable_json
+from harken.text.terminal import PlainConsole, printable, printable_json
 
 # Colours, the window's title, the clipboard, a cleared screen, one-byte introducers, letters in another order.
 EVIL = (

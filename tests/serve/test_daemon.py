@@ -19,7 +19,7 @@ from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering,
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import Place, home_of
+from harken.serve.daemon.place import DaemonPaths, home_of
 from harken.serve.daemon.wire import OK
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
@@ -114,7 +114,7 @@ def test_a_session_begins_with_what_is_always_known(cli: CommandLine, daemon: Ca
 @pytest.mark.parametrize("stdin", [b"", b"{", b"[]", b"\xff\xfe", b'{"session_id": 5}', b"null"])
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "NoSuchEvent"])
 def test_garbage_is_answered_with_silence(
-    cli: CommandLine, folder: Path, event: str, stdin: bytes, place: Place
+    cli: CommandLine, folder: Path, event: str, stdin: bytes, place: DaemonPaths
 ) -> None:
     cli.home.mkdir(parents=True)
     (cli.home / "run").touch()  # no daemon can be started here
@@ -122,7 +122,7 @@ def test_garbage_is_answered_with_silence(
 
 
 def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
-    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths
 ) -> None:
     pid = daemon()
     agent = CodingAgent(cli, folder, "patient")
@@ -140,7 +140,9 @@ def test_a_daemon_that_hangs_costs_no_more_than_the_deadline(
     eventually(lambda: cli.status()["messages"] == 1)
 
 
-def test_hooks_of_one_moment_start_one_daemon_and_lose_nothing(cli: CommandLine, folder: Path, place: Place) -> None:
+def test_hooks_of_one_moment_start_one_daemon_and_lose_nothing(
+    cli: CommandLine, folder: Path, place: DaemonPaths
+) -> None:
     agents = [CodingAgent(cli, folder, f"session-{number}") for number in range(6)]
     for agent in agents:
         agent.say("user", f"Something worth keeping was said in {agent.session_id}.")
@@ -169,7 +171,7 @@ def test_hooks_of_one_moment_start_one_daemon_and_lose_nothing(cli: CommandLine,
         end(place)
 
 
-def test_one_that_cannot_live_is_not_started_at_every_event(cli: CommandLine, folder: Path, place: Place) -> None:
+def test_one_that_cannot_live_is_not_started_at_every_event(cli: CommandLine, folder: Path, place: DaemonPaths) -> None:
     cli.home.mkdir(mode=0o700)
     broken = cli.home / "harken.db"
     broken.write_bytes(b"no database " * 1000)
@@ -191,7 +193,7 @@ def test_one_that_cannot_live_is_not_started_at_every_event(cli: CommandLine, fo
 
 
 def test_what_was_reported_outlives_a_killed_daemon(
-    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths
 ) -> None:
     os.kill(daemon(), signal.SIGKILL)
     eventually(lambda: holder(place) is None)
@@ -202,7 +204,7 @@ def test_what_was_reported_outlives_a_killed_daemon(
     assert answering(cli, place)
 
 
-def test_only_its_own_user_reaches_it(daemon: Callable[[], int], place: Place) -> None:
+def test_only_its_own_user_reaches_it(daemon: Callable[[], int], place: DaemonPaths) -> None:
     daemon()
     assert mode(place.socket) == 0o600
     assert mode(place.folder) == 0o700
@@ -214,7 +216,7 @@ def mode(path: str) -> int:
     return stat.S_IMODE(Path(path).stat().st_mode)
 
 
-def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Place) -> None:
+def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths) -> None:
     assert cli("serve", "--status").out.startswith("No daemon runs")
     assert cli("serve", "--stop").out.startswith("No daemon runs")
     pid = daemon()
@@ -228,7 +230,7 @@ def test_status_and_stop(cli: CommandLine, daemon: Callable[[], int], place: Pla
     assert cli("serve", "--status", "--json").json()["running"] is False
 
 
-def test_what_is_reported_while_an_idle_one_leaves_is_read(cli: CommandLine, folder: Path, place: Place) -> None:
+def test_what_is_reported_while_an_idle_one_leaves_is_read(cli: CommandLine, folder: Path, place: DaemonPaths) -> None:
     hurried = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_SERVE__IDLE_SECONDS": "0.3"})
     agent = CodingAgent(hurried, folder, "late")
     try:
@@ -269,7 +271,9 @@ time.sleep(600)
 """
 
 
-def test_stop_is_done_when_the_one_it_stopped_has_ended_whoever_serves_next(cli: CommandLine, place: Place) -> None:
+def test_stop_is_done_when_the_one_it_stopped_has_ended_whoever_serves_next(
+    cli: CommandLine, place: DaemonPaths
+) -> None:
     Path(place.folder).mkdir(parents=True)
     with subprocess.Popen([sys.executable, "-c", HANDS_OVER, place.lock]) as first:
         try:
@@ -283,7 +287,7 @@ def test_stop_is_done_when_the_one_it_stopped_has_ended_whoever_serves_next(cli:
             end(place)
 
 
-def test_it_leaves_when_nobody_asks(cli: CommandLine, place: Place) -> None:
+def test_it_leaves_when_nobody_asks(cli: CommandLine, place: DaemonPaths) -> None:
     with cli.running("serve", "--quiet") as process:
         answering(cli, place)
         assert process.poll() is None
@@ -293,7 +297,7 @@ def test_it_leaves_when_nobody_asks(cli: CommandLine, place: Place) -> None:
     assert holder(place) is None
 
 
-def test_one_that_nobody_can_find_leaves(daemon: Callable[[], int], place: Place) -> None:
+def test_one_that_nobody_can_find_leaves(daemon: Callable[[], int], place: DaemonPaths) -> None:
     daemon()
     Path(place.socket).unlink()
     eventually(lambda: holder(place) is None)
@@ -302,7 +306,7 @@ def test_one_that_nobody_can_find_leaves(daemon: Callable[[], int], place: Place
 
 
 def test_one_whose_database_was_set_aside_leaves(
-    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths
 ) -> None:
     old, database = daemon(), cli.home / "harken.db"
     # As a damaged one is, for a new one to be made from the journal.
@@ -318,7 +322,7 @@ def test_one_whose_database_was_set_aside_leaves(
 
 
 def test_one_of_another_version_makes_way(
-    cli: CommandLine, daemon: Callable[[], int], place: Place, monkeypatch: pytest.MonkeyPatch
+    cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = daemon()
     monkeypatch.setattr("harken.serve.daemon.wire.__version__", "99.0")
@@ -326,14 +330,14 @@ def test_one_of_another_version_makes_way(
     eventually(lambda: (found := holder(place)) is None or found.pid != old)
 
 
-def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callable[[], int], place: Place) -> None:
+def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths) -> None:
     daemon()
     other = cli.environment({"HARKEN_SEARCH__LIMIT": "3"})
     assert ask(place, "/v1/ping", None, other, PATIENCE_SECONDS).status == 409
 
 
 def test_what_a_hook_with_other_settings_reports_is_not_lost(
-    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: Place
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths
 ) -> None:
     pid = daemon()
     elsewhere = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_SEARCH__LIMIT": "3"})
@@ -350,7 +354,7 @@ def test_what_a_hook_with_other_settings_reports_is_not_lost(
 def test_hooks_find_the_home_that_commands_use(
     env: dict[str, str], cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harken.config import load_settings
+    from harken.config.settings import load_settings
 
     monkeypatch.setenv("HOME", str(cli.person))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)

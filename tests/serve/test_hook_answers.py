@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from harken import tokens
 from harken.engine import Harken
 from harken.record.forget import doom_conversations
 from harken.serve.hooks.agents import AGENTS, CODEX
 from harken.serve.hooks.answers import Hooks
-from harken.storage.injections import given_to
+from harken.storage.state import given_to
 from harken.testing import HashingEmbedder
+from harken.text import tokens
 
 ASKED = "Which database does the billing service keep its invoices in?"
 

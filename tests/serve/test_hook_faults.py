@@ -17,7 +17,7 @@ import pytest
 from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
 from disks import Disk
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -65,7 +65,7 @@ def agent(cli: CommandLine, folder: Path) -> Iterator[CodingAgent]:
     made = CodingAgent(cli, folder, "session")
     made.say("user", SAID)
     yield made
-    end(Place(str(made.cli.home)))
+    end(DaemonPaths(str(made.cli.home)))
 
 
 def arrives(agent: CodingAgent) -> None:
@@ -94,7 +94,9 @@ def test_a_store_that_another_process_holds(agent: CodingAgent, daemon: Callable
     arrives(agent)
 
 
-def test_what_came_too_late_is_told_the_next_time(agent: CodingAgent, daemon: Callable[[], int], place: Place) -> None:
+def test_what_came_too_late_is_told_the_next_time(
+    agent: CodingAgent, daemon: Callable[[], int], place: DaemonPaths
+) -> None:
     earlier = CodingAgent(agent.cli, agent.cwd, "earlier")
     earlier.say("user", "For the record: our staging cluster is called Zanzibar, and Priya owns it.")
     agent.cli("import", "claude-code", earlier.transcript)
@@ -132,7 +134,7 @@ def on_disk(agent: CodingAgent, disk: Callable[[str], Disk]) -> Iterator[tuple[C
     small = disk("24m")
     agent.cli = replace(agent.cli, home=small.path / "home")
     yield agent, small
-    end(Place(str(agent.cli.home)))
+    end(DaemonPaths(str(agent.cli.home)))
 
 
 def test_a_full_disk(on_disk: tuple[CodingAgent, Disk]) -> None:
@@ -149,7 +151,7 @@ def test_a_disk_that_is_full_for_the_daemon_too(on_disk: tuple[CodingAgent, Disk
     agent, small = on_disk
     agent.cli("status")
     with agent.cli.running("serve", "--quiet"):
-        answering(agent.cli, Place(str(agent.cli.home)))
+        answering(agent.cli, DaemonPaths(str(agent.cli.home)))
         filler = fill(small)
         check_silence(agent)
         assert list((agent.cli.home / "run").rglob("*.draft")) == []
@@ -202,7 +204,7 @@ def test_a_person_s_folder_that_is_a_link(agent: CodingAgent, tmp_path: Path, de
         assert "Maya" in by_other_name.hook("SessionStart", source="startup")
         assert len([*daemons_of(link / below), *daemons_of(real / below)]) == 1
     finally:
-        end(Place(str(real / below)))
+        end(DaemonPaths(str(real / below)))
 
 
 @pytest.mark.parametrize("stdin", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"tool_name": {}, "tool_input": []}'])

@@ -11,12 +11,12 @@ import pytest
 
 from coding_agent import CodingAgent
 from command_line import CommandLine
-from harken import tokens
 from harken.engine import Harken
-from harken.learned.records import RootCause
+from harken.model.experiences import RootCause
 from harken.serve.hooks.agents import AGENTS, CLAUDE_CODE, CODEX, GEMINI
 from harken.serve.hooks.answers import Hooks
 from harken.testing import HashingEmbedder
+from harken.text import tokens
 from learning import go_through
 
 FAILED = "FAILED tests/test_importer.py::test_no_row_is_lost - assert 12 == 0\n=== 1 failed, 4 passed in 0.32s ==="

@@ -17,7 +17,7 @@ import pytest
 from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, answering, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import held, holder
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -34,7 +34,7 @@ main()
 
 
 @pytest.fixture
-def started(cli: CommandLine, place: Place) -> Iterator[CommandLine]:
+def started(cli: CommandLine, place: DaemonPaths) -> Iterator[CommandLine]:
     yield cli
     end(place)
 
@@ -48,7 +48,7 @@ def hook(cli: CommandLine, words: list[str], **streams: object) -> subprocess.Co
 
 
 def test_a_daemon_holds_nothing_of_the_agent_that_it_was_started_for(
-    started: CommandLine, place: Place, folder: Path
+    started: CommandLine, place: DaemonPaths, folder: Path
 ) -> None:
     reading, writing = os.pipe()
     done = hook(started, [*PYTHON, "hook", "UserPromptSubmit"], pass_fds=(writing,), cwd=folder)
@@ -65,7 +65,9 @@ def test_a_daemon_holds_nothing_of_the_agent_that_it_was_started_for(
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "SessionStart"])
-def test_a_hook_imports_nothing_heavy_with_a_daemon_or_without(started: CommandLine, place: Place, event: str) -> None:
+def test_a_hook_imports_nothing_heavy_with_a_daemon_or_without(
+    started: CommandLine, place: DaemonPaths, event: str
+) -> None:
     for _ in ("without", "with"):
         done = hook(started, [sys.executable, "-S", "-c", _on_path(TELLING), event])
         imported = set(done.stderr.decode().split())
@@ -80,7 +82,7 @@ def _on_path(program: str) -> str:
     return f"import sys; sys.path.insert(0, {str(source)!r})\n{program}"
 
 
-def test_who_only_looks_at_the_lock_keeps_no_daemon_from_it(place: Place) -> None:
+def test_who_only_looks_at_the_lock_keeps_no_daemon_from_it(place: DaemonPaths) -> None:
     Path(place.folder).mkdir(parents=True, mode=0o700)
     with Path(place.lock).open("w") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 from test_http import Life
 
 from harken.engine import Harken
-from harken.serve.daemon.app import make_app
-from harken.serve.daemon.openapi import openapi
+from harken.serve.http.app import make_app
+from harken.serve.http.routes import openapi
 from harken.serve.mcp.mount import Mount
 from verbs import fill
 

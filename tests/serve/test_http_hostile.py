@@ -18,11 +18,11 @@ from test_http import Http, Life
 from coding_agent import PATIENCE_SECONDS, answering
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon import body
-from harken.serve.daemon.app import make_app
 from harken.serve.daemon.client import ask
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from harken.serve.hooks.agents import AGENTS
+from harken.serve.http import guard as body
+from harken.serve.http.app import make_app
 from harken.serve.mcp.mount import Mount
 from hostile import OTHER_KINDS, SECRET, files_below, plant_secret, texts
 from verbs import check_sentence, fill, make_project
@@ -178,7 +178,7 @@ CUT_OFF = (
 )
 
 
-def connected(place: Place, sent: bytes) -> socket.socket:
+def connected(place: DaemonPaths, sent: bytes) -> socket.socket:
     """A connection to the daemon on which this was sent."""
     stream = socket.socket(socket.AF_UNIX)
     stream.settimeout(PATIENCE_SECONDS)
@@ -188,7 +188,7 @@ def connected(place: Place, sent: bytes) -> socket.socket:
 
 
 def test_no_bytes_on_the_socket_end_the_daemon_or_keep_others_waiting(
-    cli: CommandLine, place: Place, tmp_path: Path
+    cli: CommandLine, place: DaemonPaths, tmp_path: Path
 ) -> None:
     with (tmp_path / "said").open("w") as said, cli.running("serve", stderr=said) as process:
         answering(cli, place)

@@ -13,7 +13,7 @@ import pytest
 from coding_agent import PATIENCE_SECONDS, end
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from harken.serve.verbs.registry import VERBS
 from harken.testing import EmbeddingServer
 from learning import learn_themes
@@ -107,7 +107,7 @@ def test_over_stdio_every_tool_answers(cli: CommandLine, tmp_path: Path, mode: s
     try:
         anyio.run(talk)
     finally:
-        end(Place(str(cli.home)))
+        end(DaemonPaths(str(cli.home)))
     assert told
     assert told[-1][0] == told[-1][1]
 
@@ -140,7 +140,7 @@ def test_a_daemon_is_asked_without_reading_the_certificates_of_the_machine(cli: 
     try:
         anyio.run(talk)
     finally:
-        end(Place(str(cli.home)))
+        end(DaemonPaths(str(cli.home)))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -178,4 +178,4 @@ def test_values_come_from_clusters_of_experiences(cli: CommandLine, tmp_path: Pa
         try:
             anyio.run(talk)
         finally:
-            end(Place(str(cli.home)))
+            end(DaemonPaths(str(cli.home)))

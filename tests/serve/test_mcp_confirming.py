@@ -16,7 +16,7 @@ from mcp_types import ElicitResult
 from coding_agent import end
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from mcp_clients import MODES, Remote, check_call, check_refusal, over_stdio, serving
 from verbs import fill
 
@@ -82,7 +82,7 @@ def test_over_stdio_the_user_is_asked(cli: CommandLine, tmp_path: Path, mode: st
     try:
         anyio.run(lambda: check_asking(over_stdio(cli, tmp_path, mode, elicitation_callback=user), user, ids))
     finally:
-        end(Place(str(cli.home)))
+        end(DaemonPaths(str(cli.home)))
 
 
 def test_over_http_the_user_is_asked(server: Remote) -> None:

@@ -16,7 +16,7 @@ import pytest
 from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -40,7 +40,7 @@ class TestEnd:
                 out, _ = process.communicate("", timeout=PATIENCE_SECONDS)
                 assert (process.returncode, out) == (0, "")
             finally:
-                end(Place(str(cli.home)))
+                end(DaemonPaths(str(cli.home)))
 
     def test_when_its_client_is_killed(self, cli: CommandLine, tmp_path: Path) -> None:
         note = tmp_path / "pid"
@@ -55,16 +55,16 @@ class TestEnd:
         try:
             wait(lambda: note.exists() and note.read_text())
             child = int(note.read_text())
-            wait(lambda: holder(Place(str(cli.home))) is not None)
+            wait(lambda: holder(DaemonPaths(str(cli.home))) is not None)
             client.kill()
             client.wait(PATIENCE_SECONDS)
             wait(lambda: b"mcp" not in command_of(child))
         finally:
             client.kill()
-            end(Place(str(cli.home)))
+            end(DaemonPaths(str(cli.home)))
 
     def test_when_stdin_is_closed_while_the_daemon_does_not_answer(self, cli: CommandLine) -> None:
-        place = Place(str(cli.home))
+        place = DaemonPaths(str(cli.home))
         called = "".join(json.dumps({"jsonrpc": "2.0", **one}) + "\n" for one in CALL)
         with cli.running("serve", "--quiet") as daemon:
             answering(cli, place)
@@ -99,7 +99,11 @@ class TestEnd:
             wait(lambda: note.exists() and note.read_text())
             child = int(note.read_text())
             # The first of its imports, or the daemon that it starts as the last thing.
-            wait(lambda: holder(Place(str(cli.home))) if is_up else b"harken.serve.parent" in imported.read_bytes())
+            wait(
+                lambda: (
+                    holder(DaemonPaths(str(cli.home))) if is_up else b"harken.serve.process" in imported.read_bytes()
+                )
+            )
             assert b"mcp" in command_of(child)
             parent.send_signal(signal.SIGKILL)
             parent.wait(PATIENCE_SECONDS)
@@ -108,7 +112,7 @@ class TestEnd:
             parent.kill()
             os.close(writing)
             os.close(reading)
-            end(Place(str(cli.home)))
+            end(DaemonPaths(str(cli.home)))
 
 
 def command_of(pid: int) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, end, eventually
 from command_line import CommandLine
 from harken.serve.daemon.client import ask
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 EXCHANGES = 100
 INJECTED = ("harken-recall", "system-reminder", "From earlier conversations", "What this project's memory has", "hook>")
@@ -25,7 +25,7 @@ OWNERS = ("Priya", "Tomas", "Ingrid", "Wanjiru")
 class Session(CodingAgent):
     """Claude Code as its transcripts of version 2.1.330 show it, with all that it writes beside what is said."""
 
-    def __init__(self, cli: CommandLine, folder: Path, session_id: str, place: Place) -> None:
+    def __init__(self, cli: CommandLine, folder: Path, session_id: str, place: DaemonPaths) -> None:
         super().__init__(cli, folder, session_id)
         self.place = place
         self.told: list[str] = []
@@ -105,7 +105,7 @@ def stored(cli: CommandLine, engine_settings: Mapping[str, Any]) -> CommandLine:
 
 
 @pytest.fixture
-def serving(stored: CommandLine, place: Place) -> Iterator[Callable[[], int]]:
+def serving(stored: CommandLine, place: DaemonPaths) -> Iterator[Callable[[], int]]:
     """Starts a daemon, and ends it."""
     started = []
 
@@ -133,7 +133,7 @@ def messages(cli: CommandLine, file: Path) -> list[dict[str, Any]]:
 
 
 def test_a_hundred_exchanges_leave_only_what_was_said_and_hear_nothing_twice(
-    stored: CommandLine, serving: Callable[[], int], folder: Path, place: Place, tmp_path: Path
+    stored: CommandLine, serving: Callable[[], int], folder: Path, place: DaemonPaths, tmp_path: Path
 ) -> None:
     stored("core", "set", "user", "name", "Maya")
     earlier = []

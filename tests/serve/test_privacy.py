@@ -16,7 +16,7 @@ import pytest
 from coding_agent import CodingAgent, answering, daemons_of, end, eventually
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.serve.daemon.client import ask
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 SAID = "The numbat of Zanzibar signs every invoice of the marmalade works in person"
 MARK = "numbat"
@@ -38,7 +38,7 @@ BROKEN = {
 def broken(cli: CommandLine) -> Iterator[CommandLine]:
     """A home whose models answer nobody."""
     yield replace(cli, settings=BROKEN)
-    end(Place(str(cli.home)))
+    end(DaemonPaths(str(cli.home)))
 
 
 def words_of(process: subprocess.Popen[str], stdin: str | None = None) -> str:
@@ -68,7 +68,7 @@ def asked_over_mcp() -> str:
 
 
 def test_no_log_holds_a_word_of_what_was_said(broken: CommandLine, tmp_path: Path) -> None:
-    place = Place(str(broken.home))
+    place = DaemonPaths(str(broken.home))
     logs = {}
     with broken.running("--verbose", "serve", stderr=subprocess.PIPE) as daemon:
         answering(broken, place)
@@ -105,7 +105,7 @@ def test_no_log_holds_a_word_of_what_was_said(broken: CommandLine, tmp_path: Pat
 
 def test_nobody_else_may_read_a_home_whatever_the_umask(cli: CommandLine, tmp_path: Path) -> None:
     cold = replace(cli, cold=True, settings={"HARKEN_EMBEDDER": "none"})
-    place = Place(str(cli.home))
+    place = DaemonPaths(str(cli.home))
     before = os.umask(0)
     try:
         with cold.running("serve"):
@@ -147,17 +147,17 @@ def test_a_home_behind_a_link_is_the_same_home_with_one_daemon(cli: CommandLine,
     cli.home.mkdir(mode=0o700)
     try:
         with linked.running("serve"):
-            pid = answering(linked, Place(str(link)))
+            pid = answering(linked, DaemonPaths(str(link)))
             agent = CodingAgent(linked, tmp_path, "session")
             agent.say("user", SAID)
             agent.hook("Stop")
             eventually(lambda: real.status()["messages"] == 1)
             assert real("serve", "--status", "--json").json()["pid"] == pid
             assert "harken serve --stop" in real.fails("serve")
-            assert (daemons_of(cli.home), Place(str(cli.home)).home) == ([], str(cli.home))
+            assert (daemons_of(cli.home), DaemonPaths(str(cli.home)).home) == ([], str(cli.home))
             assert [hit["text"] for hit in real.search("numbat")] == [SAID]
     finally:
-        end(Place(str(link)))
+        end(DaemonPaths(str(link)))
     assert link.is_symlink()
     assert stat.S_IMODE(cli.home.stat().st_mode) == 0o700
 

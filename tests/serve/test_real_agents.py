@@ -20,7 +20,7 @@ from agent_models import ANSWER, ClaudeModel, CodexModel, GeminiModel, texts_in
 from coding_agent import end, eventually
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from learning import FALSIFIED, go_through
 
 PLUGIN = Path(__file__).resolve().parents[2] / "plugins" / "claude-code"
@@ -63,7 +63,7 @@ def path_with_harken(tmp_path: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def ended(place: Place) -> Iterator[None]:
+def ended(place: DaemonPaths) -> Iterator[None]:
     """The daemon that a hook started does not outlive its test."""
     yield
     end(place)

@@ -13,9 +13,8 @@ import trustme
 from coding_agent import PATIENCE_SECONDS
 from command_line import CommandLine
 from harken.errors import HarkenError, UsageError
-from harken.serve.daemon.place import Place
-from harken.serve.daemon.tcp import Tcp
-from harken.serve.daemon.token import own_token
+from harken.serve.daemon.place import DaemonPaths
+from harken.serve.http.guard import Tcp, own_token
 from mcp_clients import MODES, check_call, serving
 
 
@@ -87,7 +86,7 @@ class TestToken:
     """The file that clients read it from."""
 
     def test_it_is_made_once_for_its_user_alone(self, tmp_path: Path) -> None:
-        place = Place(str(tmp_path))
+        place = DaemonPaths(str(tmp_path))
         token = own_token(place)
         assert own_token(place) == token
         assert len(token) >= 32
@@ -95,14 +94,14 @@ class TestToken:
         assert Path(place.folder).stat().st_mode & 0o777 == 0o700
 
     def test_one_that_others_could_read_is_not_used(self, tmp_path: Path) -> None:
-        place = Place(str(tmp_path))
+        place = DaemonPaths(str(tmp_path))
         own_token(place)
         Path(place.token).chmod(0o644)
         with pytest.raises(HarkenError, match="Remove it"):
             own_token(place)
 
     def test_a_link_is_not_followed(self, tmp_path: Path) -> None:
-        place = Place(str(tmp_path / "home"))
+        place = DaemonPaths(str(tmp_path / "home"))
         (tmp_path / "known").write_text("k" * 43)
         Path(place.folder).mkdir(parents=True)
         Path(place.token).symlink_to(tmp_path / "known")
@@ -110,7 +109,7 @@ class TestToken:
             own_token(place)
 
     def test_a_short_one_is_not_used(self, tmp_path: Path) -> None:
-        place = Place(str(tmp_path))
+        place = DaemonPaths(str(tmp_path))
         own_token(place)
         Path(place.token).write_text("secret\n")
         with pytest.raises(HarkenError, match="less than"):

@@ -10,7 +10,7 @@ import pytest
 
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.model import Trust
+from harken.model.conversations import Trust
 from harken.serve.verbs.registry import VERBS
 from harken.serve.verbs.verb import Caller
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
-from harken.storage.store import Store, open_store
+from harken.storage.open import open_store
+from harken.storage.ports import Store
 from harken.testing.store_conformance import StoreConformance
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harken.storage.store import Store, open_store
+from harken.storage.open import open_store
+from harken.storage.ports import Store
 from harken.storage.tables import metadata
 from harken.testing.store_conformance import StoreConformance
 

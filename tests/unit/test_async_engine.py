@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import harken
-from harken.assemble.assembler import ContextAssembler
-from harken.async_engine import (
+from harken.aio import (
     AsyncBackground,
     AsyncChat,
     AsyncContextAssembler,
@@ -22,15 +21,16 @@ from harken.async_engine import (
     AsyncUpkeep,
     Calls,
 )
-from harken.background import Background
-from harken.chat.orchestrator import Chat
+from harken.chat.tasks import Tasks
+from harken.chat.turn import Chat
+from harken.context.assembler import ContextAssembler
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError
-from harken.sources.memories import Memories
-from harken.sources.searcher import SourceSearcher
-from harken.tasks import Tasks
+from harken.jobs.workers import Background
+from harken.maintenance import Upkeep
+from harken.sources.memories.memories import Memories
+from harken.sources.searches import SourceSearcher
 from harken.testing import HashingEmbedder
-from harken.upkeep import Upkeep
 from recorded import LONG
 
 TWINS = [

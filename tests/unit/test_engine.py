@@ -10,9 +10,9 @@ import pytest
 
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, StoreError, UsageError
-from harken.model import ExchangeStatus, MessageType, Role, SearchScope, Trust
-from harken.record.importer import ImportReport
-from harken.storage.runs import newest_exchanges
+from harken.importers.importer import ImportReport
+from harken.model.conversations import ExchangeStatus, MessageType, Role, SearchScope, Trust
+from harken.storage.past import newest_exchanges
 from harken.testing import HashingEmbedder, OverlapReranker
 from recorded import LONG, Clock
 

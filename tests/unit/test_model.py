@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken import errors, model
+from harken import errors
 from harken.errors import HarkenError, MissingExtraError
-from harken.model import EMPTY, Entry, Trust, spoken
+from harken.model import conversations as model
+from harken.model.conversations import EMPTY, Entry, Trust, spoken
 from harken.testing.talk import START
 
 RECORDS = [record for _, record in inspect.getmembers(model, dataclasses.is_dataclass) if isinstance(record, type)]

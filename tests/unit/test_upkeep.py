@@ -9,8 +9,8 @@ import pytest
 from command_line import files_holding
 from harken.engine import Harken
 from harken.errors import EndpointError, NotFoundError, UsageError
-from harken.model import MessageType, Role
-from harken.record.reindex import set_database_aside
+from harken.journal.replay import set_database_aside
+from harken.model.conversations import MessageType, Role
 from harken.testing import HashingEmbedder
 from recorded import LONG, Clock
 

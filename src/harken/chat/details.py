@@ -7,14 +7,27 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
-from harken import tokens
-from harken.assemble.render import Quote, block, fenced
-from harken.model import Conversation, Exchange, ExchangeStatus, Message, MessageType, Role, Trust
-from harken.storage.past import conversation_heads, conversation_row
-from harken.storage.reading import each_message_of, find_conversation, find_message, messages_of_exchange, resolve_uid
-from harken.storage.runs import newest_exchanges
-from harken.storage.store import Transaction
-from harken.trust import least_trusted
+from harken.context.render import Quote, block, fenced
+from harken.model.conversations import (
+    Conversation,
+    Exchange,
+    ExchangeStatus,
+    Message,
+    MessageType,
+    Role,
+    Trust,
+    least_trusted,
+)
+from harken.storage.conversations import (
+    each_message_of,
+    find_conversation,
+    find_message,
+    messages_of_exchange,
+    resolve_uid,
+)
+from harken.storage.past import conversation_heads, conversation_row, newest_exchanges
+from harken.storage.ports import Transaction
+from harken.text import tokens
 
 _SHOWN_CHARS = 200
 # What stands around a page: its heading, its fence, where to go on.
@@ -30,7 +43,7 @@ class NoDetails:
 
 
 @dataclass(frozen=True, slots=True)
-class Details:
+class DetailsPage:
     """All that is told of one thing.
 
     Attributes:
@@ -68,7 +81,7 @@ class Details:
         return text, end if goes_on else None
 
 
-def details_of(tx: Transaction, beginning: str, is_conversation: bool, is_full: bool) -> Details | NoDetails:
+def details_of(tx: Transaction, beginning: str, is_conversation: bool, is_full: bool) -> DetailsPage | NoDetails:
     """A conversation or an exchange by its id or the beginning of it."""
     wanted = "conversation" if is_conversation else "exchange"
     found = resolve_uid(tx, beginning)
@@ -91,7 +104,7 @@ def _not_found(tx: Transaction, beginning: str, wanted: str, found: list[tuple[s
     return f"There is no {wanted} '{beginning}'. {_WHERE}"
 
 
-def _conversation(tx: Transaction, uid: str, is_full: bool) -> Details | None:
+def _conversation(tx: Transaction, uid: str, is_full: bool) -> DetailsPage | None:
     conversation, row = find_conversation(tx, uid), conversation_row(tx, uid)
     if conversation is None or row is None:
         return None
@@ -103,10 +116,10 @@ def _conversation(tx: Transaction, uid: str, is_full: bool) -> Details | None:
         said = list(messages)
         trust.extend(message.trust for message in said)
         lines.extend(["", *_told(exchanges.get(exchange_uid), said, is_full)])
-    return Details("conversation", uid, conversation.created_at, least_trusted(trust), "\n".join(lines))
+    return DetailsPage("conversation", uid, conversation.created_at, least_trusted(trust), "\n".join(lines))
 
 
-def _exchange(tx: Transaction, uid: str, is_full: bool) -> Details | None:
+def _exchange(tx: Transaction, uid: str, is_full: bool) -> DetailsPage | None:
     said = messages_of_exchange(tx, uid)
     if not said:
         return None
@@ -114,7 +127,7 @@ def _exchange(tx: Transaction, uid: str, is_full: bool) -> Details | None:
     exchange = next((each for each in of_it if each.uid == uid), None)
     lines = [f"Conversation: {said[0].conversation_uid}", *_told(exchange, said, is_full)]
     trust = least_trusted([message.trust for message in said])
-    return Details("exchange", uid, said[0].created_at, trust, "\n".join(lines))
+    return DetailsPage("exchange", uid, said[0].created_at, trust, "\n".join(lines))
 
 
 def _head(conversation: Conversation, title: str, summary: str, count: int) -> Iterator[str]:

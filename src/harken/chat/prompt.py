@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from harken import tokens
-from harken.assemble import layers
-from harken.model import MessageType, Role
+from harken.context import layers
+from harken.model.conversations import MessageType, Role
 from harken.providers.chat_model import ChatMessage, ToolCall
+from harken.text import tokens
 
 SYSTEM_PROMPT = (
     "You are a helpful assistant with a memory. Core memory and what comes back from earlier conversations stand above "
@@ -29,11 +29,11 @@ _LEAST_TOKENS = 100
 
 @dataclass(slots=True)
 class _Call:
-    made: layers.ChatMessage
+    made: layers.ContextMessage
     results: list[str] = field(default_factory=list)
 
 
-def to_model(messages: Sequence[layers.ChatMessage]) -> list[ChatMessage]:
+def to_model(messages: Sequence[layers.ContextMessage]) -> list[ChatMessage]:
     """The context's messages as a model takes them.
 
     Results follow the answer that called for them, whatever was said between; a call without a result, which a crash
@@ -42,7 +42,7 @@ def to_model(messages: Sequence[layers.ChatMessage]) -> list[ChatMessage]:
     calls = _answered(messages)
     used: set[str] = set()
     found: list[ChatMessage] = []
-    answer: list[layers.ChatMessage] = []
+    answer: list[layers.ContextMessage] = []
     for message in [*messages, None]:
         if message is not None and message.role is Role.ASSISTANT:
             answer.append(message)
@@ -68,7 +68,7 @@ def within(rounds: Sequence[ChatMessage], room_tokens: int) -> list[ChatMessage]
     return kept
 
 
-def _answered(messages: Sequence[layers.ChatMessage]) -> dict[int, _Call]:
+def _answered(messages: Sequence[layers.ContextMessage]) -> dict[int, _Call]:
     """Calls with their results, by the identity of the call's message: models name calls alike again and again."""
     named: dict[str, _Call] = {}
     calls: list[_Call] = []
@@ -82,7 +82,7 @@ def _answered(messages: Sequence[layers.ChatMessage]) -> dict[int, _Call]:
     return {id(call.made): call for call in calls if call.results}
 
 
-def _round(answer: Sequence[layers.ChatMessage], calls: dict[int, _Call], used: set[str]) -> list[ChatMessage]:
+def _round(answer: Sequence[layers.ContextMessage], calls: dict[int, _Call], used: set[str]) -> list[ChatMessage]:
     said = "\n\n".join(each.content for each in answer if each.type is MessageType.TEXT and each.content.strip())
     made: list[ToolCall] = []
     results: list[ChatMessage] = []

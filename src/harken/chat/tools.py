@@ -33,7 +33,7 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutcome:
     """What a tool answers.
 
     Attributes:
@@ -59,7 +59,7 @@ class Tool:
     name: str
     description: str
     form: type[Arguments]
-    run: Callable[[Any, Here], Outcome]
+    run: Callable[[Any, Here], ToolOutcome]
 
     @property
     def spec(self) -> ToolSpec:
@@ -82,21 +82,21 @@ class Toolbox:
         """What the model is told."""
         return tuple(tool.spec for tool in self._tools.values())
 
-    def call(self, call: ToolCall, here: Here) -> Outcome:
+    def call(self, call: ToolCall, here: Here) -> ToolOutcome:
         """What the tool answers, or what was wrong with the call and how to call it instead."""
         tool = self._tools.get(call.name)
         if tool is None:
-            return Outcome(f"There is no tool '{call.name}'. Tools: {', '.join(self._tools)}.", failed=True)
+            return ToolOutcome(f"There is no tool '{call.name}'. Tools: {', '.join(self._tools)}.", failed=True)
         if call.problem:
-            return Outcome(f"{call.name} was not called: {call.problem}. {_usage(tool)}", failed=True)
+            return ToolOutcome(f"{call.name} was not called: {call.problem}. {_usage(tool)}", failed=True)
         try:
             arguments = tool.form.model_validate(dict(call.arguments))
         except ValidationError as error:
-            return Outcome(f"{call.name} was not called: {problems_of(error)}. {_usage(tool)}", failed=True)
+            return ToolOutcome(f"{call.name} was not called: {problems_of(error)}. {_usage(tool)}", failed=True)
         try:
             return tool.run(arguments, here)
         except HarkenError as error:
-            return Outcome(f"{call.name} failed: {error}", failed=True)
+            return ToolOutcome(f"{call.name} failed: {error}", failed=True)
 
 
 def _usage(tool: Tool) -> str:

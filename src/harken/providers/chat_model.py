@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol
 
-from harken.model import EMPTY, Role
+from harken.model.conversations import EMPTY, Role
 
 
 class Finish(StrEnum):

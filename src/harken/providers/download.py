@@ -14,8 +14,7 @@ import httpx
 import structlog
 
 from harken.errors import ModelFileError
-from harken.folders import make_private
-from harken.leftovers import remove_abandoned
+from harken.files import make_private, remove_abandoned
 
 _log = structlog.get_logger(__name__)
 

@@ -1,13 +1,37 @@
-"""The port to embedding models, and what is known of the space that each one spans."""
+"""The port to embedding models, the space that each one spans, and what must be known of a model beside its weights."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+# English words make 4 to 6 characters a token; 16 leaves room for rows of blanks and of dashes.
+_CHARACTERS_A_TOKEN = 16
+
+
+def presentable(text: str, max_tokens: int) -> str:
+    """The text without halves of surrogate pairs, and without what lies far behind the model's limit.
+
+    A tokenizer reads a whole text before it cuts: one pasted log of a megabyte would hold up a batch for a second.
+    """
+    clipped = text[: max_tokens * _CHARACTERS_A_TOKEN]
+    return clipped.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def clip_bytes(text: str, max_tokens: int) -> str:
+    """The text cut to about `max_tokens` tokens of a tokenizer that nobody here knows.
+
+    Three bytes of UTF-8 are seldom less than a token, whatever the vocabulary: 4 letters of English make one, 2 of
+    Russian, one character of Chinese. An estimate by one vocabulary would be too hopeful for a smaller one.
+    """
+    raw = text[: max_tokens * 3].encode("utf-8", errors="replace")
+    return raw[: max_tokens * 3].decode("utf-8", errors="ignore")
+
 
 Vectors = NDArray[np.float32]
 
@@ -69,3 +93,29 @@ class Reranker(Protocol):
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """A relevance per text, `(len(texts),)`, 0 to 1 after the model's sigmoid, in order."""
         ...
+
+
+def unit_rows(matrix: NDArray[np.float32]) -> Vectors:
+    """The rows scaled to length one: `(n, dims)` float32.
+
+    Raises:
+        ValueError: a row is zero or not finite, so it points nowhere.
+    """
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    if not np.all(np.isfinite(lengths)) or np.any(lengths == 0):
+        raise ValueError("a vector is zero or not finite")
+    return np.asarray(matrix / lengths, dtype=np.float32)
+
+
+def space_id(model: str, variant: str, dims: int, passage_prefix: str = "") -> str:
+    """A stable name: models that place the same text elsewhere get different ones.
+
+    Args:
+        model: its name.
+        variant: what else decides where a text lies: quantization, a file's hash, pooling.
+        dims: length of a vector.
+        passage_prefix: changes every stored vector, so it is part of the name; a query's prefix changes none.
+    """
+    name = f"{model}/{variant}/{dims}" if variant else f"{model}/{dims}"
+    mark = hashlib.sha256(passage_prefix.encode()).hexdigest()[:6] if passage_prefix else ""
+    return f"{name}/{mark}" if mark else name

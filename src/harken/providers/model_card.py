@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from harken.errors import ModelFileError
-from harken.providers.embedder import Space
+from harken.providers.embedder import Space, space_id
 from harken.providers.options import EmbedderOptions
-from harken.providers.vectors import space_id
 
 CARD_FILE = "harken.json"
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harken.errors import ModelFileError, ProviderError
+from harken.providers.embedder import presentable
 from harken.providers.model_files import ModelFiles
-from harken.providers.texts import presentable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
-from harken.config import EmbeddingConfig, LlmConfig
+from harken.config.settings import EmbeddingConfig, LlmConfig
 from harken.errors import ConfigError
 
 # Neither belongs in the store: a home moves with its files, and a key is nobody's business there.

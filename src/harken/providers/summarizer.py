@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from harken.model import ExchangeStatus, Role
+from harken.model.conversations import ExchangeStatus, Role
 
 EXTRACTIVE = "extractive"
 TOOLS_AT_MOST, TOOLS_AT_LEAST = 10, 5

@@ -8,7 +8,9 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Table, and_, func, select
 
-from harken.model import (
+from harken.journal.journal import Journal
+from harken.journal.replay import FORGETTING, replay_conversation, replay_tail
+from harken.model.conversations import (
     Conversation,
     Event,
     Exchange,
@@ -21,17 +23,15 @@ from harken.model import (
     Tombstone,
 )
 from harken.record.forget import finish_forgetting
-from harken.record.journal import Journal
 from harken.record.recorder import Recorder
-from harken.record.replay import FORGETTING, replay_conversation, replay_tail
+from harken.storage.conversations import tombstones_of
+from harken.storage.enrichment.jobs import drop_stale_leases, stale_leases
 from harken.storage.events import events_of, known_conversations
-from harken.storage.kept.registry import KEPT, SOURCE_OF_FOLDER
-from harken.storage.reading import tombstones_of
+from harken.storage.ports import Store, Transaction
+from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER
 from harken.storage.state import journal_offset, journal_offsets, put_journal_offset
-from harken.storage.store import Store, Transaction
 from harken.storage.tables import conversations, entries, exchanges, messages, segments, vectors
 from harken.storage.vectors import delete_vectors_where
-from harken.storage.work import drop_stale_leases, stale_leases
 
 
 @dataclass(frozen=True, slots=True)

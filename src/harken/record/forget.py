@@ -10,15 +10,14 @@ from secrets import token_hex
 from sqlalchemy import func, select
 
 from harken.errors import NotFoundError
-from harken.model import Grave, Kept, Tombstone
-from harken.record.journal import Journal
-from harken.record.replay import FORGETTING, IngestOf, replay_conversation
-from harken.storage.batches import rows_in
+from harken.journal.journal import Journal
+from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
+from harken.model.conversations import Grave, Kept, Tombstone
 from harken.storage.forgetting import forget_rows
-from harken.storage.kept.rows import kept_times
+from harken.storage.ports import Store, Transaction, rows_in
+from harken.storage.records.rows import kept_times
 from harken.storage.scopes import project_row
 from harken.storage.state import get_setting, put_journal_offset, set_setting
-from harken.storage.store import Store, Transaction
 from harken.storage.tables import conversations, messages, refers
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.

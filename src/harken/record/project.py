@@ -9,9 +9,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import unquote
 
-from harken.model import ProjectIdentity
-from harken.record.names import CleanNames
-from harken.record.redact import Redactor
+from harken.model.conversations import ProjectIdentity
+from harken.redact.redactor import CleanNames, Redactor
 
 _CACHED_DIRECTORIES = 256
 # Folders are looked up by what is kept of their names, so all must agree on that, whatever patterns a home adds.

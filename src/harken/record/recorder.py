@@ -10,9 +10,11 @@ from typing import Any
 
 import structlog
 
-from harken.config import RecordConfig
+from harken.config.settings import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
-from harken.model import (
+from harken.journal.journal import Appended, Journal
+from harken.journal.replay import replay_conversation
+from harken.model.conversations import (
     CORE_MEMORY,
     EMPTY,
     Conversation,
@@ -27,19 +29,16 @@ from harken.model import (
     Titled,
     Trust,
 )
-from harken.record.characters import sound, sound_value
-from harken.record.identity import conversation_uid, derived_uid, new_uid
-from harken.record.journal import Appended, Journal
-from harken.record.names import CleanNames
-from harken.record.recalled import without_recall
-from harken.record.redact import Redactor
-from harken.record.replay import replay_conversation
+from harken.record.ids import conversation_uid, derived_uid, new_uid
 from harken.record.threads import Thread, read_thread
-from harken.storage.ingest import Ingest
-from harken.storage.known import find_known, find_tombstones
+from harken.redact.redactor import CleanNames, Redactor
+from harken.storage.conversations import find_known, find_tombstones
+from harken.storage.events import Ingest
+from harken.storage.ports import Store, Transaction
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
-from harken.storage.store import Store, Transaction
 from harken.storage.tables import messages
+from harken.text.characters import sound, sound_value
+from harken.text.fence import without_recall
 
 _log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Table, bindparam, select
 
-from harken.model import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
-from harken.record.identity import derived_uid
-from harken.storage.store import Transaction
+from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
+from harken.record.ids import derived_uid
+from harken.storage.ports import Transaction
 from harken.storage.tables import conversations, exchanges, messages, segments
 
 

@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from harken.errors import UsageError
-from harken.model import ContextItem, Hit, SearchScope
-from harken.sources.memories import Search
+from harken.model.conversations import ContextItem, Hit, SearchScope
+from harken.sources.memories.memories import SearchPort
 from harken.sources.source import Source
 from harken.storage.entries import load_entries, newest_entries
-from harken.storage.one_reading import Readable
+from harken.storage.ports import Readable
 from harken.storage.scopes import row_scope
 
 MAX_LIMIT = 50
@@ -20,7 +20,7 @@ DEFAULT_LIMIT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceHit:
     """What was found, best first.
 
     Attributes:
@@ -48,7 +48,7 @@ class SourceSearch:
 
     store: Readable
     source: Source
-    search: Search
+    search: SearchPort
 
     def find(
         self,
@@ -60,7 +60,7 @@ class SourceSearch:
         limit: int = DEFAULT_LIMIT,
         mode: str = "hybrid",
         most: int = MAX_LIMIT,
-    ) -> Found:
+    ) -> SourceHit:
         """Find the records that answer a query.
 
         Args:
@@ -82,7 +82,7 @@ class SourceSearch:
         result = self.search(query, scope, limit, mode)
         return replace(self._shown(result.hits, result.notes), threshold=result.threshold)
 
-    def fill(self, found: Found, facets: tuple[str, ...], limit: int) -> Found:
+    def fill(self, found: SourceHit, facets: tuple[str, ...], limit: int) -> SourceHit:
         """What was found, and behind it the newest others that have the facets, until there are so many."""
         known = {hit.entry.ref_uid for hit in found.hits}
         with self.store.reading() as tx:
@@ -91,13 +91,13 @@ class SourceSearch:
             entries = load_entries(tx, newest)
         others = [entries[entry_id] for entry_id in newest if entries[entry_id].ref_uid not in known]
         rest = self._shown([Hit(entry, 0.0, 0.0) for entry in others[: limit - len(found.hits)]], ())
-        return Found((*found.hits, *rest.hits), (*found.items, *rest.items), found.notes)
+        return SourceHit((*found.hits, *rest.hits), (*found.items, *rest.items), found.notes)
 
-    def _shown(self, hits: Sequence[Hit], notes: tuple[str, ...]) -> Found:
+    def _shown(self, hits: Sequence[Hit], notes: tuple[str, ...]) -> SourceHit:
         with self.store.reading() as tx:
             items = self.source.items(tx, hits)
             if len(items) != len(hits):
                 # Some records are gone, or were found twice: which ones, only each by itself can tell.
                 each = [(hit, found[0]) for hit in hits if (found := self.source.items(tx, [hit]))]
                 hits, items = [hit for hit, _ in each], [item for _, item in each]
-        return Found(tuple(hits), tuple(items), notes)
+        return SourceHit(tuple(hits), tuple(items), notes)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from harken.model import ContextItem, Hit, Kept, NewEntry
-from harken.storage.store import Transaction
+from harken.model.conversations import ContextItem, Hit, Kept, NewEntry
+from harken.storage.ports import Transaction
 
 
 class Source(Protocol):
@@ -30,8 +30,8 @@ class Source(Protocol):
         ...
 
 
-class Keeper(Protocol):
-    """Writes records of kept sources; `harken.record.keep.Keeper` is one."""
+class RecordWriter(Protocol):
+    """Writes records of kept sources; `harken.record.record_writer.Keeper` is one."""
 
     def keep(self, source: str, choose: Callable[[Transaction], Sequence[Kept]]) -> list[Kept]:
         """Write the records that are chosen under the write lock, each with the present moment; those written."""

@@ -1,4 +1,4 @@
-"""Types of columns: how moments, objects, vectors and dollars lie in the database."""
+"""Types of columns, and what SQL the engines spell differently."""
 
 from __future__ import annotations
 
@@ -7,11 +7,66 @@ import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import BigInteger, LargeBinary, Text
-from sqlalchemy.engine import Dialect
+from sqlalchemy import BigInteger, ColumnElement, Connection, Insert, LargeBinary, Select, Table, Text
+from sqlalchemy.engine import Dialect as SQLDialect
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
+
+# The name under which statements that are made once get the ids that they are about.
+AMONG = "among"
+
+
+class Dialect(Protocol):
+    """The statements that engines spell differently; two of one engine are equal."""
+
+    def __hash__(self) -> int:
+        """Statements are made once for each engine."""
+        ...
+
+    def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """Whether a column has one of the values, however many they are."""
+        ...
+
+    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+        """The same of numbers or texts that each execution binds, as `listing` gives them, to the name `AMONG`."""
+        ...
+
+    def listing(self, values: Sequence[Any]) -> object:
+        """Values as a statement with `among` takes them."""
+        ...
+
+    def bare_rows(
+        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
+    ) -> Sequence[Sequence[Any]]:
+        """The rows of a statement that was made once, by place alone and as the driver gives them.
+
+        Args:
+            connection: of a transaction.
+            statement: kept for good; the types of its columns convert nothing, and it has no list (`IN`).
+            values: what it is executed with.
+        """
+        ...
+
+    def upsert(
+        self,
+        table: Table,
+        rows: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        key: Sequence[str],
+        changes: Mapping[str, Any] | None = None,
+        where: ColumnElement[bool] | None = None,
+    ) -> Insert:
+        """Insert one row or some of different keys; each may change the one that has its key.
+
+        Args:
+            table: where to.
+            rows: complete but for the id, with the tenant; `{}` where they are given when the statement is executed.
+            key: the columns of the unique key, without the tenant.
+            changes: what a row of the same key gets instead; may speak of its columns. None leaves it as it is.
+            where: the row of the same key is changed only if this holds for it.
+        """
+        ...
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -48,11 +103,11 @@ class Instant(TypeDecorator[datetime]):
     impl = BigInteger
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+    def process_bind_param(self, value: datetime | None, dialect: SQLDialect) -> int | None:
         """To the database."""
         return None if value is None else to_microseconds(value)
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: int | None, dialect: SQLDialect) -> datetime | None:
         """From the database."""
         return None if value is None else from_microseconds(value)
 
@@ -63,11 +118,11 @@ class Json(TypeDecorator[Mapping[str, Any]]):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Mapping[str, Any] | None, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: Mapping[str, Any] | None, dialect: SQLDialect) -> str | None:
         """To the database."""
         return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":")) if value else None
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Mapping[str, Any]:
+    def process_result_value(self, value: str | None, dialect: SQLDialect) -> Mapping[str, Any]:
         """From the database."""
         return json.loads(value) if value else {}
 
@@ -78,11 +133,11 @@ class Listed(TypeDecorator[Sequence[Any]]):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: Sequence[Any] | None, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: SQLDialect) -> str | None:
         """To the database."""
         return None if value is None else json.dumps(list(value), ensure_ascii=False, separators=(",", ":"))
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Sequence[Any]:
+    def process_result_value(self, value: str | None, dialect: SQLDialect) -> Sequence[Any]:
         """From the database."""
         return json.loads(value) if value else []
 
@@ -103,19 +158,19 @@ class Halves(TypeDecorator[bytes]):
     impl = LargeBinary
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+    def load_dialect_impl(self, dialect: SQLDialect) -> TypeEngine[Any]:
         """Bytes on the embedded engine."""
         on_server = dialect.name == "postgresql"
         return dialect.type_descriptor(_ServerHalves() if on_server else LargeBinary())
 
-    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | str | None:
+    def process_bind_param(self, value: bytes | None, dialect: SQLDialect) -> bytes | str | None:
         """To the database."""
         if value is None or dialect.name != "postgresql":
             return value
         # Six digits are more than a float16 has.
         return "[" + ",".join(f"{number:.6g}" for number in struct.unpack(f"<{len(value) // 2}e", value)) + "]"
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:
+    def process_result_value(self, value: Any, dialect: SQLDialect) -> bytes | None:
         """From the database."""
         if value is None or dialect.name != "postgresql":
             return None if value is None else bytes(value)
@@ -129,10 +184,10 @@ class Usd(TypeDecorator[Decimal]):
     impl = BigInteger
     cache_ok = True
 
-    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> int | None:
+    def process_bind_param(self, value: Decimal | None, dialect: SQLDialect) -> int | None:
         """To the database, rounded up: a price is never smaller in the books than in life."""
         return None if value is None else int((value * _BILLION).to_integral_value(ROUND_CEILING))
 
-    def process_result_value(self, value: int | Decimal | None, dialect: Dialect) -> Decimal | None:
+    def process_result_value(self, value: int | Decimal | None, dialect: SQLDialect) -> Decimal | None:
         """From the database; some engines sum integers as decimals."""
         return None if value is None else Decimal(value) / _BILLION

@@ -22,13 +22,10 @@ from sqlalchemy import (
     union_all,
 )
 
-from harken.model import Entry, Trust
-from harken.storage.batches import bare_among, batches, rows_in
-from harken.storage.columns import Instant, from_microseconds
-from harken.storage.dialect import Dialect
-from harken.storage.store import RowScope, Transaction
+from harken.model.conversations import UNTRUSTED, Entry, Trust
+from harken.storage.columns import Dialect, Instant, from_microseconds
+from harken.storage.ports import RowScope, Transaction, bare_among, batches, rows_in
 from harken.storage.tables import conversations, entries, entry_facets, exchanges, projects, refers
-from harken.trust import UNTRUSTED
 
 _NEIGHBOURS = 2
 # Among entries of one moment, the one that comes now stands last: its id is the highest.

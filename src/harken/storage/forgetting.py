@@ -6,14 +6,13 @@ from typing import Any
 
 from sqlalchemy import Table, and_, func, select, update
 
-from harken.model import Grave, Kept
-from harken.storage.injections import drop_given
-from harken.storage.kept.rows import forget_kept
-from harken.storage.removing import remove_entries
-from harken.storage.segment_summaries import drop_orphans, drop_segment_summaries
-from harken.storage.state import count_up, redaction_counts
-from harken.storage.store import Transaction
-from harken.storage.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
+from harken.model.conversations import Grave, Kept
+from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
+from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
+from harken.storage.ports import Transaction
+from harken.storage.records.rows import forget_kept
+from harken.storage.source_entries import remove_entries
+from harken.storage.state import count_up, drop_given, redaction_counts
 from harken.storage.tables import conversations, entries, exchanges, messages, segments, tombstones
 
 

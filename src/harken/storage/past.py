@@ -1,26 +1,27 @@
-"""Past conversations as rows: what is shown of them, and a log of how they were looked for."""
+"""Past conversations as rows, a log of how they were looked for, and the runs of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, delete, func, insert, select
+from sqlalchemy import Select, and_, bindparam, case, delete, func, insert, select
 
-from harken.model import MessageType, Role, Trust
-from harken.storage.batches import batches, rows_among
-from harken.storage.dialect import AMONG, Dialect
-from harken.storage.store import Transaction
-from harken.storage.summaries import EXCHANGE
+from harken.model.conversations import TASK_CHANNEL, TASK_UID, Exchange, ExchangeStatus, MessageType, Role, Trust
+from harken.storage.columns import AMONG, Dialect
+from harken.storage.enrichment.summaries import EXCHANGE
+from harken.storage.events import select_exchanges
+from harken.storage.ports import Transaction, batches, rows_among
 from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
     messages,
     project_aliases,
+    refers,
     retrievals,
     summaries,
 )
@@ -243,3 +244,34 @@ def list_retrievals(tx: Transaction, limit: int) -> list[Retrieval]:
         )
         for row in rows
     ]
+
+
+_RUNS_AT_ONCE = 50
+
+
+def list_tasks(tx: Transaction) -> list[tuple[str, str, int, int]]:
+    """(id, name, runs, completed runs) of every task, by name."""
+    completed = case((exchanges.c.status == ExchangeStatus.COMPLETED.value, 1), else_=0)
+    rows = tx.connection.execute(
+        select(conversations.c.uid, conversations.c.external_id, func.count(exchanges.c.id), func.sum(completed))
+        .select_from(conversations.join(exchanges, refers(exchanges.c.conversation_id, conversations)))
+        .where(
+            conversations.c.tenant == tx.tenant,
+            conversations.c.channel == TASK_CHANNEL,
+            conversations.c.uid.startswith(TASK_UID, autoescape=True),
+        )
+        .group_by(conversations.c.uid, conversations.c.external_id)
+    )
+    return sorted(((row[0], row[1], int(row[2]), int(row[3])) for row in rows), key=lambda found: (found[1], found[0]))
+
+
+def newest_exchanges(tx: Transaction, conversation_uid: str) -> Iterator[Exchange]:
+    """A conversation's exchanges, the newest first, read as they are wanted."""
+    ordered = select_exchanges(tx, conversation_uid).order_by(exchanges.c.number.desc(), exchanges.c.id.desc())
+    offset = 0
+    while rows := tx.connection.execute(ordered.limit(_RUNS_AT_ONCE).offset(offset)).all():
+        for row in rows:
+            status = ExchangeStatus(row.status)
+            times = (row.started_at, row.completed_at)
+            yield Exchange(row.uid, conversation_uid, row.segment_uid, row.number, status, *times, row.error)
+        offset += len(rows)

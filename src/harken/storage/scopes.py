@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, bindparam, select
 
 from harken.errors import NotFoundError
-from harken.model import ProjectIdentity, SearchScope
+from harken.model.conversations import ProjectIdentity, SearchScope
 from harken.storage.columns import to_microseconds
-from harken.storage.store import RowScope, Transaction
+from harken.storage.ports import RowScope, Transaction
 from harken.storage.tables import conversations, entries, project_aliases, projects, segments
 
 

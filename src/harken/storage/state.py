@@ -1,4 +1,4 @@
-"""Small facts that the store keeps beside the records: settings, counters, import states, journal offsets."""
+"""Small facts beside the records: settings, counters, import states, core memory, what hooks already gave."""
 
 from __future__ import annotations
 
@@ -6,12 +6,76 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Table, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Insert, Table, and_, bindparam, delete, insert, select, update
 
-from harken.storage.store import Transaction
-from harken.storage.tables import counters, import_state, journal_files, settings
+from harken.model.conversations import CoreFact
+from harken.storage.columns import Dialect
+from harken.storage.ports import Transaction
+from harken.storage.tables import core_memory, counters, import_state, injections, journal_files, settings
+
+# Made once: it runs with every context.
+_FACTS = select(core_memory).where(core_memory.c.tenant == bindparam("of_tenant"))
+
+
+def apply_core_fact(tx: Transaction, fact: CoreFact) -> None:
+    """Set it, or delete it where it has no value."""
+    named = (core_memory.c.tenant == tx.tenant, core_memory.c.section == fact.section, core_memory.c.key == fact.key)
+    if fact.value is None:
+        tx.connection.execute(delete(core_memory).where(*named))
+        return
+    values = {"value": fact.value, "updated_at": fact.at}
+    if tx.connection.execute(update(core_memory).where(*named).values(**values)).rowcount == 0:
+        row = {"tenant": tx.tenant, "section": fact.section, "key": fact.key, **values}
+        tx.connection.execute(insert(core_memory).values(**row))
+
+
+def core_facts(tx: Transaction) -> list[CoreFact]:
+    """Every core memory: the user's, then the agent's, each in the order of their keys."""
+    rows = tx.connection.execute(_FACTS, {"of_tenant": tx.tenant})
+    facts = [CoreFact(row.section, row.key, row.value, row.updated_at) for row in rows]
+    return sorted(facts, key=lambda fact: (fact.section != "user", fact.section, fact.key))
+
+
+def drop_core_facts(tx: Transaction) -> None:
+    """Remove every one, for a rebuild."""
+    tx.connection.execute(delete(core_memory).where(core_memory.c.tenant == tx.tenant))
+
+
+INJECTIONS = ("injections",)
+
+
+def given_to(tx: Transaction, conversation_uid: str) -> set[str]:
+    """Ids of everything that was given to a conversation."""
+    return set(tx.connection.scalars(_GIVEN, {"of_tenant": tx.tenant, "uid": conversation_uid}))
+
+
+# Made once, as is the one below: somebody waits, and putting them together takes longer than running them.
+_GIVEN = select(injections.c.ref_uid).where(
+    injections.c.tenant == bindparam("of_tenant"), injections.c.conversation_uid == bindparam("uid")
+)
+
+
+def note_given(tx: Transaction, conversation_uid: str, ref_uids: Iterable[str], now: datetime) -> None:
+    """Write down that these were given to a conversation; the first time counts."""
+    given = {"tenant": tx.tenant, "conversation_uid": conversation_uid, "at": now}
+    if rows := [{**given, "ref_uid": ref_uid} for ref_uid in ref_uids]:
+        tx.connection.execute(_noted(tx.dialect), rows)
+
+
+@cache
+def _noted(dialect: Dialect) -> Insert:
+    return dialect.upsert(injections, {}, ("conversation_uid", "ref_uid"))
+
+
+def drop_given(tx: Transaction, conversation_uid: str) -> None:
+    """Forget what a conversation was given, with the conversation."""
+    tx.connection.execute(
+        delete(injections).where(injections.c.tenant == tx.tenant, injections.c.conversation_uid == conversation_uid)
+    )
+
 
 # The key of a message's metadata that says how many secrets of each kind were taken out of it.
 REDACTED = "redacted"

@@ -25,11 +25,10 @@ from sqlalchemy import (
     update,
 )
 
-from harken.storage.batches import batches, rows_among
-from harken.storage.dialect import Dialect
+from harken.storage.columns import Dialect
 from harken.storage.entries import scope_conditions
+from harken.storage.ports import RowScope, StoredSpace, Transaction, batches, rows_among
 from harken.storage.state import count_up
-from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, spaces, vectors
 
 Float32 = NDArray[np.float32]

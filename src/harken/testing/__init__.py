@@ -1,6 +1,6 @@
 """Stand-ins that ship with Harken, for its own tests and those of its users."""
 
-from harken.testing.chat_server import Call, ChatServer, Says
+from harken.testing.chat_server import ChatServer, Says, ScriptedCall
 from harken.testing.embedding_server import EmbeddingServer
 from harken.testing.hashing_embedder import HashingEmbedder, hashed_vectors
 from harken.testing.local_server import Reply, Request
@@ -8,7 +8,6 @@ from harken.testing.overlap_reranker import OverlapReranker
 from harken.testing.talk import Talk, talk_of
 
 __all__ = [
-    "Call",
     "ChatServer",
     "EmbeddingServer",
     "HashingEmbedder",
@@ -16,6 +15,7 @@ __all__ = [
     "Reply",
     "Request",
     "Says",
+    "ScriptedCall",
     "Talk",
     "hashed_vectors",
     "talk_of",

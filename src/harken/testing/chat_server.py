@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harken import tokens
 from harken.testing.local_server import LocalServer, Reply, Request, as_body, error_body
+from harken.text import tokens
 
 _CREATED = 1_700_000_000
 _WORDS = re.compile(r"\s*\S+|\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """A tool that the model wants to have called.
 
     Attributes:
@@ -48,7 +48,7 @@ class Says:
     """
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     refusal: str = ""
     finish: str | None = None
     input_tokens: int | None = None
@@ -142,7 +142,7 @@ class ChatServer(LocalServer):
             message["tool_calls"] = [self._call(call) for call in says.calls]
         return message
 
-    def _call(self, call: Call) -> dict[str, Any]:
+    def _call(self, call: ScriptedCall) -> dict[str, Any]:
         with self._lock:
             self._calls += 1
             name = call.id or f"call_{self._calls}"

@@ -69,7 +69,7 @@ class LocalServer(ABC):
         self._api_key = api_key
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server: _Server | None = None
+        self._server: _StandInServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -86,7 +86,7 @@ class LocalServer(ABC):
     def start(self) -> Self:
         """Listen; without this, a connection is refused."""
         self._closing.clear()
-        self._server = _Server(self)
+        self._server = _StandInServer(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         return self
@@ -139,7 +139,7 @@ def error_body(status: int) -> bytes:
     return as_body({"error": {"message": "scripted", "code": status}})
 
 
-class _Server(ThreadingHTTPServer):
+class _StandInServer(ThreadingHTTPServer):
     def __init__(self, owner: LocalServer) -> None:
         self.owner = owner
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -151,7 +151,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: _StandInServer
     protocol_version = "HTTP/1.1"
     # An idle connection gives its thread back, so that stopping never waits for a client.
     timeout = 5

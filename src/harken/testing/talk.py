@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from harken.model import (
+from harken.model.conversations import (
     EMPTY,
     Conversation,
     Event,
@@ -22,7 +22,7 @@ from harken.model import (
     Tombstone,
     Trust,
 )
-from harken.record.identity import conversation_uid, derived_uid
+from harken.record.ids import conversation_uid, derived_uid
 
 START = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
 

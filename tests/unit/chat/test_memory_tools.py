@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from harken.chat.history_tools import history_tools
-from harken.chat.memory_tools import memory_tools
-from harken.chat.tools import Here, Outcome, Toolbox
+from harken.chat.model_tools import history_tools, memory_tools
+from harken.chat.tools import Here, Toolbox, ToolOutcome
 from harken.engine import Harken
-from harken.model import Trust
+from harken.model.conversations import Trust
 from harken.providers.chat_model import ToolCall
 
 
@@ -27,7 +26,7 @@ def toolbox(harken: Harken) -> Toolbox:
     return Toolbox([*memory_tools(harken.memories), *history_tools(harken.store, harken.search)])
 
 
-def call(toolbox: Toolbox, name: str, room: int = 600, conversation: str = "", **arguments: Any) -> Outcome:
+def call(toolbox: Toolbox, name: str, room: int = 600, conversation: str = "", **arguments: Any) -> ToolOutcome:
     return toolbox.call(ToolCall("c", name, arguments), Here(conversation, "", room))
 
 

@@ -11,29 +11,29 @@ from typing import Any
 
 import pytest
 
-from harken.assemble.builder import Session
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, Turn, TurnEvent
+from harken.context.builder import ContextSession
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError
-from harken.model import Exchange, ExchangeStatus, Message
-from harken.storage.runs import newest_exchanges
-from harken.storage.spend import spent_in_all, spent_on_item
+from harken.model.conversations import Exchange, ExchangeStatus, Message
+from harken.storage.enrichment.spend import spent_in_all, spent_on_item
+from harken.storage.past import newest_exchanges
 from harken.testing import ChatServer, Reply, Says
-from harken.testing.chat_server import Call
+from harken.testing.chat_server import ScriptedCall
 from recorded import Clock
 
-LOOK = Call("search_history", {"query": "kitchen tap"})
+LOOK = ScriptedCall("search_history", {"query": "kitchen tap"})
 
 
-def said(harken: Harken, session: Session) -> list[tuple[str, str, str]]:
+def said(harken: Harken, session: ContextSession) -> list[tuple[str, str, str]]:
     return [(m.role.value, m.type.value, m.text) for m in messages(harken, session)]
 
 
-def messages(harken: Harken, session: Session) -> tuple[Message, ...]:
+def messages(harken: Harken, session: ContextSession) -> tuple[Message, ...]:
     return harken.show(session.conversation_uid).messages
 
 
-def last_exchange(harken: Harken, session: Session) -> Exchange:
+def last_exchange(harken: Harken, session: ContextSession) -> Exchange:
     with harken.store.reading() as tx:
         return next(newest_exchanges(tx, session.conversation_uid))
 
@@ -83,7 +83,7 @@ def test_the_next_turn_sees_the_one_before_and_no_question_twice(harken: Harken,
 
 
 def test_calls_and_results_are_recorded_with_their_ids_and_names(harken: Harken, server: ChatServer) -> None:
-    server.script(Says("I look.", calls=(LOOK, Call("core_memory_get"))), Says("Nothing."))
+    server.script(Says("I look.", calls=(LOOK, ScriptedCall("core_memory_get"))), Says("Nothing."))
     session = harken.chat.begin()
     heard: list[TurnEvent] = []
     turn = harken.chat.turn(session, "What about the kitchen tap?", heard.append)
@@ -217,7 +217,7 @@ def test_tools_are_called_so_many_rounds_and_then_an_answer_is_asked_for(
 
 def test_calls_that_a_crash_left_without_a_result_are_not_sent(harken: Harken, server: ChatServer) -> None:
     session = harken.chat.begin()
-    server.script(Says("Well."), Says(calls=(LOOK, Call("core_memory_get"))))
+    server.script(Says("Well."), Says(calls=(LOOK, ScriptedCall("core_memory_get"))))
 
     def die(event: TurnEvent) -> None:
         if isinstance(event, ToolEnded):
@@ -239,7 +239,9 @@ def test_calls_that_a_crash_left_without_a_result_are_not_sent(harken: Harken, s
 def test_secrets_in_an_error_and_in_what_is_said_are_taken_out(harken: Harken, server: ChatServer) -> None:
     secret = "sk-proj-" + "a1B2c3D4" * 6
     server.script(
-        Says(f"Your key is {secret}."), Says(calls=(Call("core_memory_update", {"section": secret}),)), Says("?")
+        Says(f"Your key is {secret}."),
+        Says(calls=(ScriptedCall("core_memory_update", {"section": secret}),)),
+        Says("?"),
     )
     session = harken.chat.begin()
     harken.chat.turn(session, f"Keep {secret} for me.")
@@ -281,7 +283,7 @@ def test_what_is_no_turn_is_refused(harken: Harken) -> None:
     with pytest.raises(UsageError, match="words"):
         harken.chat.turn(harken.chat.begin(), " ")
     with pytest.raises(NotFoundError, match="begin"):
-        harken.chat.turn(Session("no-such-conversation", None), "Hello?")
+        harken.chat.turn(ContextSession("no-such-conversation", None), "Hello?")
 
 
 def test_a_preview_records_nothing_and_is_what_a_turn_sends(harken: Harken, server: ChatServer) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken import tokens
-from harken.assemble.layers import ChatMessage
 from harken.chat.prompt import to_model, within
-from harken.model import MessageType, Role
+from harken.context.layers import ContextMessage
+from harken.model.conversations import MessageType, Role
 from harken.providers import chat_model
+from harken.text import tokens
 
 _CALL_IDS = st.sampled_from(["a", "b", "", None])
 _MESSAGES = st.lists(
     st.one_of(
-        st.builds(ChatMessage, st.sampled_from([Role.USER, Role.SYSTEM, Role.ASSISTANT]), st.sampled_from(["x", "y"])),
         st.builds(
-            ChatMessage,
+            ContextMessage, st.sampled_from([Role.USER, Role.SYSTEM, Role.ASSISTANT]), st.sampled_from(["x", "y"])
+        ),
+        st.builds(
+            ContextMessage,
             st.just(Role.ASSISTANT),
             st.sampled_from(['{"q": 1}', "ls -l", "[1]"]),
             st.just(MessageType.TOOL_CALL),
@@ -24,7 +26,7 @@ _MESSAGES = st.lists(
             tool_name=st.sampled_from(["shell", "functions.exec", None]),
         ),
         st.builds(
-            ChatMessage, st.just(Role.TOOL), st.just("done"), st.just(MessageType.TOOL_RESULT), call_id=_CALL_IDS
+            ContextMessage, st.just(Role.TOOL), st.just("done"), st.just(MessageType.TOOL_RESULT), call_id=_CALL_IDS
         ),
     ),
     max_size=12,
@@ -32,7 +34,7 @@ _MESSAGES = st.lists(
 
 
 @given(_MESSAGES)
-def test_every_call_is_answered_at_once_and_once(messages: list[ChatMessage]) -> None:
+def test_every_call_is_answered_at_once_and_once(messages: list[ContextMessage]) -> None:
     sent = to_model(messages)
     waiting: list[str] = []
     seen: set[str] = set()
@@ -49,7 +51,7 @@ def test_every_call_is_answered_at_once_and_once(messages: list[ChatMessage]) ->
 
 
 @given(_MESSAGES)
-def test_everybodys_words_are_sent_in_their_order(messages: list[ChatMessage]) -> None:
+def test_everybodys_words_are_sent_in_their_order(messages: list[ContextMessage]) -> None:
     said = [m.content for m in messages if m.type is MessageType.TEXT]
     sent = [part for m in to_model(messages) if m.role is not Role.TOOL for part in m.text.split("\n\n") if part]
     assert sent == said

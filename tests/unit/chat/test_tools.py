@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from harken import tokens
-from harken.chat.core_tools import core_tools
-from harken.chat.history_tools import history_tools
-from harken.chat.tools import Here, Outcome, Toolbox
+from harken.chat.model_tools import core_tools, history_tools
+from harken.chat.tools import Here, Toolbox, ToolOutcome
 from harken.engine import Harken
 from harken.providers.chat_model import ToolCall
+from harken.text import tokens
 
 FETCH, SEARCH = "fetch_conversation_details", "search_history"
 ROOM = 600
@@ -31,7 +30,7 @@ def toolbox(harken: Harken) -> Toolbox:
     return Toolbox([*history_tools(harken.store, harken.search), *core_tools(harken.core)])
 
 
-def call(toolbox: Toolbox, name: str, room: int = ROOM, exchange: str = "", **arguments: Any) -> Outcome:
+def call(toolbox: Toolbox, name: str, room: int = ROOM, exchange: str = "", **arguments: Any) -> ToolOutcome:
     return toolbox.call(ToolCall("c", name, arguments), Here("here", exchange, room))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harken.errors import ModelFileError
-from harken.providers.file_hashes import FileHashes
+from harken.providers.model_files import FileHashes
 
 
 def _digest(data: bytes) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harken.errors import ProviderError
-from harken.providers.recent_queries import RecentQueries
+from harken.jobs.spaces import RecentQueries
 from harken.testing import HashingEmbedder
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from command_line import files_holding
 from harken.errors import NotFoundError, UsageError
-from harken.model import CoreFact, Event
-from harken.record.core import CoreMemory
+from harken.model.conversations import CoreFact, Event
+from harken.record.core_memory import CoreMemory
 from harken.record.recorder import Recorder
 from recorded import RecordedHome
 

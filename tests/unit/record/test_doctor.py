@@ -9,12 +9,12 @@ from sqlalchemy import delete, update
 
 from command_line import files_holding
 from harken.errors import StoreError
-from harken.model import ExchangeStatus, Role
+from harken.model.conversations import ExchangeStatus, Role
 from harken.record.doctor import Finding
-from harken.storage.reading import find_conversation
+from harken.storage.conversations import find_conversation
+from harken.storage.enrichment.jobs import EMBED, claim_unembedded, complete
 from harken.storage.tables import entries, exchanges, messages, tombstones, vectors
 from harken.storage.vectors import ensure_space, put_vectors
-from harken.storage.work import EMBED, claim_unembedded, complete
 from harken.testing import hashed_vectors
 from recorded import LONG, RecordedHome
 

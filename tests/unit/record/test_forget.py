@@ -7,15 +7,15 @@ import pytest
 
 from command_line import files_holding
 from harken.errors import NotFoundError, StoreError
-from harken.model import Message, ProjectIdentity, Role
+from harken.model.conversations import Message, ProjectIdentity, Role
 from harken.record.forget import doom_conversations, doom_messages, doom_project, finish_forgetting, forget
 from harken.record.recorder import NewMessage
+from harken.storage.conversations import count_all, tombstones_of
+from harken.storage.enrichment.jobs import claim_unembedded
 from harken.storage.entries import load_entries
-from harken.storage.reading import count_all, tombstones_of
+from harken.storage.ports import RowScope
 from harken.storage.sqlite import connection
-from harken.storage.store import RowScope
 from harken.storage.vectors import ensure_space, put_vectors
-from harken.storage.work import claim_unembedded
 from harken.testing import hashed_vectors
 from recorded import LONG, RecordedHome
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.record.identity import conversation_uid, derived_uid, new_uid, task_name
+from harken.record.ids import conversation_uid, derived_uid, new_uid, task_name
 
 NOW = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
 MOMENTS = st.datetimes(timezones=st.just(UTC))

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from harken.errors import ExportError
-from harken.model import ExchangeStatus, Role
+from harken.importers.importer import Importer, ImportReport
+from harken.importers.jsonl import Jsonl
+from harken.journal.export import export
+from harken.model.conversations import ExchangeStatus, Role
 from harken.record import merge
-from harken.record.export import export
-from harken.record.importer import Importer, ImportReport
 from harken.record.recorder import NewMessage
-from harken.record.transcripts.jsonl import Jsonl
-from harken.storage.reading import find_conversation, messages_of, tombstones_of
+from harken.storage.conversations import find_conversation, messages_of, tombstones_of
 from recorded import LONG, RecordedHome
 
 

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import Connection, event
 
 from harken.errors import JournalError, StoreError
-from harken.model import Message, MessageType, ProjectIdentity, Role
-from harken.record.characters import sound, sound_value
+from harken.model.conversations import Message, MessageType, ProjectIdentity, Role
 from harken.record.recorder import Batch, NewConversation, NewMessage
-from harken.storage.reading import find_conversation, find_message, messages_of
+from harken.storage.conversations import find_conversation, find_message, messages_of
+from harken.storage.ports import Transaction
 from harken.storage.state import journal_offsets, read_counters
-from harken.storage.store import Transaction
+from harken.text.characters import sound, sound_value
 from recorded import NOON, RecordedHome
 
 

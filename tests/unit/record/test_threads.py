@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from harken.errors import NotFoundError
-from harken.model import Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
+from harken.model.conversations import Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
 from harken.record.recorder import NewMessage
 from harken.record.threads import Thread, read_thread
 from recorded import RecordedHome

@@ -15,15 +15,15 @@ if sys.platform == "win32":
 import fcntl
 
 from harken.serve.daemon.lock import DaemonRunsError, held, holder
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "home"))
+def place(tmp_path: Path) -> DaemonPaths:
+    return DaemonPaths(str(tmp_path / "home"))
 
 
-def test_who_only_looks_keeps_nobody_from_serving(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_only_looks_keeps_nobody_from_serving(place: DaemonPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     with held(place):
         pass
     looking = os.open(place.lock, os.O_RDONLY)
@@ -37,7 +37,7 @@ def test_who_only_looks_keeps_nobody_from_serving(place: Place, monkeypatch: pyt
     assert found.pid == os.getpid()
 
 
-def test_who_has_taken_it_and_not_yet_said_so_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_taken_it_and_not_yet_said_so_is_named(place: DaemonPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     with held(place):
         content = Path(place.lock).read_bytes()
         Path(place.lock).write_bytes(b"")

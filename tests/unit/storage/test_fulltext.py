@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from harken.model import NewEntry, ProjectIdentity, Role, SearchScope
+from harken.model.conversations import NewEntry, ProjectIdentity, Role, SearchScope
+from harken.storage.ports import RowScope
 from harken.storage.scopes import row_scope
 from harken.storage.source_entries import RecordHead, add_record_entries
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.store import SqliteStore
-from harken.storage.store import RowScope
 from harken.testing.store_conformance.asking import apply, found, keep, text_problems
 from harken.testing.talk import START, Talk, talk_of
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from harken.storage.ports import RowScope, StoredSpace, Transaction
 from harken.storage.sqlite import known_vectors
 from harken.storage.sqlite.store import SqliteStore
-from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.vectors import delete_vectors
 from harken.testing.store_conformance.asking import (
     DIMS,

@@ -6,12 +6,12 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, inspect
 
-from harken.model import Role
+from harken.model.conversations import Role
 from harken.storage import migrations
-from harken.storage.spend import Spent, spent_in_all
+from harken.storage.enrichment.spend import Spent, spent_in_all
+from harken.storage.ports import RowScope
 from harken.storage.sqlite.fulltext import MARK, SCHEMA, VIEW
 from harken.storage.sqlite.store import SqliteStore
-from harken.storage.store import RowScope
 from harken.storage.tables import metadata
 from harken.testing.store_conformance.asking import found, keep, text_problems
 from harken.testing.talk import Talk

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harken.storage.ports import StoredSpace
 from harken.storage.sqlite import nearest
 from harken.storage.sqlite.nearest import VectorCache
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.state import set_setting
-from harken.storage.store import StoredSpace
 from harken.testing.store_conformance.asking import (
     apply,
     embed,

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harken.model import ProjectIdentity, Role
+from harken.model.conversations import ProjectIdentity, Role
+from harken.storage.open import open_store
+from harken.storage.ports import RowScope, Store, StoredSpace
 from harken.storage.sqlite import scoped
-from harken.storage.store import RowScope, Store, StoredSpace, open_store
 from harken.testing.store_conformance.asking import embed, entry_ids, keep, space_of, unit_vectors
 from harken.testing.talk import START, Talk
 

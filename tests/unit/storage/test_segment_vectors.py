@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harken.model import SearchScope
+from harken.model.conversations import SearchScope
+from harken.storage.ports import RowScope, StoredSpace
 from harken.storage.scopes import row_scope
 from harken.storage.sqlite import segment_vectors
 from harken.storage.sqlite.store import SqliteStore
-from harken.storage.store import RowScope, StoredSpace
 from harken.storage.vectors import delete_vectors
 from harken.testing.store_conformance.asking import embed, entry_ids, keep, space_of, spoken_at_length, unit_vectors
 

@@ -26,16 +26,16 @@ from harken.errors import (
 )
 from harken.storage import migrations
 from harken.storage.forgetting import forget_rows
+from harken.storage.open import open_store
 from harken.storage.sqlite import connection
 from harken.storage.sqlite.connection import date_in_words, translated, words
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.state import get_setting, set_setting
-from harken.storage.store import open_store
 from harken.testing.store_conformance.asking import keep
 from harken.testing.talk import talk_of
 
-_OPEN = "import sys; from pathlib import Path; from harken.storage.store import open_store; input(); \
+_OPEN = "import sys; from pathlib import Path; from harken.storage.open import open_store; input(); \
 open_store(Path(sys.argv[1]), Path(sys.argv[1]).parent / 'cache').close(); print('opened')"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from harken.testing import Call, ChatServer, Reply, Says
+from harken.testing import ChatServer, Reply, Says, ScriptedCall
 
 BODY: dict[str, Any] = {"model": "any", "messages": [{"role": "user", "content": "one two"}]}
 
@@ -34,7 +34,7 @@ def test_an_answer_is_in_openais_form() -> None:
 
 
 def test_a_stream_is_the_same_answer_in_pieces() -> None:
-    says = Says("Two cats.", calls=(Call("search", {"query": "cats"}, "c1"),))
+    says = Says("Two cats.", calls=(ScriptedCall("search", {"query": "cats"}, "c1"),))
     with ChatServer(says, says) as server:
         whole = _post(server).json()
         events = _events(_post(server, stream=True, stream_options={"include_usage": True}))

@@ -9,12 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from harken.errors import ConfigError, ModelFileError, ProviderError
-from harken.providers.embedder import Space, Vectors
+from harken.providers.embedder import Space, Vectors, presentable, unit_rows
 from harken.providers.model_card import ModelCard
 from harken.providers.onnx_session import vendor_errors
 from harken.providers.options import EmbedderOptions
-from harken.providers.texts import presentable
-from harken.providers.vectors import unit_rows
 
 _DEFAULT_MODEL = "BAAI/bge-small-en-v1.5"
 _MAX_TOKENS = 512

@@ -9,12 +9,11 @@ from typing import Self
 import numpy as np
 
 from harken.errors import ModelFileError, ProviderError
-from harken.providers.embedder import Space, Vectors
+from harken.providers.embedder import Space, Vectors, unit_rows
 from harken.providers.model_card import ModelCard, read_card
 from harken.providers.model_files import BGE_SMALL, ModelFiles, ModelRequest, find_model
 from harken.providers.onnx_session import OnnxModel, Output, Tokens
 from harken.providers.options import EmbedderOptions
-from harken.providers.vectors import unit_rows
 
 # Published for the state of the first token (`cls`), with an instruction before queries. With this int8 quantization
 # the average of all tokens finds more (LoCoMo, vectors alone: recall@10 0.679 against 0.654, MRR 0.472 against 0.446)

@@ -11,11 +11,9 @@ import httpx
 import numpy as np
 
 from harken.errors import ConfigError, EndpointError
-from harken.providers.embedder import Space, Vectors
+from harken.providers.embedder import Space, Vectors, clip_bytes, unit_rows
 from harken.providers.model_card import ModelCard
 from harken.providers.options import EmbedderOptions
-from harken.providers.texts import clip_bytes
-from harken.providers.vectors import unit_rows
 
 # The smallest limit among the models that people run at home; larger ones are told so by embedding.max_tokens.
 _MAX_TOKENS = 512

@@ -26,7 +26,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from harken.errors import UsageError
-from harken.model import Role
+from harken.model.conversations import Role
 from harken.providers.chat_model import ChatMessage, Finish, TokenUsage, ToolCall, ToolSpec
 
 _FINISHES: Mapping[str | None, Finish] = {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 
-EXIT_INTERRUPTED = 130
-
-__all__ = ["EXIT_INTERRUPTED", "main"]
+__all__ = ["main"]
 
 
 def main() -> None:
@@ -16,10 +14,10 @@ def main() -> None:
         from harken.serve.hooks.client import main as answer_hook
 
         answer_hook(sys.argv[2:])
-    try:
-        # First, for a client may go while the rest is being imported.
-        from harken.serve import parent  # noqa: F401
+    # First, for a client may go while the rest is being imported.
+    from harken.serve.process import EXIT_INTERRUPTED
 
+    try:
         # Imported here, so that Ctrl-C during the half second that it takes ends as quietly as at any other time.
         from harken.serve.cli.main import run
     except KeyboardInterrupt:

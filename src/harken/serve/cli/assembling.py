@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from harken.assemble.assembler import CONTEXT_TYPES
-from harken.learned.records import DOMAINS, STRATEGIES
-from harken.model import FormattedContext
-from harken.serve.cli.session import Session, json_option, print_json, untrusted_option, with_session
-from harken.serve.printed import printable
+from harken.context.assembler import CONTEXT_TYPES
+from harken.model.conversations import FormattedContext
+from harken.model.experiences import DOMAINS, STRATEGIES
+from harken.serve.cli.session import CommandSession, json_option, print_json, untrusted_option, with_session
 from harken.sources.found import MAX_LIMIT
+from harken.text.terminal import printable
 
 
 def _options(limit: int, max_tokens: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -37,7 +37,7 @@ def _options(limit: int, max_tokens: int) -> Callable[[Callable[..., Any]], Call
 @untrusted_option
 @_options(20, 2000)
 def assemble(
-    session: Session,
+    session: CommandSession,
     query: tuple[str, ...],
     types: str,
     project: str | None,
@@ -58,14 +58,16 @@ def assemble(
 @click.argument("domain", type=click.Choice(DOMAINS))
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How the work is to be done.")
 @_options(10, 1500)
-def premortem(session: Session, domain: str, strategy: str | None, limit: int, max_tokens: int, as_json: bool) -> None:
+def premortem(
+    session: CommandSession, domain: str, strategy: str | None, limit: int, max_tokens: int, as_json: bool
+) -> None:
     """Print what has gone wrong in work of DOMAIN, and why, before it begins."""
     with session.engine() as harken:
         context = harken.assembler.get_premortem_context(domain, strategy, limit, max_tokens)
     _print(session, context, as_json)
 
 
-def _print(session: Session, context: FormattedContext, as_json: bool) -> None:
+def _print(session: CommandSession, context: FormattedContext, as_json: bool) -> None:
     if as_json:
         print_json(asdict(context))
     elif context.markdown:

@@ -7,11 +7,11 @@ from typing import Any
 import click
 from rich.text import Text
 
-from harken.assemble.layers import Layer, LayerName
 from harken.chat.prompt import PAST_TOOL_NOTE, SYSTEM_PROMPT
-from harken.model import CoreFact, Trust
-from harken.record.core import SECTIONS
-from harken.serve.cli.session import Session, counted, json_option, print_json, untrusted_option, with_session
+from harken.context.layers import Layer, LayerName
+from harken.model.conversations import CoreFact, Trust
+from harken.record.core_memory import SECTIONS
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, untrusted_option, with_session
 from harken.serve.facts.context import context_facts
 
 _EXCERPT = 160
@@ -26,7 +26,7 @@ _SECTION = click.Choice(SECTIONS)
 @json_option
 @with_session
 def context_command(
-    session: Session,
+    session: CommandSession,
     text: tuple[str, ...],
     conversation: str | None,
     budget: int | None,
@@ -73,7 +73,7 @@ def core() -> None:
 @click.argument("key")
 @json_option
 @with_session
-def get(session: Session, section: str, key: str, as_json: bool) -> None:
+def get(session: CommandSession, section: str, key: str, as_json: bool) -> None:
     """Print a value."""
     with session.engine() as harken:
         value = harken.core.get(section, key)
@@ -89,7 +89,7 @@ def get(session: Session, section: str, key: str, as_json: bool) -> None:
 @click.argument("value", nargs=-1, required=True)
 @json_option
 @with_session
-def set_value(session: Session, section: str, key: str, value: tuple[str, ...], as_json: bool) -> None:
+def set_value(session: CommandSession, section: str, key: str, value: tuple[str, ...], as_json: bool) -> None:
     """Set a value, in place of the one before."""
     with session.engine() as harken:
         fact = harken.core.update(section, key, " ".join(value))
@@ -104,7 +104,7 @@ def set_value(session: Session, section: str, key: str, value: tuple[str, ...], 
 @click.argument("key")
 @json_option
 @with_session
-def delete(session: Session, section: str, key: str, as_json: bool) -> None:
+def delete(session: CommandSession, section: str, key: str, as_json: bool) -> None:
     """Forget a value."""
     with session.engine() as harken:
         harken.core.delete(section, key)
@@ -118,7 +118,7 @@ def delete(session: Session, section: str, key: str, as_json: bool) -> None:
 @click.argument("section", type=_SECTION, required=False)
 @json_option
 @with_session
-def list_facts(session: Session, section: str | None, as_json: bool) -> None:
+def list_facts(session: CommandSession, section: str | None, as_json: bool) -> None:
     """Show every value."""
     with session.engine() as harken:
         facts = harken.core.list(section)
@@ -135,7 +135,7 @@ def _core_facts(fact: CoreFact) -> dict[str, Any]:
     return {"section": fact.section, "key": fact.key, "value": fact.value, "updated_at": fact.at.isoformat()}
 
 
-def _print_layer(session: Session, layer: Layer) -> None:
+def _print_layer(session: CommandSession, layer: Layer) -> None:
     session.out.print(Text(f"{layer.name.value}  {layer.tokens} tokens, {counted(len(layer.items), 'item')}", "bold"))
     for item in layer.items:
         words = " ".join(item.text.split())

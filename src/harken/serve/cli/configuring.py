@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 from rich.table import Table
 
-from harken.config import SettingValue, load_settings
-from harken.record.backup import DATABASE_NAME
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.config.settings import SettingValue, load_settings
+from harken.journal.backup import DATABASE_NAME
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 
 
 @click.group(invoke_without_command=True)
@@ -26,7 +26,7 @@ def config(context: click.Context, as_json: bool) -> None:
 @click.argument("value")
 @json_option
 @with_session
-def set_value(session: Session, key: str, value: str, as_json: bool) -> None:
+def set_value(session: CommandSession, key: str, value: str, as_json: bool) -> None:
     """Keep a value in the store: it stands above the settings file and the environment, for every process."""
     with session.engine() as harken:
         kept = harken.run_time.set(key, value)
@@ -37,14 +37,14 @@ def set_value(session: Session, key: str, value: str, as_json: bool) -> None:
 @click.argument("key")
 @json_option
 @with_session
-def unset(session: Session, key: str, as_json: bool) -> None:
+def unset(session: CommandSession, key: str, as_json: bool) -> None:
     """Take a value back that was set at run time."""
     with session.engine() as harken:
         now = harken.run_time.unset(key)
     _print(session, [now], as_json)
 
 
-def _values(session: Session) -> list[SettingValue]:
+def _values(session: CommandSession) -> list[SettingValue]:
     """Nothing is opened or made where there is no store that could hold more."""
     loaded = load_settings(session.home, overrides=session.overrides)
     if loaded.settings.store is None and not (loaded.settings.home / DATABASE_NAME).exists():
@@ -53,7 +53,7 @@ def _values(session: Session) -> list[SettingValue]:
         return harken.loaded.values()
 
 
-def _print(session: Session, values: Sequence[SettingValue], as_json: bool) -> None:
+def _print(session: CommandSession, values: Sequence[SettingValue], as_json: bool) -> None:
     if as_json:
         print_json([{"key": value.key, "value": value.value, "origin": value.origin} for value in values])
         return

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from harken.record.export import Exported
-from harken.serve.cli.session import Session, counted, json_option, print_json, readable_bytes, with_session
+from harken.journal.export import Exported
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, readable_bytes, with_session
 
 
 @click.command()
 @click.argument("file", metavar="FILE|-")
 @json_option
 @with_session
-def export(session: Session, file: str, as_json: bool) -> None:
+def export(session: CommandSession, file: str, as_json: bool) -> None:
     """Write everything that was recorded to a file, or with `-` to stdout.
 
     It holds conversations, segments, exchanges, messages and memories with their ids, and the ids of what was

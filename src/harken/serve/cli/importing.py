@@ -10,11 +10,11 @@ import click
 
 from harken.engine import Harken
 from harken.errors import MissingExtraError, ProviderError, UsageError
-from harken.record.importer import ImportReport, Progress
-from harken.record.transcripts.guess import sort_by_format
-from harken.record.transcripts.parsed import TranscriptFormat
-from harken.serve.cli import EXIT_INTERRUPTED
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.importers.formats import sort_by_format
+from harken.importers.importer import ImportReport, Progress
+from harken.importers.parsed import TranscriptFormat
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
+from harken.serve.process import EXIT_INTERRUPTED
 
 _SHOWN_UNREADABLE = 10
 
@@ -26,7 +26,7 @@ Sources = Sequence[tuple[str, Sequence[Path]]]
 @click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run` does it later.")
 @json_option
 @with_session
-def import_command(session: Session, arguments: tuple[str, ...], no_embed: bool, as_json: bool) -> None:
+def import_command(session: CommandSession, arguments: tuple[str, ...], no_embed: bool, as_json: bool) -> None:
     """Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files, and exports of Harken.
 
     Without arguments, finds the histories of the agents installed on this machine and imports them. With a FORMAT and
@@ -50,7 +50,7 @@ def import_command(session: Session, arguments: tuple[str, ...], no_embed: bool,
             session.note('Try: harken search "what you remember of it"')
 
 
-def _sources(session: Session, formats: Mapping[str, TranscriptFormat], arguments: Sequence[str]) -> Sources:
+def _sources(session: CommandSession, formats: Mapping[str, TranscriptFormat], arguments: Sequence[str]) -> Sources:
     if arguments and arguments[0] not in formats:
         return _guessed(session, formats, [Path(argument).expanduser() for argument in arguments])
     if len(arguments) > 1:
@@ -67,7 +67,7 @@ def _sources(session: Session, formats: Mapping[str, TranscriptFormat], argument
     return found
 
 
-def _guessed(session: Session, formats: Mapping[str, TranscriptFormat], paths: Sequence[Path]) -> Sources:
+def _guessed(session: CommandSession, formats: Mapping[str, TranscriptFormat], paths: Sequence[Path]) -> Sources:
     if not paths[0].exists():
         raise UsageError(f"'{paths[0]}' is neither a file nor a format. Formats: {', '.join(formats)}")
     _must_exist(paths)
@@ -87,7 +87,9 @@ def _must_exist(paths: Sequence[Path]) -> None:
             raise UsageError(f"{path} does not exist.")
 
 
-def _import(session: Session, harken: Harken, format_name: str, paths: Sequence[Path], report: ImportReport) -> None:
+def _import(
+    session: CommandSession, harken: Harken, format_name: str, paths: Sequence[Path], report: ImportReport
+) -> None:
     with session.progress(f"Importing {format_name}", "bytes") as show:
 
         def on_progress(progress: Progress) -> None:
@@ -97,7 +99,7 @@ def _import(session: Session, harken: Harken, format_name: str, paths: Sequence[
         harken.import_transcripts(format_name, paths, progress=on_progress, report=report)
 
 
-def embed_now(session: Session, harken: Harken, unit: str = "messages") -> int | None:
+def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -> int | None:
     """Embed what waits, with a bar; None, and a word why, where that is not possible now."""
     try:
         with session.progress("Embedding", unit) as show:
@@ -125,7 +127,7 @@ def _facts(report: ImportReport) -> dict[str, Any]:
     }
 
 
-def _print_report(session: Session, report: ImportReport) -> None:
+def _print_report(session: CommandSession, report: ImportReport) -> None:
     added, conversations = counted(report.added, "new message"), counted(len(report.conversations), "conversation")
     session.out.print(
         f"{added} in {conversations} from {counted(report.files, 'file')}"

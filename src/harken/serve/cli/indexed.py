@@ -11,14 +11,14 @@ from typing import Any
 import click
 from rich.text import Text
 
-from harken.indexed import LANGUAGES, Commit
-from harken.model import ContextItem
-from harken.retrieve.dates import parse_since
-from harken.retrieve.search import MODES
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.model.conversations import ContextItem
+from harken.model.workspace import LANGUAGES, Commit
+from harken.search.search import MODES
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
 from harken.serve.facts.said import hit_facts
-from harken.sources.commits import commit_item
-from harken.sources.found import DEFAULT_LIMIT, MAX_LIMIT, Found
+from harken.sources.found import DEFAULT_LIMIT, MAX_LIMIT, SourceHit
+from harken.sources.workspace.commits import commit_item
+from harken.text.dates import parse_since
 
 _LIMIT = click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, help="At most so many.")
 _PROJECT = click.option("--project", help="Only this project: its short name, key or folder.")
@@ -47,7 +47,7 @@ def code() -> None:
 @click.argument("query", nargs=-1, required=True)
 @_options(_LANGUAGE, _PROJECT, _LIMIT, _MODE)
 def search_code(
-    session: Session,
+    session: CommandSession,
     query: tuple[str, ...],
     language: str | None,
     project: str | None,
@@ -65,7 +65,7 @@ def search_code(
 @click.argument("snippet")
 @_options(_LANGUAGE, _PROJECT, _LIMIT)
 def similar_code(
-    session: Session, snippet: str, language: str | None, project: str | None, limit: int, as_json: bool
+    session: CommandSession, snippet: str, language: str | None, project: str | None, limit: int, as_json: bool
 ) -> None:
     """Find code like a SNIPPET; `-` reads it from standard input."""
     text = sys.stdin.read() if snippet == "-" else snippet
@@ -83,7 +83,7 @@ def documents() -> None:
 @click.argument("query", nargs=-1, required=True)
 @_options(_PROJECT, _LIMIT, _MODE)
 def search_documents(
-    session: Session, query: tuple[str, ...], project: str | None, limit: int, mode: str, as_json: bool
+    session: CommandSession, query: tuple[str, ...], project: str | None, limit: int, mode: str, as_json: bool
 ) -> None:
     """Find passages by word and by meaning."""
     with session.engine() as harken:
@@ -102,7 +102,7 @@ def commits() -> None:
 @click.option("--since", help="Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.")
 @_options(_PROJECT, _LIMIT, _MODE)
 def search_commits(
-    session: Session,
+    session: CommandSession,
     query: tuple[str, ...],
     author: str | None,
     since: str | None,
@@ -123,7 +123,7 @@ def search_commits(
 @commits.command("history")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @_options(_LIMIT)
-def file_history(session: Session, path: Path, limit: int, as_json: bool) -> None:
+def file_history(session: CommandSession, path: Path, limit: int, as_json: bool) -> None:
     """Show the commits that changed FILE, newest first, also under the names that it had before."""
     with session.engine() as harken:
         found = harken.commits.history(path, limit)
@@ -136,7 +136,7 @@ def file_history(session: Session, path: Path, limit: int, as_json: bool) -> Non
 @commits.command("churn")
 @click.option("--days", type=click.IntRange(1), default=90, help="How far back.")
 @_options(_IN, _LIMIT)
-def churn(session: Session, days: int, folder: Path, limit: int, as_json: bool) -> None:
+def churn(session: CommandSession, days: int, folder: Path, limit: int, as_json: bool) -> None:
     """Show the files that changed most often."""
     with session.engine() as harken:
         found = harken.commits.churn(folder, days, limit)
@@ -153,7 +153,7 @@ def churn(session: Session, days: int, folder: Path, limit: int, as_json: bool) 
 @commits.command("authors")
 @click.argument("path", default=".", type=click.Path(path_type=Path))
 @_options()
-def authors(session: Session, path: Path, as_json: bool) -> None:
+def authors(session: CommandSession, path: Path, as_json: bool) -> None:
     """Show who changed a file, or what lies in a folder."""
     with session.engine() as harken:
         found = harken.commits.authors(path)
@@ -178,7 +178,7 @@ def _commit_facts(commit: Commit) -> dict[str, Any]:
     return {**commit_item(commit, 1.0).metadata, "message": commit.message}
 
 
-def _print_found(session: Session, found: Found, as_json: bool) -> None:
+def _print_found(session: CommandSession, found: SourceHit, as_json: bool) -> None:
     if as_json:
         pairs = zip(found.hits, found.items, strict=True)
         hits = [{**hit_facts(hit), "markdown": item.content, "metadata": dict(item.metadata)} for hit, item in pairs]
@@ -189,7 +189,7 @@ def _print_found(session: Session, found: Found, as_json: bool) -> None:
     _print_items(session, found.items)
 
 
-def _print_items(session: Session, items: Sequence[ContextItem]) -> None:
+def _print_items(session: CommandSession, items: Sequence[ContextItem]) -> None:
     for item in items:
         session.out.print(Text(item.content))
         session.out.print()

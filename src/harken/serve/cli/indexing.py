@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from harken.engine import Harken
-from harken.index.commits import MOST_COMMITS, CommitReport
-from harken.index.documents import NEEDS_EXTRA
-from harken.index.files import find_place
-from harken.index.tree import IndexReport
-from harken.retrieve.dates import parse_since
 from harken.serve.cli.importing import embed_now
-from harken.serve.cli.session import Report, Session, counted, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, Report, counted, json_option, print_json, with_session
 from harken.serve.facts.indexed import report_facts
+from harken.sources.workspace.commits import MOST_COMMITS, CommitReport
+from harken.sources.workspace.documents import NEEDS_EXTRA
+from harken.sources.workspace.files import find_place
+from harken.sources.workspace.tree import IndexReport
+from harken.text.dates import parse_since
 
 Reported = IndexReport | CommitReport
 Run = Callable[[Harken, Report, Reported], object]
@@ -40,14 +40,14 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 
 @index.command("code")
 @_options
-def index_code(session: Session, path: Path, no_embed: bool, as_json: bool) -> None:
+def index_code(session: CommandSession, path: Path, no_embed: bool, as_json: bool) -> None:
     """Index functions, classes, methods, modules and constants of a folder; what git ignores is left out."""
     _index(session, {"code": _code(path)}, no_embed, as_json)
 
 
 @index.command("docs")
 @_options
-def index_docs(session: Session, path: Path, no_embed: bool, as_json: bool) -> None:
+def index_docs(session: CommandSession, path: Path, no_embed: bool, as_json: bool) -> None:
     """Index Markdown, text and PDF files of a folder; what git ignores is left out."""
     _index(session, {"documents": _documents(path)}, no_embed, as_json)
 
@@ -56,7 +56,9 @@ def index_docs(session: Session, path: Path, no_embed: bool, as_json: bool) -> N
 @click.option("--since", help="Leave earlier commits out; five years ago where nothing is said.")
 @click.option("--limit", type=click.IntRange(1), default=MOST_COMMITS, help="Only so many of the newest.")
 @_options
-def index_commits(session: Session, path: Path, no_embed: bool, as_json: bool, since: str | None, limit: int) -> None:
+def index_commits(
+    session: CommandSession, path: Path, no_embed: bool, as_json: bool, since: str | None, limit: int
+) -> None:
     """Index the history that HEAD comes from."""
     earliest = parse_since(since, datetime.now(UTC)) if since else None
     _index(session, {"commits": _commits(path, earliest, limit)}, no_embed, as_json)
@@ -64,7 +66,7 @@ def index_commits(session: Session, path: Path, no_embed: bool, as_json: bool, s
 
 @index.command("all")
 @_options
-def index_all(session: Session, path: Path, no_embed: bool, as_json: bool) -> None:
+def index_all(session: CommandSession, path: Path, no_embed: bool, as_json: bool) -> None:
     """Index code, commits and documents of a repository; of a folder without git, all but commits."""
     runs = {"code": _code(path), "commits": _commits(path, None, MOST_COMMITS), "documents": _documents(path)}
     if find_place(path).repository is None:
@@ -93,7 +95,7 @@ def _of_files(report: Reported) -> IndexReport | None:
     return report if isinstance(report, IndexReport) else None
 
 
-def _index(session: Session, runs: dict[str, tuple[Reported, Run]], no_embed: bool, as_json: bool) -> None:
+def _index(session: CommandSession, runs: dict[str, tuple[Reported, Run]], no_embed: bool, as_json: bool) -> None:
     done: dict[str, Reported] = {}
     with session.engine() as harken:
         try:
@@ -109,7 +111,7 @@ def _index(session: Session, runs: dict[str, tuple[Reported, Run]], no_embed: bo
         print_json({**{name: report_facts(report) for name, report in done.items()}, "embedded": embedded})
 
 
-def _print_reports(session: Session, done: dict[str, Reported]) -> None:
+def _print_reports(session: CommandSession, done: dict[str, Reported]) -> None:
     for name, report in done.items():
         if isinstance(report, CommitReport):
             session.out.print(

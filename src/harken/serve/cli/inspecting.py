@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import click
 
-from harken.background import EMBEDDINGS, WorkerReport
+from harken.jobs.workers import EMBEDDINGS, WorkerReport
+from harken.maintenance import StoreStatus
 from harken.serve.cli.reporting import report_line, troubles_of
-from harken.serve.cli.session import Session, json_option, print_json, readable_bytes, with_session
+from harken.serve.cli.session import CommandSession, json_option, print_json, readable_bytes, with_session
 from harken.serve.facts.standing import report_facts, state_of, status_facts
-from harken.storage.spend import Spent
-from harken.storage.summaries import CONVERSATION, EXCHANGE
-from harken.upkeep import Status
+from harken.storage.enrichment.spend import Spent
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 
 
 @click.command()
 @click.option("--projects", is_flag=True, help="List the projects.")
 @json_option
 @with_session
-def status(session: Session, projects: bool, as_json: bool) -> None:
+def status(session: CommandSession, projects: bool, as_json: bool) -> None:
     """Show how much there is, and how it stands."""
     with session.engine() as harken:
         found = harken.upkeep.status()
@@ -36,7 +36,7 @@ def status(session: Session, projects: bool, as_json: bool) -> None:
         session.out.print(f"  {name}  {key}  {count} conversations", markup=False)
 
 
-def _lines(found: Status) -> list[tuple[str, str]]:
+def _lines(found: StoreStatus) -> list[tuple[str, str]]:
     counts = found.counts
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(found.redactions.items()))
     lines = [

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from harken.config import default_home, environment
+from harken.config.settings import default_home, environment
 from harken.errors import MissingExtraError
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 from harken.serve.install.command import Command, is_found, own_command, shared_command
 from harken.serve.install.plan import Change, install, plan_install, plan_uninstall, uninstall
 from harken.serve.install.records import Records
@@ -33,7 +33,7 @@ _UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
 )
 @json_option
 @with_session
-def install_command(session: Session, agent: str, undo: bool, dry_run: bool, scope: str, as_json: bool) -> None:
+def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bool, scope: str, as_json: bool) -> None:
     """Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.
 
     Shows what changes, keeps each file as it was, and changes nothing else in it; installing again changes nothing.
@@ -85,7 +85,9 @@ def _facts(change: Change, records: Records) -> dict[str, Any]:
     return {"path": str(change.path), "action": change.action, "backup": kept, "diff": change.diff}
 
 
-def _show(session: Session, target: Target, changes: Sequence[Change], notes: Sequence[str], dry_run: bool) -> None:
+def _show(
+    session: CommandSession, target: Target, changes: Sequence[Change], notes: Sequence[str], dry_run: bool
+) -> None:
     for change in changes:
         session.out.print(f"{change.action:<10} {change.path}", markup=False)
     for change in changes:

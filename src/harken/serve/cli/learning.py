@@ -11,10 +11,18 @@ import click
 from rich.text import Text
 
 from harken.errors import UsageError
-from harken.learned.records import AXES, DOMAINS, OUTCOMES, ROOT_CAUSES, STRATEGIES, Lesson, RootCause, Status
-from harken.retrieve.dates import parse_since
+from harken.model.experiences import (
+    AXES,
+    DOMAINS,
+    OUTCOMES,
+    ROOT_CAUSES,
+    STRATEGIES,
+    ExperienceStatus,
+    Lesson,
+    RootCause,
+)
 from harken.serve.cli.learning_shown import print_candidate, print_experience
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
 from harken.serve.facts.learned import (
     active_facts,
     candidate_facts,
@@ -24,7 +32,8 @@ from harken.serve.facts.learned import (
     value_facts,
     written_facts,
 )
-from harken.sources.experiences import DEFAULT_AGENT
+from harken.sources.experiences.experiences import DEFAULT_AGENT
+from harken.text.dates import parse_since
 
 _DOMAIN, _STRATEGY = click.Choice(DOMAINS), click.Choice(STRATEGIES)
 _AXIS = click.Choice(AXES)
@@ -62,7 +71,9 @@ def experience() -> None:
 @_session_option
 @json_option
 @with_session
-def start(session: Session, directory: Path | None, agent: str, session_id: str, as_json: bool, **words: str) -> None:
+def start(
+    session: CommandSession, directory: Path | None, agent: str, session_id: str, as_json: bool, **words: str
+) -> None:
     """Begin an experience; a project and an agent have one at a time."""
     with session.engine() as harken:
         one = harken.experiences.start(**words, directory=directory or Path.cwd(), agent=agent, session=session_id)
@@ -79,7 +90,7 @@ def start(session: Session, directory: Path | None, agent: str, session_id: str,
 @_place_options
 @json_option
 @with_session
-def update(session: Session, directory: Path | None, agent: str, as_json: bool, **given: Any) -> None:
+def update(session: CommandSession, directory: Path | None, agent: str, as_json: bool, **given: Any) -> None:
     """Change the active experience; another hypothesis, action or prediction is a new iteration."""
     with session.engine() as harken:
         one = harken.experiences.update(**given, directory=directory or Path.cwd(), agent=agent)
@@ -99,7 +110,7 @@ def update(session: Session, directory: Path | None, agent: str, as_json: bool, 
 @json_option
 @with_session
 def resolve(
-    session: Session,
+    session: CommandSession,
     status: str | None,
     cause: str | None,
     cause_description: str,
@@ -128,7 +139,7 @@ def resolve(
 @_session_option
 @json_option
 @with_session
-def active(session: Session, directory: Path | None, agent: str, session_id: str, as_json: bool) -> None:
+def active(session: CommandSession, directory: Path | None, agent: str, session_id: str, as_json: bool) -> None:
     """Show the active experience, whether it is an orphan, and what a test or build has said of it."""
     with session.engine() as harken:
         found = harken.experiences.active(directory=directory or Path.cwd(), agent=agent, session=session_id)
@@ -154,7 +165,7 @@ def active(session: Session, directory: Path | None, agent: str, session_id: str
 @json_option
 @with_session
 def adopt(
-    session: Session, uid: str | None, directory: Path | None, agent: str, session_id: str, as_json: bool
+    session: CommandSession, uid: str | None, directory: Path | None, agent: str, session_id: str, as_json: bool
 ) -> None:
     """Go on with an experience that another session began."""
     with session.engine() as harken:
@@ -164,13 +175,15 @@ def adopt(
 
 @experience.command("list")
 @click.option("--domain", type=_DOMAIN, help="Only of this one.")
-@click.option("--outcome", type=click.Choice([status.value for status in Status]), help="Only with this one.")
+@click.option("--outcome", type=click.Choice([status.value for status in ExperienceStatus]), help="Only with this one.")
 @click.option("--since", help="Not begun before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.")
 @click.option("--project", help="Only of this project: its short name, key or folder.")
 @click.option("--limit", type=int, default=20, show_default=True, help="At most so many, up to 500.")
 @json_option
 @with_session
-def list_experiences(session: Session, limit: int, as_json: bool, since: str | None, **wanted: str | None) -> None:
+def list_experiences(
+    session: CommandSession, limit: int, as_json: bool, since: str | None, **wanted: str | None
+) -> None:
     """List experiences, the newest first."""
     from_then = parse_since(since, datetime.now(UTC)) if since else None
     with session.engine() as harken:
@@ -188,7 +201,7 @@ def list_experiences(session: Session, limit: int, as_json: bool, since: str | N
 @click.argument("uid", metavar="ID")
 @json_option
 @with_session
-def show(session: Session, uid: str, as_json: bool) -> None:
+def show(session: CommandSession, uid: str, as_json: bool) -> None:
     """Show a whole experience."""
     with session.engine() as harken:
         one = harken.experiences.show(uid)
@@ -201,7 +214,7 @@ def show(session: Session, uid: str, as_json: bool) -> None:
 @experience.command("forget")
 @click.argument("uid", metavar="ID")
 @with_session
-def forget_experience(session: Session, uid: str) -> None:
+def forget_experience(session: CommandSession, uid: str) -> None:
     """Forget an experience for good."""
     with session.engine() as harken:
         session.out.print(f"Forgot {harken.experiences.forget(uid)}.")
@@ -221,7 +234,7 @@ def forget_experience(session: Session, uid: str) -> None:
 @json_option
 @with_session
 def review(
-    session: Session, accept: str | None, dismiss: str | None, session_id: str, as_json: bool, **given: Any
+    session: CommandSession, accept: str | None, dismiss: str | None, session_id: str, as_json: bool, **given: Any
 ) -> None:
     """Show tests and builds that failed while no experience was active; start one from them, or dismiss them."""
     with session.engine() as harken:
@@ -250,7 +263,7 @@ def values() -> None:
 @click.option("--axis", type=_AXIS, help="Only of this one.")
 @json_option
 @with_session
-def clusters(session: Session, axis: str | None, as_json: bool) -> None:
+def clusters(session: CommandSession, axis: str | None, as_json: bool) -> None:
     """Find clusters of experiences; one that was found before keeps its id."""
     with session.engine() as harken:
         found = harken.values.clusters(axis)
@@ -270,7 +283,7 @@ def clusters(session: Session, axis: str | None, as_json: bool) -> None:
 @click.option("--limit", type=int, default=50, show_default=True, help="At most so many.")
 @json_option
 @with_session
-def members(session: Session, cluster_id: str, limit: int, as_json: bool) -> None:
+def members(session: CommandSession, cluster_id: str, limit: int, as_json: bool) -> None:
     """Show the experiences of a cluster and what each says on its axis, the nearest to its centroid first."""
     with session.engine() as harken:
         found = harken.values.members(cluster_id, limit)
@@ -288,7 +301,7 @@ def members(session: Session, cluster_id: str, limit: int, as_json: bool) -> Non
 @click.argument("text", nargs=-1, required=True)
 @json_option
 @with_session
-def add(session: Session, cluster_id: str, text: tuple[str, ...], as_json: bool) -> None:
+def add(session: CommandSession, cluster_id: str, text: tuple[str, ...], as_json: bool) -> None:
     """Keep a value, if the cluster bears it out."""
     with session.engine() as harken:
         one = harken.values.add(" ".join(text), cluster_id)
@@ -303,7 +316,7 @@ def add(session: Session, cluster_id: str, text: tuple[str, ...], as_json: bool)
 @click.option("--limit", type=int, default=20, show_default=True, help="At most so many.")
 @json_option
 @with_session
-def list_values(session: Session, axis: str | None, limit: int, as_json: bool) -> None:
+def list_values(session: CommandSession, axis: str | None, limit: int, as_json: bool) -> None:
     """List values, the newest first."""
     with session.engine() as harken:
         found = harken.values.list(axis, limit)
@@ -319,13 +332,13 @@ def list_values(session: Session, axis: str | None, limit: int, as_json: bool) -
 @values.command("forget")
 @click.argument("uid", metavar="ID")
 @with_session
-def forget_value(session: Session, uid: str) -> None:
+def forget_value(session: CommandSession, uid: str) -> None:
     """Forget a value for good."""
     with session.engine() as harken:
         session.out.print(f"Forgot {harken.values.forget(uid)}.")
 
 
-def _say_written(session: Session, one: Any, as_json: bool, did: str) -> None:
+def _say_written(session: CommandSession, one: Any, as_json: bool, did: str) -> None:
     if as_json:
         print_json(written_facts(one))
     else:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from harken.learned.axes import experience_markdown
-from harken.learned.records import Experience
-from harken.serve.cli.session import Session
-from harken.sources.candidates import Candidate
+from harken.model.experience_texts import experience_markdown
+from harken.model.experiences import Experience
+from harken.serve.cli.session import CommandSession
+from harken.sources.experiences.candidates import Candidate
 
 
-def print_experience(session: Session, one: Experience) -> None:
+def print_experience(session: CommandSession, one: Experience) -> None:
     """The whole story."""
     standing = f"{one.status.value} {one.tier}".rstrip()
     session.out.print(Text(f"{one.uid} · {standing} · iteration {one.iteration_count} · {one.agent}", "bold"))
@@ -23,7 +23,7 @@ def print_experience(session: Session, one: Experience) -> None:
         session.out.print(Text("  note: " + note.text.replace("\n", "\n  "), "dim"))
 
 
-def print_candidate(session: Session, one: Candidate) -> None:
+def print_candidate(session: CommandSession, one: Candidate) -> None:
     """A failed check with what was said around it."""
     times = "once" if one.failures == 1 else f"{one.failures} times"
     since = ", passed since" if one.has_passed else ""

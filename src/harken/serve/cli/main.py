@@ -13,7 +13,6 @@ import structlog
 from harken import __version__
 from harken.errors import HarkenError, UsageError
 from harken.serve.cli import (
-    EXIT_INTERRUPTED,
     assembling,
     chatting,
     configuring,
@@ -35,11 +34,10 @@ from harken.serve.cli import (
     working,
 )
 from harken.serve.cli.failing import is_help, line_of
-from harken.serve.cli.session import Session
-from harken.serve.printed import printable
+from harken.serve.cli.session import CommandSession
+from harken.serve.process import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE
 from harken.serve.repl.command import chat
-
-EXIT_ERROR, EXIT_USAGE = 1, 2
+from harken.text.terminal import printable
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -55,7 +53,7 @@ def cli(context: click.Context, home: Path | None, store: str | None, verbose: b
     with all of it in mind: `harken chat`.
     """
     _log_to_stderr(logging.DEBUG if verbose else logging.ERROR)
-    context.obj = Session(home, {} if store is None else {"store": store})
+    context.obj = CommandSession(home, {} if store is None else {"store": store})
 
 
 for command in (

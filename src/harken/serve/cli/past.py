@@ -11,12 +11,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from harken.config import RagConfig, SettingValue
+from harken.config.settings import RagConfig, SettingValue
 from harken.engine import Harken
 from harken.errors import UsageError
-from harken.retrieve.conversations import PastConversation, PastExchange, PastRecall
+from harken.search.past import PastConversation, PastExchange, PastRecall
 from harken.serve.cli.reporting import by_kind
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
 from harken.storage.past import Retrieval
 
 _SECTION, _SEED_PREFIX = "rag.", "rag_"
@@ -47,14 +47,14 @@ def rag(context: click.Context, as_json: bool) -> None:
 
 @rag.command()
 @with_session
-def on(session: Session) -> None:
+def on(session: CommandSession) -> None:
     """Let past conversations come back."""
     _switch(session, True)
 
 
 @rag.command()
 @with_session
-def off(session: Session) -> None:
+def off(session: CommandSession) -> None:
     """Keep past conversations out of every context."""
     _switch(session, False)
 
@@ -62,7 +62,7 @@ def off(session: Session) -> None:
 @rag.command()
 @json_option
 @with_session
-def config(session: Session, as_json: bool) -> None:
+def config(session: CommandSession, as_json: bool) -> None:
     """Show the limits, and where each comes from."""
     with session.engine() as harken:
         values = _values(harken)
@@ -82,7 +82,7 @@ def config(session: Session, as_json: bool) -> None:
 @click.argument("key")
 @click.argument("value")
 @with_session
-def set_value(session: Session, key: str, value: str) -> None:
+def set_value(session: CommandSession, key: str, value: str) -> None:
     """Change a limit for every process: conversation_limit, exchange_limit_per_conversation, min_similarity."""
     name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)
     if name not in RagConfig.model_fields:
@@ -100,7 +100,7 @@ def set_value(session: Session, key: str, value: str) -> None:
 @click.argument("query", nargs=-1, required=True)
 @json_option
 @with_session
-def test(session: Session, query: tuple[str, ...], as_json: bool) -> None:
+def test(session: CommandSession, query: tuple[str, ...], as_json: bool) -> None:
     """Show which past conversations and exchanges would come back for QUERY; in a chat, not from the chat itself."""
     with session.engine() as harken:
         found = harken.chats.past(" ".join(query), session.talk)
@@ -119,7 +119,7 @@ def test(session: Session, query: tuple[str, ...], as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Only the newest so many.")
 @json_option
 @with_session
-def log(session: Session, limit: int, as_json: bool) -> None:
+def log(session: CommandSession, limit: int, as_json: bool) -> None:
     """Show how past conversations were looked for lately: how long it took, and how much came back."""
     with session.engine() as harken:
         found = harken.chats.past_log(limit)
@@ -182,7 +182,7 @@ def _exchange_facts(exchange: PastExchange) -> dict[str, Any]:
     }
 
 
-def _print_conversation(session: Session, talk: PastConversation) -> None:
+def _print_conversation(session: CommandSession, talk: PastConversation) -> None:
     facts = [f"ID: {talk.uid}", f"Date: {talk.at:%Y-%m-%d}", *_similarity(talk.similarity)]
     session.out.print(Text(f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"))
     if talk.summary:
@@ -203,13 +203,13 @@ def _similarity(value: float | None) -> list[str]:
     return [] if value is None else [f"Similarity: {value:.2f}"]
 
 
-def _switch(session: Session, enabled: bool) -> None:
+def _switch(session: CommandSession, enabled: bool) -> None:
     with session.engine() as harken:
         harken.run_time.set("rag.enabled", enabled)
     session.out.print(f"Past conversations are {'on' if enabled else 'off'}.")
 
 
-def _show_state(session: Session, as_json: bool) -> None:
+def _show_state(session: CommandSession, as_json: bool) -> None:
     with session.engine() as harken:
         values, vectors, rag = _values(harken), harken.background.vectors(), harken.settings.rag
         last = next(iter(harken.chats.past_log(1)), None)

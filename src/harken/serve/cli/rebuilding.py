@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import click
 
-from harken.background import EMBEDDINGS
 from harken.engine import Harken
-from harken.enrich.worker import WorkerState
 from harken.errors import HarkenError, UsageError
+from harken.jobs.job import WorkerState
+from harken.jobs.workers import EMBEDDINGS
+from harken.maintenance import EmbeddingPlan
 from harken.serve.cli.reporting import source_name
-from harken.serve.cli.session import Session, counted, print_json
-from harken.storage.work import EMBED
-from harken.upkeep import EmbeddingPlan
+from harken.serve.cli.session import CommandSession, counted, print_json
+from harken.storage.enrichment.jobs import EMBED
 
 _AGREED = "yes"
 
 
-def rebuild(session: Session, sources: Sequence[str], is_agreed: bool, as_json: bool) -> None:
+def rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, as_json: bool) -> None:
     """Delete vectors and have them made again: by this process's worker where it runs one, else right now.
 
     Args:
@@ -63,7 +63,7 @@ def _given_up(harken: Harken) -> int:
     return sum(failure.kind == EMBED for failure in harken.upkeep.failures(limit=10_000))
 
 
-def _tell(session: Session, plan: EmbeddingPlan, is_whole: bool) -> None:
+def _tell(session: CommandSession, plan: EmbeddingPlan, is_whole: bool) -> None:
     kinds = "ALL embeddings" if is_whole else "these embeddings"
     session.note(f"⚠ WARNING: This will delete and recreate {kinds}. Until then texts are found by their words.")
     session.note("This operation will:")

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from harken.errors import UsageError
 from harken.serve.cli.searching import readable_age
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 from harken.serve.facts.saved import memory_facts, saved_facts
-from harken.sources.memories import Saved
-from harken.sources.memory import CATEGORIES, Memory
+from harken.sources.memories.memories import SavedMemory
+from harken.sources.memories.memory import CATEGORIES, Memory
 
 _EXCERPT = 160
 _CATEGORY = click.Choice(CATEGORIES, case_sensitive=False)
@@ -35,7 +35,7 @@ def memory() -> None:
 @json_option
 @with_session
 def add(
-    session: Session,
+    session: CommandSession,
     text: tuple[str, ...],
     category: str,
     importance: float | None,
@@ -61,7 +61,7 @@ def add(
 @json_option
 @with_session
 def list_memories(
-    session: Session,
+    session: CommandSession,
     category: str | None,
     tags: tuple[str, ...],
     project: str | None,
@@ -93,7 +93,7 @@ def list_memories(
 @json_option
 @with_session
 def search(
-    session: Session,
+    session: CommandSession,
     query: tuple[str, ...],
     category: str | None,
     tags: tuple[str, ...],
@@ -122,7 +122,7 @@ def search(
 @click.argument("identifier", metavar="ID")
 @json_option
 @with_session
-def show(session: Session, identifier: str, as_json: bool) -> None:
+def show(session: CommandSession, identifier: str, as_json: bool) -> None:
     """Show a whole memory."""
     with session.engine() as harken:
         found = harken.memories.get(identifier)
@@ -142,7 +142,7 @@ def show(session: Session, identifier: str, as_json: bool) -> None:
 @json_option
 @with_session
 def edit(
-    session: Session,
+    session: CommandSession,
     identifier: str,
     text: tuple[str, ...],
     category: str | None,
@@ -172,7 +172,7 @@ def edit(
 @click.argument("identifiers", metavar="ID…", nargs=-1, required=True)
 @json_option
 @with_session
-def forget(session: Session, identifiers: tuple[str, ...], as_json: bool) -> None:
+def forget(session: CommandSession, identifiers: tuple[str, ...], as_json: bool) -> None:
     """Forget memories for good, with those that they superseded: rows, full text, vectors, journal."""
     with session.engine() as harken:
         gone = harken.memories.forget(identifiers)
@@ -187,14 +187,14 @@ def forget(session: Session, identifiers: tuple[str, ...], as_json: bool) -> Non
 @click.option("--text", help="Words in place of the first one's.")
 @json_option
 @with_session
-def merge(session: Session, identifiers: tuple[str, ...], text: str | None, as_json: bool) -> None:
+def merge(session: CommandSession, identifiers: tuple[str, ...], text: str | None, as_json: bool) -> None:
     """Let the first memory stand in place of the others, with all their tags and the highest importance."""
     with session.engine() as harken:
         saved = harken.memories.merge(identifiers, text)
     _print_saved(session, saved, as_json)
 
 
-def _print_saved(session: Session, saved: Saved, as_json: bool) -> None:
+def _print_saved(session: CommandSession, saved: SavedMemory, as_json: bool) -> None:
     if as_json:
         print_json(saved_facts(saved))
         return
@@ -204,7 +204,7 @@ def _print_saved(session: Session, saved: Saved, as_json: bool) -> None:
         session.out.print(f"  {did} {one.uid}: {one.why} ({one.similarity:.2f})", markup=False)
 
 
-def _print_memory(session: Session, found: Memory, whole: bool = False) -> None:
+def _print_memory(session: CommandSession, found: Memory, whole: bool = False) -> None:
     facts = f"{found.category}, importance {found.importance:g}, {readable_age(found.created_at)}"
     line = Text(facts, style="green")
     line.append(f"  {found.project.name}" if found.project else "", style="cyan")

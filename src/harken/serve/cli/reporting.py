@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
 
-from harken.background import EMBEDDINGS, SEGMENT, WorkerReport
-from harken.enrich.worker import WorkerState
-from harken.serve.cli.session import Session, counted
+from harken.jobs.job import WorkerState
+from harken.jobs.workers import EMBEDDINGS, SEGMENT, WorkerReport
+from harken.serve.cli.session import CommandSession, counted
 from harken.serve.facts.standing import state_of
-from harken.storage.spend import Spent
-from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.vector_counts import VectorCounts
+from harken.storage.enrichment.jobs import VectorCounts
+from harken.storage.enrichment.spend import Spent
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 _TITLES = {
     CONVERSATION: "Conversation Summarizer",
@@ -36,7 +36,7 @@ def title_line(report: WorkerReport, has_model: bool = True) -> str:
     return f"{_TITLES[report.name]}: {state_of(report) if has_model else 'NO MODEL'}"
 
 
-def print_summarizer(session: Session, report: WorkerReport) -> None:
+def print_summarizer(session: CommandSession, report: WorkerReport) -> None:
     """A summarizer's state, progress, what it has in hand, spend, and what is unusual."""
     current = report.done - report.outlived
     total = current + report.waiting + report.counts.given_up
@@ -55,7 +55,9 @@ def print_summarizer(session: Session, report: WorkerReport) -> None:
     _print(session, lines)
 
 
-def print_pipeline(session: Session, report: WorkerReport, vectors: Mapping[str, VectorCounts], model: str) -> None:
+def print_pipeline(
+    session: CommandSession, report: WorkerReport, vectors: Mapping[str, VectorCounts], model: str
+) -> None:
     """The embedding pipeline's state and progress, what it has embedded by kind, and what is unusual.
 
     Args:
@@ -102,7 +104,7 @@ def spend_words(spent: Spent, today: Spent) -> str:
     return f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)"
 
 
-def print_reports(session: Session, reports: Sequence[WorkerReport]) -> None:
+def print_reports(session: CommandSession, reports: Sequence[WorkerReport]) -> None:
     """A line for each worker, and what is unusual about it below."""
     for report in reports:
         for line in (report_line(report), *(f"  {why}" for why in troubles_of(report))):
@@ -134,7 +136,7 @@ def report_line(report: WorkerReport) -> str:
     return line + spent
 
 
-def _unusual(session: Session, report: WorkerReport) -> list[str]:
+def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:
     """What a person should know or do: work that nobody does, that is tried again, given up, or stands still."""
     what = "text" if report.name == EMBEDDINGS else report.name
     awaited = "embedding" if report.name == EMBEDDINGS else "a summary"
@@ -160,6 +162,6 @@ def _in_words(moment: datetime | None) -> str:
     return f"next retry in {counted(left, 'second')}" if left else "next retry now"
 
 
-def _print(session: Session, lines: Sequence[str]) -> None:
+def _print(session: CommandSession, lines: Sequence[str]) -> None:
     for line in lines:
         session.out.print(line, markup=False)

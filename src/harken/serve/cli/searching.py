@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import click
 from rich.text import Text
 
-from harken.model import Hit, Message, SearchResult, SearchScope, Trust
-from harken.retrieve.dates import parse_since, parse_until
-from harken.serve.cli.session import Session, json_option, print_json, untrusted_option, with_session
+from harken.model.conversations import Hit, Message, SearchResult, SearchScope, Trust
+from harken.serve.cli.session import CommandSession, json_option, print_json, untrusted_option, with_session
 from harken.serve.facts.said import hit_facts, surroundings_facts
+from harken.text.dates import parse_since, parse_until
 
 _EXCERPT = 280
 _CLOCKS_DIFFER_SECONDS = 86_400
@@ -35,7 +35,7 @@ _ROLES = ("user", "assistant", "tool")
 @json_option
 @with_session
 def search(
-    session: Session,
+    session: CommandSession,
     query: tuple[str, ...],
     source: tuple[str, ...],
     project: str | None,
@@ -75,7 +75,7 @@ def search(
 @click.option("--around", type=click.IntRange(0, 500), default=5, help="How many messages on each side.")
 @json_option
 @with_session
-def show(session: Session, identifier: str, around: int, as_json: bool) -> None:
+def show(session: CommandSession, identifier: str, around: int, as_json: bool) -> None:
     """Show a message in its surroundings, an exchange, or a whole conversation."""
     with session.engine() as harken:
         found = harken.show(identifier, around)
@@ -93,7 +93,7 @@ def show(session: Session, identifier: str, around: int, as_json: bool) -> None:
         session.out.print(Text(f"… {found.after} later messages", style="dim"))
 
 
-def _print_result(session: Session, result: SearchResult, titles: dict[str, str], explain: bool) -> None:
+def _print_result(session: CommandSession, result: SearchResult, titles: dict[str, str], explain: bool) -> None:
     for note in result.notes:
         session.note(note)
     if not result.hits:
@@ -112,7 +112,7 @@ def _print_result(session: Session, result: SearchResult, titles: dict[str, str]
         session.out.print()
 
 
-def _print_hit(session: Session, hit: Hit, result: SearchResult, explain: bool) -> None:
+def _print_hit(session: CommandSession, hit: Hit, result: SearchResult, explain: bool) -> None:
     entry = hit.entry
     speaker = entry.author or entry.role or entry.source
     line = Text(f"  {speaker}, {readable_age(entry.created_at)}  ", style="green")
@@ -152,7 +152,7 @@ def _explanation(hit: Hit, threshold: float | None) -> str:
     return " · ".join(parts)
 
 
-def _print_message(session: Session, message: Message, marked: bool) -> None:
+def _print_message(session: CommandSession, message: Message, marked: bool) -> None:
     speaker = message.author or message.role.value
     what = "" if message.type.value == "text" else f" {message.type.value}"
     stamp = message.created_at.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -15,16 +15,15 @@ import click
 import structlog
 
 from harken import __version__
-from harken.config import environment
+from harken.config.settings import environment
 from harken.errors import HarkenError, MissingExtraError, UsageError
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
-from harken.serve.daemon.tcp import HOST, PORT, Tcp
-from harken.serve.daemon.token import own_token
+from harken.serve.http.guard import HOST, PORT, Tcp, own_token
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
@@ -45,7 +44,7 @@ _TURN_SECONDS = 30.0
 @json_option
 @with_session
 def serve(
-    session: Session,
+    session: CommandSession,
     what: str | None,
     quiet: bool,
     is_remote: bool,
@@ -61,7 +60,7 @@ def serve(
     There is one daemon for each home, started by whoever needs it first. It listens on a socket that this user alone
     can reach, and leaves when nobody has asked for a while (`serve.idle_seconds`).
     """
-    place = Place(str(session.settings().home))
+    place = DaemonPaths(str(session.settings().home))
     if what == "status":
         _show(session, place, as_json)
     elif what == "stop":
@@ -75,7 +74,7 @@ def serve(
         _run(session, place, quiet, tcp if is_remote else None, claimed)
 
 
-def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
+def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
     except ModuleNotFoundError as error:
@@ -105,14 +104,14 @@ def _run(session: Session, place: Place, quiet: bool, tcp: Tcp | None, claimed: 
             time.sleep(0.1)
 
 
-def _ready(session: Session, lines: Sequence[str], claimed: int | None) -> None:
+def _ready(session: CommandSession, lines: Sequence[str], claimed: int | None) -> None:
     if claimed is not None:
         answered(claimed)
     for line in lines:
         session.note(line)
 
 
-def _answers(place: Place) -> bool:
+def _answers(place: DaemonPaths) -> bool:
     """Whether the one that runs is ours to use: then there is no need for another."""
     try:
         return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
@@ -120,7 +119,7 @@ def _answers(place: Place) -> bool:
         return False
 
 
-def _show(session: Session, place: Place, as_json: bool) -> None:
+def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
     found = holder(place)
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     if found is not None:
@@ -134,7 +133,7 @@ def _show(session: Session, place: Place, as_json: bool) -> None:
         session.out.print(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.", markup=False)
 
 
-def _stop(session: Session, place: Place) -> None:
+def _stop(session: CommandSession, place: DaemonPaths) -> None:
     found = holder(place)
     if found is None:
         session.out.print("No daemon runs for this home.")
@@ -171,7 +170,7 @@ def hook(words: tuple[str, ...]) -> None:
 
 @click.command()
 @with_session
-def mcp(session: Session) -> None:
+def mcp(session: CommandSession) -> None:
     """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration."""
     try:
         from harken.serve.mcp.asking import Asking
@@ -179,5 +178,5 @@ def mcp(session: Session) -> None:
     except ModuleNotFoundError as error:
         raise MissingExtraError("MCP", "mcp") from error
     # A daemon knows the home and the environment; what stands on this command line beside them it does not.
-    place = None if session.overrides else Place(str(session.settings().home))
+    place = None if session.overrides else DaemonPaths(str(session.settings().home))
     serve_stdio(Asking(place, environment(), Path.cwd(), session.engine))

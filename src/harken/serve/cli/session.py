@@ -15,10 +15,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from harken.assemble.builder import Session as Talk
-from harken.config import Settings, load_settings
+from harken.config.settings import Settings, load_settings
+from harken.context.builder import ContextSession as Talk
 from harken.engine import Harken
-from harken.serve.printed import PlainConsole, printable_json
+from harken.text.terminal import PlainConsole, printable_json
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -33,7 +33,7 @@ class Report(Protocol):
 
 
 @dataclass(slots=True)
-class Session:
+class CommandSession:
     """One run of the command line.
 
     Attributes:
@@ -132,7 +132,7 @@ def with_session(command: Callable[..., Result]) -> Callable[..., Result]:
 
     @click.pass_obj
     @wraps(command)
-    def run(session: Session, /, *args: Any, **kwargs: Any) -> Result:
+    def run(session: CommandSession, /, *args: Any, **kwargs: Any) -> Result:
         return command(session, *args, **kwargs)
 
     return run

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import click
 
-from harken.background import EMBEDDINGS
 from harken.engine import Harken
 from harken.errors import UsageError
+from harken.jobs.workers import EMBEDDINGS
 from harken.serve.cli.rebuilding import rebuild
 from harken.serve.cli.reporting import print_pipeline, print_summarizer, title_line
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 from harken.serve.facts.standing import report_facts
-from harken.storage.summaries import CONVERSATION, EXCHANGE, TOOLS
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 _SWITCHES = {"on": True, "off": False}
 _SUMMARIZERS = (CONVERSATION, EXCHANGE)
@@ -26,7 +26,7 @@ _REBUILT = {(): (), ("conversations",): (CONVERSATION,), ("exchanges",): (EXCHAN
 @click.argument("words", nargs=-1, metavar=_SUMMARIZER_FORMS)
 @json_option
 @with_session
-def summarizer(session: Session, words: tuple[str, ...], as_json: bool) -> None:
+def summarizer(session: CommandSession, words: tuple[str, ...], as_json: bool) -> None:
     """Show how summaries stand, or switch them on or off; both kinds unless one is named.
 
     `on` without a kind switches the embedding of summaries on as well: without it they come back by their words alone.
@@ -57,7 +57,7 @@ def summarizer(session: Session, words: tuple[str, ...], as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask before a rebuild.")
 @json_option
 @with_session
-def embeddings(session: Session, words: tuple[str, ...], yes: bool, as_json: bool) -> None:
+def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Show how embedding stands, switch it on or off, or have everything, or all of one kind, embedded again."""
     if words[:1] == ("rebuild",):
         if words[1:] not in _REBUILT:
@@ -88,12 +88,14 @@ def _switch(harken: Harken, names: Sequence[str], enabled: bool) -> None:
         harken.background.switch(name, enabled)
 
 
-def _switch_of(session: Session, command: str, forms: str, words: Sequence[str], rest: Sequence[str]) -> bool | None:
+def _switch_of(
+    session: CommandSession, command: str, forms: str, words: Sequence[str], rest: Sequence[str]
+) -> bool | None:
     """What is to be switched; None to show how it stands."""
     if len(rest) > 1 or any(word not in _SWITCHES for word in rest):
         raise _not_understood(session, command, forms, words)
     return _SWITCHES[rest[0]] if rest else None
 
 
-def _not_understood(session: Session, command: str, forms: str, words: Sequence[str]) -> UsageError:
+def _not_understood(session: CommandSession, command: str, forms: str, words: Sequence[str]) -> UsageError:
     return UsageError(f"'{' '.join(words)}' is not understood here. Say: {session.prefix}{command} {forms}")

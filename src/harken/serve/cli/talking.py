@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from harken.config import LlmConfig, SettingValue, environment
+from harken.config.settings import LlmConfig, SettingValue, environment
 from harken.errors import ConfigError, HarkenError, UsageError
 from harken.providers.chat_model import TokenUsage
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
-from harken.serve.cli.session import Session, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 
 _MODEL_KEY = "llm.model"
 _MILLION = 1_000_000
@@ -26,7 +26,7 @@ HOW_TO_CONFIGURE = (
 @click.option("--conversation", help="Its id, the beginning of it, or its own name; else the one that was active last.")
 @json_option
 @with_session
-def new(session: Session, conversation: str | None, as_json: bool) -> None:
+def new(session: CommandSession, conversation: str | None, as_json: bool) -> None:
     """Begin a new segment of a conversation: what was said stays, and the model starts with a clean window."""
     with session.engine() as harken:
         talk = session.talk if conversation is None and session.talk else harken.chats.find(conversation)
@@ -48,7 +48,7 @@ def new(session: Session, conversation: str | None, as_json: bool) -> None:
 @click.argument("name", required=False)
 @json_option
 @with_session
-def model(session: Session, name: str | None, as_json: bool) -> None:
+def model(session: CommandSession, name: str | None, as_json: bool) -> None:
     """Show the language model, or have another one answer from now on: NAME is vendor:model, e.g. openai:gpt-5-mini."""
     with session.engine() as harken:
         if name is not None:

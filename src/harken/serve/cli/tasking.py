@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from harken.assemble.history import Run
+from harken.context.task_history import Run
 from harken.errors import UsageError
-from harken.record.lines import format_time
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.journal.events import format_time
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
 
 
 @click.group()
@@ -25,7 +25,9 @@ def task() -> None:
 @click.option("--deliver", metavar="CONVERSATION", help="Record the answer in this conversation too, by its id.")
 @json_option
 @with_session
-def run(session: Session, name: str, message: str, answer: str | None, deliver: str | None, as_json: bool) -> None:
+def run(
+    session: CommandSession, name: str, message: str, answer: str | None, deliver: str | None, as_json: bool
+) -> None:
     """Run a task once and record it: what it was asked, what was answered, how it ended.
 
     The answer is silent: it stands in the task's own history, and nowhere else unless it is delivered.
@@ -46,7 +48,7 @@ def run(session: Session, name: str, message: str, answer: str | None, deliver: 
 @task.command("list")
 @json_option
 @with_session
-def list_tasks(session: Session, as_json: bool) -> None:
+def list_tasks(session: CommandSession, as_json: bool) -> None:
     """List the tasks that have run."""
     with session.engine() as harken:
         found = harken.tasks.list()
@@ -76,7 +78,7 @@ def list_tasks(session: Session, as_json: bool) -> None:
 @click.option("--complete", is_flag=True, help="Only what the next run will see: runs that came to their answer.")
 @json_option
 @with_session
-def history(session: Session, name: str, runs: int | None, complete: bool, as_json: bool) -> None:
+def history(session: CommandSession, name: str, runs: int | None, complete: bool, as_json: bool) -> None:
     """Show a task's last runs, oldest first."""
     with session.engine() as harken:
         found = harken.tasks.history(name, runs, complete)

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import click
 
-from harken.config import load_settings
+from harken.config.settings import load_settings
 from harken.errors import HarkenError, StoreCorruptError, UsageError
-from harken.record.backup import DATABASE_NAME
-from harken.record.backup import restore as restore_backup
+from harken.journal.backup import DATABASE_NAME
+from harken.journal.backup import restore as restore_backup
+from harken.journal.replay import set_database_aside
+from harken.maintenance import migrate as migrate_store
 from harken.record.forget import Doomed
-from harken.record.reindex import set_database_aside
-from harken.serve.cli.session import Session, counted, json_option, print_json, readable_bytes, with_session
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, readable_bytes, with_session
 from harken.storage.migrations import HEAD
-from harken.upkeep import migrate as migrate_store
 
 
 @click.command()
 @click.option("--fix", is_flag=True, help="Repair what can be repaired.")
 @json_option
 @with_session
-def doctor(session: Session, fix: bool, as_json: bool) -> None:
+def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
     """Check that database, journal, full text and vectors agree; exit 0 only when all does."""
     with session.engine() as harken:
         findings = harken.upkeep.doctor(fix)
@@ -48,7 +48,7 @@ def doctor(session: Session, fix: bool, as_json: bool) -> None:
 @json_option
 @with_session
 def forget(
-    session: Session,
+    session: CommandSession,
     messages: tuple[str, ...],
     conversation: tuple[str, ...],
     project: str | None,
@@ -90,7 +90,7 @@ def _confirm(doomed: Doomed) -> None:
 @click.option("--from-journal", is_flag=True, help="Make the whole database anew from the journal.")
 @json_option
 @with_session
-def reindex(session: Session, from_journal: bool, as_json: bool) -> None:
+def reindex(session: CommandSession, from_journal: bool, as_json: bool) -> None:
     """Embed everything again, or make the whole database anew from the journal; ids stay as they are."""
     if not from_journal:
         _embed_again(session, as_json)
@@ -112,7 +112,7 @@ def reindex(session: Session, from_journal: bool, as_json: bool) -> None:
         session.out.print(f"The database holds {counted(count, 'message')} of the journal.")
 
 
-def _embed_again(session: Session, as_json: bool) -> None:
+def _embed_again(session: CommandSession, as_json: bool) -> None:
     with session.engine() as harken:
         waiting = harken.upkeep.embed_again()
         with session.progress("Embedding", "entries") as show:
@@ -126,7 +126,7 @@ def _embed_again(session: Session, as_json: bool) -> None:
         raise HarkenError(f"{counted(failed, 'text')} given up after repeated failures. Again: harken worker retry")
 
 
-def _reindex(session: Session, rebuild: bool) -> int:
+def _reindex(session: CommandSession, rebuild: bool) -> int:
     with session.engine() as harken:
         if rebuild:
             with session.progress("Reindexing", "conversations") as show:
@@ -141,7 +141,7 @@ def _reindex(session: Session, rebuild: bool) -> int:
 @click.option("--distribute", is_flag=True, help="Spread the tables over a Citus cluster by tenant.")
 @json_option
 @with_session
-def migrate(session: Session, language: str | None, role: str | None, distribute: bool, as_json: bool) -> None:
+def migrate(session: CommandSession, language: str | None, role: str | None, distribute: bool, as_json: bool) -> None:
     """Make or upgrade the tables of the store, as their owner; an embedded store is upgraded whenever it is opened."""
     settings = load_settings(session.home, overrides=session.overrides).settings
     done = migrate_store(settings, language, role, distribute)
@@ -157,7 +157,7 @@ def migrate(session: Session, language: str | None, role: str | None, distribute
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option
 @with_session
-def backup(session: Session, file: Path, as_json: bool) -> None:
+def backup(session: CommandSession, file: Path, as_json: bool) -> None:
     """Write one file with everything, while others go on using the store."""
     with session.engine() as harken:
         size = harken.upkeep.backup(file)
@@ -171,7 +171,7 @@ def backup(session: Session, file: Path, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @json_option
 @with_session
-def restore(session: Session, file: Path, as_json: bool) -> None:
+def restore(session: CommandSession, file: Path, as_json: bool) -> None:
     """Put a backup into a home that has no store yet."""
     home = load_settings(session.home, overrides=session.overrides).settings.home
     restore_backup(file, home)

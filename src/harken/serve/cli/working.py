@@ -9,14 +9,14 @@ from types import FrameType
 
 import click
 
-from harken.background import EMBEDDINGS, SEGMENT
 from harken.engine import Harken
 from harken.errors import HarkenError, UsageError
+from harken.jobs.workers import EMBEDDINGS, SEGMENT
 from harken.serve.cli.reporting import print_reports
-from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
 from harken.serve.facts.standing import report_facts
-from harken.storage.summaries import CONVERSATION, EXCHANGE
-from harken.storage.work import EMBED
+from harken.storage.enrichment.jobs import EMBED
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 
 
 @click.group()
@@ -28,7 +28,7 @@ def worker() -> None:
 @click.option("--until-idle", is_flag=True, help="End when nothing is left to do.")
 @json_option
 @with_session
-def run(session: Session, until_idle: bool, as_json: bool) -> None:
+def run(session: CommandSession, until_idle: bool, as_json: bool) -> None:
     """Summarize what ended, rests or has left a window, and embed what waits for it, the newest first."""
     if as_json and not until_idle:
         raise UsageError("Only what ends has facts to print. Give --json together with --until-idle.")
@@ -39,7 +39,7 @@ def run(session: Session, until_idle: bool, as_json: bool) -> None:
             _serve(session, harken)
 
 
-def _until_idle(session: Session, harken: Harken, as_json: bool) -> None:
+def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
     if harken.background.status(EMBEDDINGS)[0].enabled:
         # A model that cannot be opened is said before anything is done, not after minutes of summaries.
         harken.spaces.filled()
@@ -65,7 +65,7 @@ def _until_idle(session: Session, harken: Harken, as_json: bool) -> None:
         )
 
 
-def _tell(session: Session, made: Mapping[str, int]) -> None:
+def _tell(session: CommandSession, made: Mapping[str, int]) -> None:
     if taken_in := made[SEGMENT]:
         session.out.print(f"Summarized {counted(taken_in, 'message')} that left a window.")
     if made[EXCHANGE] or made[CONVERSATION]:
@@ -73,7 +73,7 @@ def _tell(session: Session, made: Mapping[str, int]) -> None:
         session.out.print(f"Summarized {summarized}.")
 
 
-def _serve(session: Session, harken: Harken) -> None:
+def _serve(session: CommandSession, harken: Harken) -> None:
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -91,7 +91,7 @@ def _serve(session: Session, harken: Harken) -> None:
 @worker.command()
 @json_option
 @with_session
-def status(session: Session, as_json: bool) -> None:
+def status(session: CommandSession, as_json: bool) -> None:
     """Show what waits, what is being worked on, and what was given up."""
     with session.engine() as harken:
         found = harken.upkeep.status()
@@ -119,7 +119,7 @@ def status(session: Session, as_json: bool) -> None:
 @worker.command()
 @json_option
 @with_session
-def retry(session: Session, as_json: bool) -> None:
+def retry(session: CommandSession, as_json: bool) -> None:
     """Try again what was given up."""
     with session.engine() as harken:
         count = harken.upkeep.retry_failed()

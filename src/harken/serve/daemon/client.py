@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from harken.serve.daemon.place import Place
+from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.starting import claim, words_of
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 
@@ -29,7 +29,9 @@ class Answer(NamedTuple):
     body: Any
 
 
-def ask(place: Place, route: str, body: Mapping[str, Any] | None, env: Mapping[str, str], seconds: float) -> Answer:
+def ask(
+    place: DaemonPaths, route: str, body: Mapping[str, Any] | None, env: Mapping[str, str], seconds: float
+) -> Answer:
     """Ask the daemon once; see `wire.exchange`.
 
     Raises:
@@ -43,7 +45,7 @@ def ask(place: Place, route: str, body: Mapping[str, Any] | None, env: Mapping[s
         raise DaemonError(type(error).__name__) from error
 
 
-def start(place: Place, env: Mapping[str, str]) -> None:
+def start(place: DaemonPaths, env: Mapping[str, str]) -> None:
     """Start a daemon and leave it to itself; returns at once, whether or not it can live.
 
     Where one of this version runs, and only does not answer, or is being started, none is started: it would be one more
@@ -75,7 +77,7 @@ def start(place: Place, env: Mapping[str, str]) -> None:
     threading.Thread(target=process.wait, name="harken-daemon-end", daemon=True).start()
 
 
-def wait_for(place: Place, env: Mapping[str, str], seconds: float) -> bool:
+def wait_for(place: DaemonPaths, env: Mapping[str, str], seconds: float) -> bool:
     """Whether the daemon answers within so many seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from harken import __version__
 from harken.errors import HarkenError
-from harken.folders import make_private
-from harken.serve.daemon.place import Place
+from harken.files import make_private
+from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.starting import held_content
 
 # Looking at the lock takes it for a moment.
@@ -38,7 +38,7 @@ class Holder(NamedTuple):
 
 
 @contextmanager
-def held(place: Place) -> Iterator[None]:
+def held(place: DaemonPaths) -> Iterator[None]:
     """Hold the lock of a home; the kernel gives it back however this process ends.
 
     Raises:
@@ -59,13 +59,13 @@ def held(place: Place) -> Iterator[None]:
         os.close(descriptor)
 
 
-def holder(place: Place) -> Holder | None:
+def holder(place: DaemonPaths) -> Holder | None:
     """Who holds the lock now; None where nobody does."""
     content = held_content(place)
     return None if content is None else _read(content)
 
 
-def own_folder(place: Place) -> None:
+def own_folder(place: DaemonPaths) -> None:
     """Make the folders that the lock and the socket are in, for this user alone.
 
     Raises:
@@ -80,7 +80,7 @@ def own_folder(place: Place) -> None:
             folder.chmod(0o700)
 
 
-def _take(descriptor: int, place: Place) -> None:
+def _take(descriptor: int, place: DaemonPaths) -> None:
     deadline = time.monotonic() + _LOOK_SECONDS
     while True:
         try:

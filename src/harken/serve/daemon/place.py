@@ -16,7 +16,7 @@ _LONGEST_SOCKET = 103
 DEADLINE = "HARKEN_HOOKS__DEADLINE_SECONDS"
 
 
-class Place:
+class DaemonPaths:
     """The files of a home's daemon; nothing is made yet.
 
     Attributes:
@@ -46,7 +46,7 @@ class Place:
 
 
 def home_of(env: Mapping[str, str]) -> str:
-    """`HARKEN_HOME`, else the platform's data directory; the same as `harken.config.default_home`."""
+    """`HARKEN_HOME`, else the platform's data directory; the same as `harken.config.settings.default_home`."""
     configured = env.get("HARKEN_HOME")
     if configured:
         return os.path.abspath(os.path.expanduser(configured))

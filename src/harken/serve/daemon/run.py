@@ -18,16 +18,15 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from harken.config import environment
+from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, ProviderError
-from harken.record.backup import DATABASE_NAME
-from harken.serve.daemon.app import make_app
-from harken.serve.daemon.guard import Guard
+from harken.journal.backup import DATABASE_NAME
 from harken.serve.daemon.intake import Intake
-from harken.serve.daemon.place import Place, settings_mark
+from harken.serve.daemon.place import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
-from harken.serve.daemon.tcp import Tcp
+from harken.serve.http.app import make_app
+from harken.serve.http.guard import Guard, Tcp
 from harken.serve.mcp.mount import Mount
 
 _log = structlog.get_logger(__name__)
@@ -41,7 +40,7 @@ _BACKLOG = 128
 _Identity = tuple[int, int] | None
 
 
-class _Server(uvicorn.Server):
+class _DaemonServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the daemon: uvicorn raises them again at its end, as if that had gone wrong."""
@@ -76,7 +75,7 @@ class Daemon:
     """
 
     def __init__(
-        self, harken: Harken, place: Place, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
+        self, harken: Harken, place: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
     ) -> None:
         self.settings_mark = settings_mark(environment())
         self.was_idle = False
@@ -190,11 +189,11 @@ class Daemon:
         self._harken.import_transcripts(transcript.format, [transcript.path])
 
 
-def _server(app: ASGIApp, tcp: Tcp | None = None) -> _Server:
+def _server(app: ASGIApp, tcp: Tcp | None = None) -> _DaemonServer:
     # What it says of a request that went wrong may quote it; ours says the class of the error.
     logging.getLogger("uvicorn").addHandler(logging.NullHandler())
     logging.getLogger("uvicorn").propagate = False
-    return _Server(
+    return _DaemonServer(
         uvicorn.Config(
             app,
             lifespan="off",
@@ -208,7 +207,7 @@ def _server(app: ASGIApp, tcp: Tcp | None = None) -> _Server:
     )
 
 
-def _remote_server(app: ASGIApp, remote: Remote, hosts: Sequence[str]) -> _Server:
+def _remote_server(app: ASGIApp, remote: Remote, hosts: Sequence[str]) -> _DaemonServer:
     return _server(Guard(app, remote.token, hosts), remote.tcp)
 
 
@@ -221,7 +220,7 @@ def _identity(path: str) -> _Identity:
     return found.st_dev, found.st_ino
 
 
-def _listen(place: Place) -> socket.socket:
+def _listen(place: DaemonPaths) -> socket.socket:
     """A socket for this user alone; one that a dead daemon left is in nobody's way."""
     with suppress(FileNotFoundError):
         Path(place.socket).unlink()

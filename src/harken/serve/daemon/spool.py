@@ -10,7 +10,7 @@ import json
 import os
 import time
 
-from harken.folders import make_private
+from harken.files import make_private
 
 try:
     from _blake2 import blake2b

@@ -9,13 +9,13 @@ import sys
 import time
 
 from harken import __version__
-from harken.folders import make_private
+from harken.files import make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harken.serve.daemon.place import Place
+    from harken.serve.daemon.place import DaemonPaths
 
 _LISTED = "/dev/fd"
 _UNDER_WAY = b"starting"
@@ -23,7 +23,7 @@ _UNDER_WAY = b"starting"
 _AGAIN_SECONDS = 10.0
 
 
-def held_content(place: Place) -> bytes | None:
+def held_content(place: DaemonPaths) -> bytes | None:
     """What the one that holds a home's lock has written into it; None where nobody holds it.
 
     Raises:
@@ -43,7 +43,7 @@ def held_content(place: Place) -> bytes | None:
         os.close(descriptor)
 
 
-def is_held(place: Place) -> bool:
+def is_held(place: DaemonPaths) -> bool:
     """Whether a daemon of this version holds the lock, and only does not answer: another would be one process more.
 
     Raises:
@@ -53,7 +53,7 @@ def is_held(place: Place) -> bool:
     return content is not None and f'"version": "{__version__}"'.encode() in content
 
 
-def claim(place: Place) -> int | None:
+def claim(place: DaemonPaths) -> int | None:
     """The right to start a daemon; None where one runs, is being started, or ended just now before it answered.
 
     It takes a daemon a second to come to the lock of its home, and many on a busy machine. Whatever asks meanwhile
@@ -96,12 +96,12 @@ def _has_just_failed(claimed: int) -> bool:
     return found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
 
 
-def words_of(place: Place, claimed: int) -> list[str]:
+def words_of(place: DaemonPaths, claimed: int) -> list[str]:
     """What starts a daemon for a home, with the right to start it."""
     return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet", "--claimed", str(claimed)]
 
 
-def spawn(place: Place, env: Mapping[str, str]) -> None:
+def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
     """Start a daemon from a process that is about to end, unless one runs; returns at once, whether or not it can live.
 
     The working directory of this process becomes `/`: a daemon must neither hold nor import from a person's folder.

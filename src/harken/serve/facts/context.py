@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harken.assemble.layers import ChatContext, LayerItem
+from harken.context.layers import ChatContext, LayerItem
 
 
 def context_facts(context: ChatContext, conversation_uid: str) -> dict[str, Any]:

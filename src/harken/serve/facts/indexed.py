@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from harken.index.commits import CommitReport
-from harken.index.tree import IndexReport
+from harken.sources.workspace.commits import CommitReport
+from harken.sources.workspace.tree import IndexReport
 
 
 def report_facts(report: IndexReport | CommitReport) -> dict[str, Any]:

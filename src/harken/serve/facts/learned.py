@@ -6,12 +6,12 @@ from dataclasses import asdict
 from textwrap import shorten
 from typing import Any
 
-from harken.learned.records import Experience, Value
-from harken.record.lines import format_time
-from harken.sources.candidates import Candidate
-from harken.sources.checks import Suggestion
-from harken.sources.experiences import Active
-from harken.sources.values import AxisClusters, Member
+from harken.journal.events import format_time
+from harken.model.experiences import Experience, Value
+from harken.sources.experiences.candidates import Candidate
+from harken.sources.experiences.checks import Suggestion
+from harken.sources.experiences.experiences import Active
+from harken.sources.experiences.values import AxisClusters, Member
 
 _MOST_SAID = 300
 

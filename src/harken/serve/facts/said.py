@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harken.model import Hit, Message
-from harken.storage.reading import Surroundings
+from harken.model.conversations import Hit, Message
+from harken.storage.conversations import Surroundings
 
 
 def hit_facts(hit: Hit) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harken.record.lines import format_time
-from harken.sources.memories import Saved
-from harken.sources.memory import Memory
+from harken.journal.events import format_time
+from harken.sources.memories.memories import SavedMemory
+from harken.sources.memories.memory import Memory
 
 
 def memory_facts(found: Memory) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def memory_facts(found: Memory) -> dict[str, Any]:
     }
 
 
-def saved_facts(saved: Saved) -> dict[str, Any]:
+def saved_facts(saved: SavedMemory) -> dict[str, Any]:
     """What saving came to, as scripts get it."""
     alike = [{"id": one.uid, "similarity": round(one.similarity, 4), "why": one.why} for one in saved.alike]
     return {**memory_facts(saved.memory), "outcome": saved.outcome, "alike": alike}

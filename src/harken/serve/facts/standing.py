@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from harken.background import WorkerReport
-from harken.enrich.worker import WorkerState
-from harken.upkeep import Status
+from harken.jobs.job import WorkerState
+from harken.jobs.workers import WorkerReport
+from harken.maintenance import StoreStatus
 
 
-def status_facts(found: Status) -> dict[str, Any]:
+def status_facts(found: StoreStatus) -> dict[str, Any]:
     """The status as scripts get it."""
     counts = found.counts
     return {

@@ -1,4 +1,4 @@
-"""What a coding agent is told at the events that its hooks report."""
+"""What was saved on purpose, and what a project's last conversation came to, as hooks quote it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,189 @@ from typing import Any
 
 import structlog
 
-from harken import tokens
-from harken.assemble.past import past_quotes
-from harken.assemble.render import Quote, block, core_block, fenced
+from harken.config.settings import SearchConfig
+from harken.context.past import past_quotes
+from harken.context.render import Quote, block, core_block, fenced
 from harken.engine import Harken
-from harken.record.identity import conversation_uid
-from harken.record.recalled import BRIEF, PAST, PREMORTEM
+from harken.model.conversations import ContextItem, Hit, Kept, Message, MessageType, SearchScope, Trust
+from harken.model.experience_texts import experience_markdown, value_markdown
+from harken.model.experiences import EXPERIENCE, read_experience, read_value
+from harken.record.ids import conversation_uid
+from harken.record.project import identify_project
+from harken.search.query import parse_query
+from harken.search.small_talk import is_small_talk
+from harken.search.weights import least_similarity
 from harken.serve.daemon.spool import Transcript, put
-from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, Agent, event_name, is_path
-from harken.serve.hooks.failed import failed_check, premortem_quotes
+from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, TOOL_FAILED, Agent, event_name, is_path
 from harken.serve.hooks.reports import grown, read_payload
-from harken.serve.hooks.saved import last_conversation, open_experience, saved_quotes
-from harken.storage.injections import INJECTIONS, given_to, note_given
+from harken.sources.experiences.checks import CheckFailure, failure_of
+from harken.storage.conversations import messages_of_exchange
+from harken.storage.past import latest_exchange_summaries, latest_of_project
+from harken.storage.records.rows import find_kept
+from harken.storage.scopes import present_sources
+from harken.storage.state import INJECTIONS, given_to, note_given
+from harken.text import tokens
+from harken.text.fence import BRIEF, PAST, PREMORTEM
+from harken.text.words import content_terms
+
+SAVED = SearchScope(sources=("memory", "experience", "value"))
+_MOST = 12
+_MEMORIES_SHOWN = 4
+_LAST_EXCHANGES = 3
+
+
+def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
+    """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
+    query = parse_query(prompt)
+    if not query.text or is_small_talk(query):
+        return []
+    with harken.store.reading() as tx:
+        if not present_sources(tx, SAVED.sources):
+            # A second search would cost the person who waits as much as the first.
+            return []
+    found = harken.search(query.text, scope=SAVED, limit=_MOST)
+    config = harken.settings.search
+    near = [hit for hit in found.hits if _is_near(hit, found.threshold, config)]
+    once = {hit.entry.ref_uid: _quote(hit) for hit in reversed(near)}
+    return list(reversed(once.values()))[:_MEMORIES_SHOWN]
+
+
+def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]:
+    """The experience that is under way in a folder's project, and whether another session has left it open."""
+    found = harken.experiences.active(directory=directory, session=session)
+    if found is None:
+        return []
+    one = found.experience
+    text = (
+        f"Open experience: {one.goal}\nHypothesis: {one.hypothesis}\nAction: {one.action}\nPrediction: {one.prediction}"
+    )
+    if found.is_orphan:
+        text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
+    return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
+
+
+def last_conversation(harken: Harken, directory: str, conversation_uid: str) -> list[Quote]:
+    """What the conversation before this one in a folder's project came to.
+
+    Until it has rested long enough to be summarized: what its last exchanges came to.
+    """
+    project = identify_project(directory)
+    keys = (project.key, *project.aliases) if project else ()
+    with harken.store.reading() as tx:
+        latest = latest_of_project(tx, keys, conversation_uid)
+        if latest is None:
+            return []
+        last = {} if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
+        whole = tuple(uid for uid, text in last.items() if _tells_whole(text, messages_of_exchange(tx, uid)))
+    lines = [latest.summary] if latest.summary else list(last.values())
+    if not latest.title and not lines:
+        return []
+    text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
+    return [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value, whole)]
+
+
+def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
+    """Whether all that a person or an agent said stands in the summary, so that quoting it would say it twice."""
+    told = set(content_terms(summary))
+    return all(told.issuperset(content_terms(each.text)) for each in said if each.type is MessageType.TEXT)
+
+
+def _is_near(hit: Hit, threshold: float | None, config: SearchConfig) -> bool:
+    """By meaning alone: one shared word is no reason to tell of something that nobody asked for."""
+    if hit.similarity is None or threshold is None:
+        return False
+    return hit.similarity >= least_similarity(threshold, hit.entry.trust, config)
+
+
+def _quote(hit: Hit) -> Quote:
+    entry = hit.entry
+    return Quote(entry.text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value)
+
+
+_DEFAULT_DOMAIN = "debugging"
+_EXPERIENCES_SHOWN = 4
+_WITH_CAUSE = "root_cause"
+_LINE_TOKENS = 80
+# Of each kind so many are looked at: those that are near are few.
+_LIMIT = 10
+# What failed is told at the end of what is printed, however much that is.
+_READ_CHARS = 200_000
+# Gemini CLI frames what its shell printed.
+_GEMINI_FRAME = ("<untrusted_context>\n", "Output: ")
+
+
+def failed_check(event: str, agent: Agent, payload: Mapping[str, Any]) -> CheckFailure | None:
+    """The test or build that an event tells the failure of; None where it tells of none.
+
+    Args:
+        event: `agents.TOOL_USED` or `agents.TOOL_FAILED`.
+        agent: whose.
+        payload: what it told its hook.
+    """
+    name, given = payload.get("tool_name"), payload.get("tool_input")
+    if not isinstance(name, str) or not isinstance(given, dict) or payload.get("is_interrupt") is True:
+        return None
+    if event == TOOL_FAILED:
+        printed, facts = _text(payload.get("error")), {"is_error": True}
+    else:
+        printed, facts = _printed(payload.get("tool_response")), {"is_error": False} if agent.marks else {}
+    return failure_of(name, json.dumps(given), printed[-_READ_CHARS:], facts)
+
+
+def premortem_quotes(harken: Harken, failure: CheckFailure, directory: str | None) -> list[Quote]:
+    """The experiences and values that tell of such a failure, most relevant first; none where none is near to it.
+
+    Args:
+        harken: the store.
+        failure: what has failed.
+        directory: where; the experience that is under way there says what kind of work it is.
+    """
+    if not failure.words:
+        return []
+    active = harken.experiences.active(directory=directory) if directory else None
+    domain, strategy = (active.experience.domain, active.experience.strategy) if active else (_DEFAULT_DOMAIN, None)
+    told = harken.assembler.get_premortem_context(domain, strategy, _LIMIT, about=failure.words)
+    return _quotes(harken, told.items)[:_EXPERIENCES_SHOWN]
+
+
+def _quotes(harken: Harken, items: Sequence[ContextItem]) -> list[Quote]:
+    """One quotation for each record, whichever parts of the premortem it stands in."""
+    keys = dict.fromkeys((item.source, item.metadata["id"]) for item in items)
+    with harken.store.reading() as tx:
+        found = [find_kept(tx, source, [uid]).get(uid) for source, uid in keys]
+    return [Quote(_story(kept), kept.source, kept.uid, "", kept.at, Trust.AGENT.value) for kept in found if kept]
+
+
+def _story(kept: Kept) -> str:
+    """All that a record tells, root cause included; cut in each of its lines, for what a warning is about ends it."""
+    is_experience = kept.source == EXPERIENCE
+    told = (
+        experience_markdown(read_experience(kept), _WITH_CAUSE) if is_experience else value_markdown(read_value(kept))
+    )
+    return "\n".join(tokens.clip(line, _LINE_TOKENS) for line in told.split("\n"))
+
+
+def _printed(response: Any) -> str:
+    """What a shell printed: Codex tells the text, the others an object that has it."""
+    if not isinstance(response, dict):
+        return _text(response)
+    if response.get("interrupted") is True:
+        return ""
+    framed = _text(response.get("llmContent"))
+    for mark in _GEMINI_FRAME:
+        framed = framed.removeprefix(mark)
+    return "\n".join(text for text in (_text(response.get("stdout")), _text(response.get("stderr")), framed) if text)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HookAnswer:
     """What a conversation is told.
 
     Attributes:
@@ -40,7 +205,7 @@ class Told:
     given: tuple[str, ...] = ()
 
 
-NOTHING = Told()
+NOTHING = HookAnswer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +244,7 @@ class Hooks:
         told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": said.text}
         return json.dumps({"hookSpecificOutput": told}).encode()
 
-    def _noted(self, said: Told, is_gone: Callable[[], bool]) -> bool:
+    def _noted(self, said: HookAnswer, is_gone: Callable[[], bool]) -> bool:
         """Whether somebody waits for it; if so it is written down that the conversation has been given this."""
         if not said.given:
             return True
@@ -97,7 +262,7 @@ class Hooks:
             _log.warning("report_failed", error_class=type(error).__name__)
             self.unwritten.add(transcript)
 
-    def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> Told:
+    def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> HookAnswer:
         """What the agent's model is to read with this event."""
         agent, wanted = AGENTS[agent_name], self.harken.settings.hooks
         session_id = payload.get("session_id")
@@ -112,13 +277,13 @@ class Hooks:
             return self._premortem(event, agent, session_id, payload)
         return NOTHING
 
-    def _recall(self, agent: Agent, session_id: str, prompt: str) -> Told:
+    def _recall(self, agent: Agent, session_id: str, prompt: str) -> HookAnswer:
         """What was saved or said elsewhere about the prompt, and this conversation was not told yet."""
         session = self.harken.chats.session(session_id, agent.format)
         past = past_quotes(self.harken.chats.past(prompt, session).conversations)
         return self._told(agent, session.conversation_uid, PAST, [*saved_quotes(self.harken, prompt), *past])
 
-    def _premortem(self, event: str, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> Told:
+    def _premortem(self, event: str, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
         """What earlier work says about the test or build that failed; once for each cause."""
         failure = failed_check(event, agent, payload)
         if failure is None:
@@ -134,7 +299,7 @@ class Hooks:
         said = self._told(agent, uid, PREMORTEM, found)
         return replace(said, given=(failure.cause, *said.given)) if said.text else said
 
-    def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> Told:
+    def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
         """What is always known, what is under way in the project, and what its last conversation came to.
 
         After a compaction all of it again: what was told before it is no longer in the context.
@@ -157,7 +322,7 @@ class Hooks:
 
     def _told(
         self, agent: Agent, uid: str, heading: str, found: Sequence[Quote], before: str = "", again: bool = False
-    ) -> Told:
+    ) -> HookAnswer:
         """As much as fits of what the conversation was not given yet, or, told again, of all.
 
         Args:
@@ -182,7 +347,7 @@ class Hooks:
                 break
             told.append(quote)
             text = longer
-        return Told(uid, text, tuple(given for quote in told for given in (quote.uid, *quote.whole)))
+        return HookAnswer(uid, text, tuple(given for quote in told for given in (quote.uid, *quote.whole)))
 
 
 def _directory(payload: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from harken.serve.daemon.place import DEADLINE, Place, home_of
+from harken.serve.daemon.place import DEADLINE, DaemonPaths, home_of
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ _SHARE_OF_DAEMON = 0.7
 
 def main(arguments: Sequence[str]) -> None:
     """Answer one event and end the process; never raises, never fails."""
-    env = os.environ  # noqa: TID251 - harken.config would cost more than the whole answer
+    env = os.environ  # noqa: TID251 - harken.config.settings would cost more than the whole answer
     seconds = _deadline(env)
     # Whatever hangs (a pipe that nobody closes, a disk that does not answer), this ends it.
     _thread.start_new_thread(_leave_after, (seconds,))
@@ -46,7 +46,7 @@ def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) ->
     if home:
         env = {**env, "HARKEN_HOME": home}
     payload = sys.stdin.buffer.read(_LONGEST_PAYLOAD)
-    place = Place(home_of(env))
+    place = DaemonPaths(home_of(env))
     try:
         status, said = exchange(place.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
     except DaemonError:
@@ -59,7 +59,7 @@ def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) ->
     return said
 
 
-def _alone(place: Place, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
+def _alone(place: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
     """Without a daemon: what has grown is written down, and one is started that will read it."""
     from harken.serve.hooks.reports import report
 

@@ -15,7 +15,7 @@ class SyntaxFault(Exception):
     """A file cannot be read as what it should be; the text says what is wrong, and where."""
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One thing that is ours.
 
     Attributes:

@@ -11,7 +11,7 @@ from glob import escape
 from pathlib import Path
 
 from harken.errors import HarkenError
-from harken.leftovers import remove_abandoned
+from harken.files import remove_abandoned
 
 _LONGEST_BYTES = 64 * 1024 * 1024
 _DRAFT = ".harken"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from harken.serve.install.entries import Entry, SyntaxFault
+from harken.serve.install.entries import ConfigEntry, SyntaxFault
 from harken.serve.install.files import (
     InstallError,
     check_writable,
@@ -36,7 +36,7 @@ class Edit:
 
     path: Path
     syntax: Syntax
-    entries: tuple[Entry, ...]
+    entries: tuple[ConfigEntry, ...]
     new_mode: int = 0o600
 
 

@@ -12,7 +12,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from harken.serve.install import jsonc
-from harken.serve.install.entries import Entry, Keys, SyntaxFault, at, runs_our_hook, runs_our_server
+from harken.serve.install.entries import ConfigEntry, Keys, SyntaxFault, at, runs_our_hook, runs_our_server
 
 
 class Syntax(NamedTuple):
@@ -31,7 +31,7 @@ class Syntax(NamedTuple):
     empty: str
 
 
-def with_entries(syntax: Syntax, text: str, entries: Sequence[Entry]) -> str:
+def with_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry]) -> str:
     """The text with all entries, each once, and nothing else changed.
 
     Raises:
@@ -47,7 +47,7 @@ def with_entries(syntax: Syntax, text: str, entries: Sequence[Entry]) -> str:
     return text
 
 
-def without_entries(syntax: Syntax, text: str, entries: Sequence[Entry], original: str) -> str:
+def without_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry], original: str) -> str:
     """The text without the entries.
 
     Args:
@@ -71,7 +71,7 @@ def without_entries(syntax: Syntax, text: str, entries: Sequence[Entry], origina
     return text
 
 
-def has_entries(syntax: Syntax, text: str, entries: Sequence[Entry]) -> bool:
+def has_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry]) -> bool:
     """Whether any of the entries is in the text, also one that another version wrote.
 
     Raises:
@@ -85,11 +85,11 @@ def has_entries(syntax: Syntax, text: str, entries: Sequence[Entry]) -> bool:
     return False
 
 
-def _with_listed(text: str, entry: Entry) -> str:
+def _with_listed(text: str, entry: ConfigEntry) -> str:
     return jsonc.add(jsonc.drop_from(text, entry.keys, runs_our_hook), entry.keys, entry.value)
 
 
-def _with_own_hooks(text: str, entry: Entry, before: Any) -> str:
+def _with_own_hooks(text: str, entry: ConfigEntry, before: Any) -> str:
     """The text with the hooks into Harken that were there before ours."""
     for item in before if isinstance(before, list) else ():
         text = jsonc.add(text, entry.keys, item) if runs_our_hook(item) else text
@@ -105,7 +105,7 @@ def _without_empty(syntax: Syntax, text: str, keys: Keys, before: dict[str, Any]
     return text
 
 
-def _set(data: dict[str, Any], entry: Entry) -> None:
+def _set(data: dict[str, Any], entry: ConfigEntry) -> None:
     """Put an entry into what a text says."""
     outer = data
     for key in entry.keys[:-1]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from harken.serve.hooks.agents import CHECKED, CLAUDE_CODE, CODEX, GEMINI, event_name
 from harken.serve.install.command import Command
-from harken.serve.install.entries import Entry
+from harken.serve.install.entries import ConfigEntry
 from harken.serve.install.plan import Edit
 from harken.serve.install.syntax import JSON, TOML
 
@@ -77,11 +77,11 @@ class Target(NamedTuple):
 _GROWING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 
 
-def _hooks(agent: str, hooked: Hooked, command: Command) -> tuple[Entry, ...]:
-    def entry(event: str) -> Entry:
+def _hooks(agent: str, hooked: Hooked, command: Command) -> tuple[ConfigEntry, ...]:
+    def entry(event: str) -> ConfigEntry:
         handler = {"type": "command", "command": command.hook(event, agent), "timeout": hooked.timeout}
         matcher = {"matcher": hooked.shell} if event_name(event) in CHECKED else {}
-        return Entry(("hooks", event), {**matcher, "hooks": [handler]}, listed=True)
+        return ConfigEntry(("hooks", event), {**matcher, "hooks": [handler]}, listed=True)
 
     return tuple(map(entry, hooked.events))
 
@@ -101,14 +101,14 @@ def _claude_code(where: Where, command: Command, hooked: Hooked | None) -> list[
     # The other file is beside the folder, unless the folder was moved.
     state = folder / ".claude.json" if "CLAUDE_CONFIG_DIR" in where.env else where.person / ".claude.json"
     settings, servers = where.at(folder / "settings.json", ".claude/settings.json"), where.at(state, ".mcp.json")
-    server = Entry(("mcpServers", _NAME), _server(command, type="stdio"))
+    server = ConfigEntry(("mcpServers", _NAME), _server(command, type="stdio"))
     hooks = _hooks(CLAUDE_CODE, hooked, command) if hooked else ()
     return [Edit(settings, JSON, hooks, _mode(where)), Edit(servers, JSON, (server,), _mode(where))]
 
 
 def _codex(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
     folder = where.at(where.folder("CODEX_HOME", ".codex"), ".codex")
-    server = Entry(("mcp_servers", _NAME), _server(command))
+    server = ConfigEntry(("mcp_servers", _NAME), _server(command))
     hooks = _hooks(CODEX, hooked, command) if hooked else ()
     return [
         Edit(folder / "hooks.json", JSON, hooks, _mode(where)),
@@ -119,12 +119,12 @@ def _codex(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
 def _gemini(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
     settings = where.at(where.person / ".gemini" / "settings.json", ".gemini/settings.json")
     hooks = _hooks(GEMINI, hooked, command) if hooked else ()
-    return [Edit(settings, JSON, (*hooks, Entry(("mcpServers", _NAME), _server(command))), _mode(where))]
+    return [Edit(settings, JSON, (*hooks, ConfigEntry(("mcpServers", _NAME), _server(command))), _mode(where))]
 
 
 def _cursor(where: Where, command: Command, _hooked: Hooked | None) -> list[Edit]:
     servers = where.at(where.person / ".cursor" / "mcp.json", ".cursor/mcp.json")
-    return [Edit(servers, JSON, (Entry(("mcpServers", _NAME), _server(command)),), _mode(where))]
+    return [Edit(servers, JSON, (ConfigEntry(("mcpServers", _NAME), _server(command)),), _mode(where))]
 
 
 def _opencode(where: Where, command: Command, _hooked: Hooked | None) -> list[Edit]:
@@ -135,7 +135,7 @@ def _opencode(where: Where, command: Command, _hooked: Hooked | None) -> list[Ed
     if command.environment:
         server["environment"] = dict(command.environment)
     path = next((file for file in files if file.exists()), files[-1])
-    return [Edit(path, JSON, (Entry(("mcp", _NAME), server),), _mode(where))]
+    return [Edit(path, JSON, (ConfigEntry(("mcp", _NAME), server),), _mode(where))]
 
 
 _NO_HOOKS = "{} gets the MCP server alone: it searches when it is asked to, and its conversations are not recorded."

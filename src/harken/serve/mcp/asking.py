@@ -19,7 +19,7 @@ from harken import __version__
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError
 from harken.serve.daemon.client import DaemonError, start
-from harken.serve.daemon.place import Place, settings_mark
+from harken.serve.daemon.place import DaemonPaths, settings_mark
 from harken.serve.daemon.wire import DIRECTORY_HEADER, LINES, OK, OTHER_SETTINGS, SETTINGS_HEADER, VERSION_HEADER
 from harken.serve.verbs.verb import Caller, Effect, Verb
 
@@ -39,7 +39,7 @@ class Asking:
 
     def __init__(
         self,
-        place: Place | None,
+        place: DaemonPaths | None,
         env: Mapping[str, str],
         directory: Path,
         engine: Callable[[], AbstractContextManager[Harken]],
@@ -103,7 +103,7 @@ class Asking:
         return status == OK
 
     async def _ask(
-        self, place: Place, verb: Verb, given: Mapping[str, Any], progress: Callable[[int, int], None]
+        self, place: DaemonPaths, verb: Verb, given: Mapping[str, Any], progress: Callable[[int, int], None]
     ) -> dict[str, Any]:
         headers = {"accept": LINES} if verb.is_long else {}
         async with (
@@ -115,7 +115,7 @@ class Asking:
             body = json.loads(await response.aread())
         return _answered(response.status_code, body)
 
-    def _client(self, place: Place, seconds: float) -> httpx.AsyncClient:
+    def _client(self, place: DaemonPaths, seconds: float) -> httpx.AsyncClient:
         headers = {
             VERSION_HEADER: __version__,
             SETTINGS_HEADER: settings_mark(self._env),

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from harken.engine import Harken
 from harken.errors import MissingExtraError
-from harken.serve.daemon.verb_routes import caller_of
+from harken.serve.http.routes import caller_of
 from harken.serve.verbs.verb import Verb
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from mcp_types import (
 )
 
 from harken.errors import HarkenError, sentence_of
-from harken.learned.records import DOMAINS, STRATEGIES
+from harken.model.experiences import DOMAINS, STRATEGIES
 from harken.serve.verbs.registry import VERBS
 
 _SCHEME = "harken://"

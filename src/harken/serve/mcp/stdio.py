@@ -1,20 +1,96 @@
-"""`harken mcp`: MCP on stdin and stdout, for as long as there is a client."""
+"""Answers messages that nobody can read, so that no client waits for ever."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
 
-from harken.serve import parent
+from harken.serve import process as parent
 from harken.serve.mcp.asking import Asking
 from harken.serve.mcp.server import make_server
-from harken.serve.mcp.unreadable import answering_unreadable
+
+_ADVICE = {
+    PARSE_ERROR: "This line is no JSON that can be read: it is cut off, too deep, or holds half of a character "
+    "(\\ud83d) or a number beyond all bounds. Send it without.",
+    INVALID_REQUEST: "This is no message of JSON-RPC 2.0. Send an object with jsonrpc, id, method and params.",
+}
+_LONGEST_ID_DIGITS = 20
+
+
+@asynccontextmanager
+async def answering_unreadable(
+    incoming: Any, outgoing: Any
+) -> AsyncIterator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
+    """What comes in, without what could not be read: that is answered here, with an error.
+
+    The SDK drops such messages in silence, and the client waits until its own patience ends.
+
+    Args:
+        incoming: the transport's messages, and its exceptions in place of those that it could not read.
+        outgoing: where answers go.
+    """
+    readable, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+    async def relay() -> None:
+        async with readable, incoming:
+            async for item in incoming:
+                if isinstance(item, SessionMessage):
+                    await readable.send(item)
+                elif (answer := _answer(item)) is not None:
+                    await outgoing.send(SessionMessage(answer))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(relay)
+        yield messages
+        tasks.cancel_scope.cancel()
+
+
+def _answer(error: Exception) -> JSONRPCError | None:
+    """The error that goes back; None where nobody waits for one: blank lines, answers."""
+    if not isinstance(error, ValidationError):
+        return None
+    problems = error.errors(include_url=False, include_context=False)
+    found = problems[0]["input"]
+    if problems[0]["type"] == "json_invalid":
+        return _refusal(PARSE_ERROR, _tolerantly(found)) if found.strip() else None
+    # One of them is told of the whole message: what an answer would have to hold.
+    whole = next((each["input"] for each in problems if isinstance(each["input"], dict)), found)
+    if isinstance(whole, dict) and ("result" in whole or "error" in whole):
+        return None
+    return _refusal(INVALID_REQUEST, whole)
+
+
+def _tolerantly(line: str) -> object:
+    """The message as Python reads it, which takes halves of characters; None where it cannot either."""
+    try:
+        return json.loads(line, parse_int=_number)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _LONGEST_ID_DIGITS else digits
+
+
+def _refusal(code: int, message: object) -> JSONRPCError:
+    uid = message.get("id") if isinstance(message, dict) else None
+    if isinstance(uid, bool) or not isinstance(uid, int | str) or not str(uid).isprintable():
+        uid = None
+    return JSONRPCError(jsonrpc="2.0", id=uid, error=ErrorData(code=code, message=_ADVICE[code]))
+
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 5.0

@@ -13,21 +13,20 @@ from types import FrameType
 import click
 from rich.text import Text
 
-from harken.assemble.builder import Session as Talk
-from harken.chat.orchestrator import CHAT_CHANNEL
+from harken.chat.turn import CHAT_CHANNEL
+from harken.context.builder import ContextSession as Talk
 from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
-from harken.model import Message, MessageType, Role
-from harken.record.backup import TYPED_NAME
-from harken.serve.cli import EXIT_INTERRUPTED
-from harken.serve.cli.session import Session, counted
+from harken.journal.backup import TYPED_NAME
+from harken.model.conversations import Message, MessageType, Role
+from harken.serve.cli.session import CommandSession, counted
 from harken.serve.cli.talking import HOW_TO_CONFIGURE
-from harken.serve.printed import printable
-from harken.serve.repl.loop import Repl
-from harken.serve.repl.reading import PlainReader, Reader
+from harken.serve.process import EXIT_INTERRUPTED
+from harken.serve.repl.loop import PlainReader, Reader, Repl
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
 from harken.serve.repl.slash import Slash
-from harken.serve.repl.typed import TypedLines
+from harken.serve.repl.terminal import TypedLines
+from harken.text.terminal import printable
 
 _SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
 
@@ -42,7 +41,7 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
 
     /help lists the commands. Where stdin is no terminal, its lines are what is said, and stdout gets the answers alone.
     """
-    session: Session = context.obj
+    session: CommandSession = context.obj
     if continues and conversation is not None:
         raise UsageError("Say --continue or --conversation, not both.")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -113,14 +112,14 @@ def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) ->
         _dim(session, f"Go on with: harken chat --conversation {repl.talk.conversation_uid}")
 
 
-def _greet(session: Session, harken: Harken) -> None:
+def _greet(session: CommandSession, harken: Harken) -> None:
     _dim(session, f"Harken · {harken.chat.model_name or 'no model'} · /help lists the commands, Ctrl-D leaves")
     if harken.chat.model_name is None:
         session.note("No language model is configured: nothing answers, and the commands work.")
         session.note(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
 
 
-def _recall(session: Session, harken: Harken, conversation_uid: str) -> None:
+def _recall(session: CommandSession, harken: Harken, conversation_uid: str) -> None:
     """Where the conversation was left."""
     title = harken.chats.titles([conversation_uid]).get(conversation_uid, "untitled")
     said = [message for message in harken.show(conversation_uid).messages if _is_said(message)]
@@ -135,7 +134,7 @@ def _is_said(message: Message) -> bool:
     return message.type is MessageType.TEXT and message.role in (Role.USER, Role.ASSISTANT)
 
 
-def _dim(session: Session, words: str) -> None:
+def _dim(session: CommandSession, words: str) -> None:
     session.err.print(Text(words, "dim"))
 
 

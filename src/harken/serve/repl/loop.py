@@ -1,25 +1,50 @@
-"""The chat's loop: a line in, an answer or a command's words out, until somebody leaves."""
+"""What a person says: plain lines of any stdin."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import Protocol
 
 from rich.text import Text
 
-from harken.assemble.builder import Session as Talk
-from harken.assemble.layers import LayerName
 from harken.chat.turn import Turn
+from harken.context.builder import ContextSession as Talk
+from harken.context.layers import LayerName
 from harken.engine import Harken
 from harken.serve.cli.failing import line_of
-from harken.serve.cli.session import Session, counted
-from harken.serve.repl.reading import Reader
+from harken.serve.cli.session import CommandSession, counted
 from harken.serve.repl.showing import AnswerView
 from harken.serve.repl.slash import Slash, is_command
+
+CONTINUES = "\\"
+
+
+class Reader(Protocol):
+    """Where a chat's lines come from."""
+
+    def read(self) -> str | None:
+        """What was said or typed next, one line or several, empty where it was given up; None at the end."""
+        ...
+
+
+class PlainReader:
+    """Lines of stdin as they are, without a word of its own; a backslash at a line's end continues it."""
+
+    def read(self) -> str | None:
+        """See `Reader.read`."""
+        lines: list[str] = []
+        while line := sys.stdin.readline():
+            line = line.removesuffix("\n")
+            if not line.endswith(CONTINUES):
+                return "\n".join([*lines, line])
+            lines.append(line.removesuffix(CONTINUES))
+        return "\n".join(lines) if lines else None
 
 
 @dataclass(slots=True)
@@ -31,7 +56,7 @@ class Repl:
         is_terminal: whether a person looks on, who is told more.
     """
 
-    session: Session
+    session: CommandSession
     harken: Harken
     talk: Talk
     slash: Slash

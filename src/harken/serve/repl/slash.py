@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harken.errors import UsageError
 from harken.serve.cli.failing import is_help, line_of
-from harken.serve.cli.session import Session
+from harken.serve.cli.session import CommandSession
 
 # Those of the command line that make sense within a conversation, in the order in which they are listed.
 _OFFERED = (
@@ -39,7 +39,7 @@ class Slash:
         commands: of the command line, by name.
     """
 
-    def __init__(self, session: Session, commands: Mapping[str, click.Command]) -> None:
+    def __init__(self, session: CommandSession, commands: Mapping[str, click.Command]) -> None:
         self._session = session
         self._commands = {name: commands[name] for name in _OFFERED if name in commands}
 

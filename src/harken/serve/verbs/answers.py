@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from harken.serve.verbs.verb import Facts
 
 
-class Reason(Facts):
+class ReasonView(Facts):
     """Why a hit stands where it does."""
 
     name: str
@@ -36,12 +36,12 @@ class HitFacts(Facts):
     keyword_rank: int | None
     vector_rank: int | None
     fused: float
-    reasons: list[Reason]
+    reasons: list[ReasonView]
     part: str
     truncated: bool
 
 
-class Found(Facts):
+class SearchView(Facts):
     """What was found, best first."""
 
     hits: list[HitFacts]
@@ -137,7 +137,7 @@ class ContextFacts(Facts):
     notes: list[str]
 
 
-class Details(Facts):
+class DetailsView(Facts):
     """A page of a conversation or an exchange, fenced as a quotation."""
 
     kind: str
@@ -167,7 +167,7 @@ class WorkerFacts(Facts):
     spend_today_usd: float
 
 
-class Standing(Facts):
+class StandingView(Facts):
     """How much there is, and how it stands."""
 
     messages: int

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
-from harken.assemble.assembler import CONTEXT_TYPES
 from harken.chat.tools import Arguments
+from harken.context.assembler import CONTEXT_TYPES
 from harken.engine import Harken
-from harken.model import FormattedContext
+from harken.model.conversations import FormattedContext
 from harken.serve.verbs.known import ContextType, Domain, Strategy
 from harken.serve.verbs.said import INCLUDE_UNTRUSTED
 from harken.serve.verbs.verb import Caller, Facts, Verb

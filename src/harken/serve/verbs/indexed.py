@@ -10,12 +10,12 @@ from pydantic import Field
 from harken.chat.tools import Arguments
 from harken.engine import Harken
 from harken.errors import UsageError
-from harken.index.commits import MOST_COMMITS, CommitReport
-from harken.index.tree import IndexReport
-from harken.retrieve.dates import parse_since
 from harken.serve.facts.indexed import report_facts
 from harken.serve.verbs.reach import reached
 from harken.serve.verbs.verb import Caller, Effect, Facts, Verb
+from harken.sources.workspace.commits import MOST_COMMITS, CommitReport
+from harken.sources.workspace.tree import IndexReport
+from harken.text.dates import parse_since
 
 _PATH = Field(
     None,

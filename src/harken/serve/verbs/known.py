@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic.fields import FieldInfo
 
-from harken.assemble.assembler import CONTEXT_TYPES
-from harken.learned.records import AXES, DOMAINS, OUTCOMES, ROOT_CAUSES, STRATEGIES, Status
+from harken.context.assembler import CONTEXT_TYPES
+from harken.model.experiences import AXES, DOMAINS, OUTCOMES, ROOT_CAUSES, STRATEGIES, ExperienceStatus
 
 
 def _one_of(names: Sequence[str], given: str) -> str:
@@ -29,5 +29,5 @@ Strategy = Annotated[str, *_known(STRATEGIES)]
 Cause = Annotated[str, *_known(ROOT_CAUSES)]
 Axis = Annotated[str, *_known(AXES)]
 Outcome = Annotated[str, *_known(OUTCOMES)]
-AnyStatus = Annotated[str, *_known([status.value for status in Status])]
+AnyStatus = Annotated[str, *_known([status.value for status in ExperienceStatus])]
 ContextType = Annotated[str, *_known(CONTEXT_TYPES)]

@@ -11,15 +11,7 @@ from pydantic import Field
 from harken.chat.tools import Arguments
 from harken.engine import Harken
 from harken.errors import UsageError
-from harken.learned.records import (
-    REPORT_CHARS,
-    STATEMENT_CHARS,
-    VALUE_CHARS,
-    Experience,
-    Lesson,
-    RootCause,
-)
-from harken.retrieve.dates import parse_since
+from harken.model.experiences import REPORT_CHARS, STATEMENT_CHARS, VALUE_CHARS, Experience, Lesson, RootCause
 from harken.serve.facts.learned import (
     active_facts,
     cluster_facts,
@@ -32,7 +24,8 @@ from harken.serve.verbs.known import AnyStatus, Axis, Cause, Domain, Outcome, St
 from harken.serve.verbs.reach import reached
 from harken.serve.verbs.saved import DIRECTORY
 from harken.serve.verbs.verb import Caller, Effect, Facts, Verb
-from harken.sources.experiences import DEFAULT_AGENT
+from harken.sources.experiences.experiences import DEFAULT_AGENT
+from harken.text.dates import parse_since
 
 
 class _Placed(Arguments):

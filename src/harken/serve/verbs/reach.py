@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harken.errors import UsageError
-from harken.index.git import find_repository
 from harken.serve.verbs.verb import Caller
+from harken.sources.workspace.git import find_repository
 
 
 def reached(caller: Caller, path: str | None, roots: Sequence[Path]) -> Path | None:

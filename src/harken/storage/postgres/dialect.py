@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Text, a
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.types import UserDefinedType
 
-from harken.storage.dialect import AMONG
+from harken.storage.columns import AMONG
 from harken.storage.postgres.bare import bare_rows
 
 

@@ -1,23 +1,56 @@
-"""Full text by tsvector and GIN, ranked as bm25 ranks on the embedded engine."""
+"""The words of a text as the full-text index has them: the same tokens as on the embedded engine."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, func, select, text
 
+from harken.model.conversations import UNTRUSTED
 from harken.storage.columns import from_microseconds
 from harken.storage.entries import scope_conditions
+from harken.storage.ports import Holding, RowScope, Scored
 from harken.storage.postgres.bare import bare_rows
-from harken.storage.postgres.text_forms import day_in_words, plain_words
-from harken.storage.store import Holding, RowScope, Scored
 from harken.storage.tables import entries
-from harken.trust import UNTRUSTED
+
+# Chinese, Japanese and Korean are written without spaces; a parser would take a whole sentence for one word.
+_UNSPACED = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_ACCENTS = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
+_BETWEEN = re.compile(r"[\W_]+")
+_ASCII_BETWEEN = re.compile(r"[^0-9A-Za-z]+")
+# A tsvector holds a megabyte: of longer texts, each word once.
+_LONG_CHARS = 150_000
+_MOST_WORDS = 60_000
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+def plain_words(text: str) -> str:
+    """The text's words with single spaces between them: no marks, no accents on Latin letters, CJK apart."""
+    if text.isascii():
+        words = _ASCII_BETWEEN.sub(" ", text).strip()
+    else:
+        spaced = _UNSPACED.sub(r" \g<0> ", text)
+        bare = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", spaced)))
+        words = _BETWEEN.sub(" ", bare).strip()
+    if len(words) > _LONG_CHARS:
+        return " ".join(list(dict.fromkeys(words.lower().split()))[:_MOST_WORDS])
+    return words
+
+
+def day_in_words(moment: datetime) -> str:
+    """The day as people write it, `8 May 2023`."""
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+
 
 # In stores with more entries the rarest words choose who is ranked, as many as so many entries hold: reading an entry's
 # words from its row costs 4 µs.

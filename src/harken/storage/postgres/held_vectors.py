@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import BindParameter, ColumnElement, bindparam, func, select
 
-from harken.storage.store import StoredSpace, Transaction
+from harken.storage.ports import StoredSpace, Transaction
 from harken.storage.tables import counters, vectors
 from harken.storage.vectors import VECTORS_REMOVED, similarities
 

@@ -14,9 +14,11 @@ from sqlalchemy import URL, text
 
 from harken.errors import SchemaError, StoreError, UsageError
 from harken.storage import migrations
+from harken.storage.ports import Migrated, Transaction
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
     WORK_CHANNEL,
+    Statistics,
     entered,
     make_engine,
     reading_begins,
@@ -27,8 +29,6 @@ from harken.storage.postgres.connection import (
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.nearest import PgvectorIndex
-from harken.storage.postgres.statistics import Statistics
-from harken.storage.store import Migrated, Transaction
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0

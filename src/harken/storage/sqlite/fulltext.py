@@ -11,13 +11,13 @@ from functools import partial
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
+from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import scope_conditions
+from harken.storage.ports import Holding, RowScope, Scored
 from harken.storage.sqlite import postings
 from harken.storage.sqlite.connection import words
-from harken.storage.store import Holding, RowScope, Scored
 from harken.storage.tables import entries
-from harken.trust import UNTRUSTED
-from harken.words import STOP_WORDS
+from harken.text.words import STOP_WORDS
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harken.storage.store import StoredSpace, Transaction
+from harken.storage.ports import StoredSpace, Transaction
 from harken.storage.vectors import VECTORS_REMOVED, unpack
 
 # With 384 dimensions 40,000 vectors.

@@ -20,11 +20,10 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from harken.folders import make_private
-from harken.leftovers import remove_abandoned
+from harken.files import make_private, remove_abandoned
 from harken.storage.entries import scope_conditions
+from harken.storage.ports import RowScope, StoredSpace
 from harken.storage.sqlite.postings import Int64, parsed_ids
-from harken.storage.store import RowScope, StoredSpace
 from harken.storage.tables import entries
 from harken.storage.vectors import VECTORS_REMOVED, unpack
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from harken.storage.store import Scored
+from harken.storage.ports import Scored
 
 # As in FTS5's bm25, own words twice those of neighbours and k1; of the length less, which measured better (b 0.75).
 _OWN, _CONTEXT = 2.0, 1.0

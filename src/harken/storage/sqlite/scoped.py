@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from harken.storage.entries import in_scope
+from harken.storage.ports import RowScope, StoredSpace, Transaction
 from harken.storage.sqlite.known_vectors import KnownVectors
 from harken.storage.sqlite.nearest import VectorCache
 from harken.storage.sqlite.postings import Int64
 from harken.storage.sqlite.segment_vectors import SegmentMatrix, SegmentVectors
-from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.vectors import similarities
 
 # Reading a vector from its row costs 5 µs; asking the index among so many, half a millisecond.

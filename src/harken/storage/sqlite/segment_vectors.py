@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from harken.storage.entries import scope_conditions
+from harken.storage.ports import RowScope, StoredSpace, Transaction
 from harken.storage.sqlite.known_vectors import vectors_version
 from harken.storage.sqlite.postings import Int64
-from harken.storage.store import RowScope, StoredSpace, Transaction
 from harken.storage.tables import entries, refers, vectors
 from harken.storage.vectors import similarities, unpack
 

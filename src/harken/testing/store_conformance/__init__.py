@@ -19,21 +19,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from harken.storage.store import Store
+from harken.storage.ports import Store
 from harken.testing.store_conformance.chatting import ChatTests
 from harken.testing.store_conformance.embedded import SpaceTests, VectorTests
 from harken.testing.store_conformance.forgetting import ForgettingTests
 from harken.testing.store_conformance.full_text import FullTextTests
-from harken.testing.store_conformance.looking import LookingTests
+from harken.testing.store_conformance.looking import LookingTests, TellingTests
 from harken.testing.store_conformance.recording import RecordingTests
-from harken.testing.store_conformance.remembering import CopyTests, StateTests
 from harken.testing.store_conformance.scoping import ScopeTests
 from harken.testing.store_conformance.sources import SourceTests
-from harken.testing.store_conformance.spending import SpendTests
 from harken.testing.store_conformance.summarizing import SummaryTests
-from harken.testing.store_conformance.telling import TellingTests
-from harken.testing.store_conformance.transactions import TransactionTests
-from harken.testing.store_conformance.working import WorkTests
+from harken.testing.store_conformance.transactions import CopyTests, StateTests, TransactionTests
+from harken.testing.store_conformance.working import SpendTests, WorkTests
 
 __all__ = ["StoreConformance"]
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select
 
-from harken.model import Event, Message
+from harken.model.conversations import Event, Message
 from harken.storage.entries import load_entries
-from harken.storage.ingest import Ingest
-from harken.storage.store import RowScope, Store, StoredSpace
+from harken.storage.events import Ingest
+from harken.storage.ports import RowScope, Store, StoredSpace
 from harken.storage.tables import entries
 from harken.storage.vectors import ensure_space, put_vectors
 from harken.testing.talk import Talk

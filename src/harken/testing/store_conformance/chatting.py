@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from harken.model import CoreFact, Message
-from harken.storage.chats import (
+from harken.model.conversations import CoreFact, Message
+from harken.storage.conversations import (
     begins_with,
     entries_of,
     exchanges_of,
+    messages_of,
+    messages_of_segment,
     newest_conversation,
     newest_segment,
 )
-from harken.storage.core import core_facts, drop_core_facts
-from harken.storage.forgetting import forget_rows
-from harken.storage.ingest import Ingest
-from harken.storage.reading import messages_of, messages_of_segment
-from harken.storage.segment_summaries import (
+from harken.storage.enrichment.segments import (
     claim_due,
     count_due,
     covered_by,
@@ -25,7 +23,10 @@ from harken.storage.segment_summaries import (
     put_summary,
     segment_summary,
 )
-from harken.storage.store import Store
+from harken.storage.events import Ingest
+from harken.storage.forgetting import forget_rows
+from harken.storage.ports import Store
+from harken.storage.state import core_facts, drop_core_facts
 from harken.testing.store_conformance.asking import keep
 from harken.testing.talk import START, talk_of
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from harken.model import SearchScope
-from harken.storage.reading import count_all
+from harken.model.conversations import SearchScope
+from harken.storage.conversations import count_all
+from harken.storage.enrichment.jobs import count_unembedded
+from harken.storage.ports import RowScope, Store, StoredSpace
 from harken.storage.scopes import row_scope
-from harken.storage.store import RowScope, Store, StoredSpace
 from harken.storage.tables import vectors
 from harken.storage.vectors import (
     activate_space,
@@ -23,7 +24,6 @@ from harken.storage.vectors import (
     read_vectors,
     scan_scope,
 )
-from harken.storage.work import count_unembedded
 from harken.testing.store_conformance.asking import (
     DIMS,
     apply,

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from harken.storage.reading import count_all, find_conversation, find_message
-from harken.storage.store import RowScope, Store
+from harken.storage.conversations import count_all, find_conversation, find_message
+from harken.storage.enrichment.jobs import EMBED, claim_unembedded, fail, list_failed, owned
+from harken.storage.ports import RowScope, Store
 from harken.storage.tables import tombstones, vectors, work
 from harken.storage.vectors import activate_space, list_spaces
-from harken.storage.work import EMBED, claim_unembedded, fail, list_failed, owned
 from harken.testing.store_conformance.asking import (
     LONG,
     apply,

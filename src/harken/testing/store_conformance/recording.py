@@ -8,13 +8,30 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import select
 
-from harken.model import Conversation, Event, ExchangeStatus, Message, MessageType, ProjectIdentity, Role, Titled, Trust
-from harken.storage.known import find_known, find_tombstones
-from harken.storage.reading import count_all, find_conversation, find_message, list_projects, messages_of
+from harken.model.conversations import (
+    Conversation,
+    Event,
+    ExchangeStatus,
+    Message,
+    MessageType,
+    ProjectIdentity,
+    Role,
+    Titled,
+    Trust,
+)
+from harken.storage.conversations import (
+    count_all,
+    find_conversation,
+    find_known,
+    find_message,
+    find_tombstones,
+    list_projects,
+    messages_of,
+)
+from harken.storage.enrichment.jobs import count_embeddable
+from harken.storage.ports import Store
 from harken.storage.state import REDACTED, read_counters
-from harken.storage.store import Store
 from harken.storage.tables import exchanges, messages
-from harken.storage.work import count_embeddable
 from harken.testing.store_conformance.asking import LONG, TOOL_CHARS, apply, found, keep, text_problems
 from harken.testing.talk import START, Talk, talk_of
 

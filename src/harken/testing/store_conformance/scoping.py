@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from harken.errors import NotFoundError
-from harken.model import MessageType, ProjectIdentity, Role, SearchScope
+from harken.model.conversations import MessageType, ProjectIdentity, Role, SearchScope
 from harken.storage.entries import in_scope
 from harken.storage.past import conversation_row
+from harken.storage.ports import RowScope, Store
 from harken.storage.scopes import row_scope
-from harken.storage.store import RowScope, Store
 from harken.storage.vectors import scan_scope
 from harken.testing.store_conformance.asking import LONG, embed, entry_ids, found, keep, space_of, unit_vectors
 from harken.testing.talk import START, Talk

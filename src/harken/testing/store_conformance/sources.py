@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import select
 
 from harken.errors import NotFoundError
-from harken.model import Kept, NewEntry, ProjectIdentity, SearchScope, Trust
+from harken.model.conversations import Kept, NewEntry, ProjectIdentity, SearchScope, Trust
+from harken.storage.conversations import find_tombstones
 from harken.storage.entries import in_scope, load_entries
-from harken.storage.kept.rows import drop_kept, each_kept, find_kept, kept_uid
-from harken.storage.known import find_tombstones
+from harken.storage.ports import RowScope, Store
+from harken.storage.records.rows import drop_kept, each_kept, find_kept, kept_uid
 from harken.storage.scopes import ensure_project, row_scope
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
-from harken.storage.store import RowScope, Store
 from harken.storage.tables import entries, entry_facets
 from harken.storage.vectors import scan_scope
 from harken.testing.store_conformance.asking import apply, embed, found, keep, space_of, text_problems, unit_vectors

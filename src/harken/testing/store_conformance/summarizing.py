@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from harken.model import SearchScope, Tombstone
-from harken.storage.forgetting import forget_rows
-from harken.storage.reading import count_all
-from harken.storage.scopes import row_scope
-from harken.storage.store import RowScope, Store
-from harken.storage.summaries import (
+from harken.model.conversations import SearchScope, Tombstone
+from harken.storage.conversations import count_all
+from harken.storage.enrichment.jobs import complete, fail
+from harken.storage.enrichment.summaries import (
     CONVERSATION,
     EXCHANGE,
     SUMMARIZE,
-    Due,
+    DueSummary,
     StoredSummary,
     claim_due,
     count_due,
@@ -21,7 +19,9 @@ from harken.storage.summaries import (
     put_summary,
     read_summaries,
 )
-from harken.storage.work import complete, fail
+from harken.storage.forgetting import forget_rows
+from harken.storage.ports import RowScope, Store
+from harken.storage.scopes import row_scope
 from harken.testing.store_conformance.asking import found, keep, spoken_at_length
 from harken.testing.talk import START, Talk
 
@@ -29,7 +29,7 @@ REST, LEASE = 600.0, 60.0
 LATER = START + timedelta(days=30)
 
 
-def _claim(store: Store, kind: str, owner: str = "me", after: float = 0.0, limit: int = 10) -> list[Due]:
+def _claim(store: Store, kind: str, owner: str = "me", after: float = 0.0, limit: int = 10) -> list[DueSummary]:
     now = LATER + timedelta(seconds=after)
     with store.reading() as tx:
         found = find_due(tx, kind, limit, now, REST)
@@ -37,7 +37,7 @@ def _claim(store: Store, kind: str, owner: str = "me", after: float = 0.0, limit
         return claim_due(tx, kind, found, owner, now, LEASE, REST)
 
 
-def _put(store: Store, talk: Talk, kind: str, due: Due, text: str = "A short summary") -> StoredSummary:
+def _put(store: Store, talk: Talk, kind: str, due: DueSummary, text: str = "A short summary") -> StoredSummary:
     found = StoredSummary(kind, due.uid, text, "A title", "extractive", due.ended_at, LATER)
     with store.writing() as tx:
         put_summary(tx, found, talk.conversation.uid)

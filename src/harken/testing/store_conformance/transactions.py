@@ -1,18 +1,108 @@
-"""Transactions keep all or nothing, whoever else writes."""
+"""Small facts beside the records: settings, counters, how far files were read."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from harken.model import Event
-from harken.storage.ingest import Ingest
-from harken.storage.reading import count_all, find_message
-from harken.storage.state import count_up, get_setting, read_counters, set_setting
-from harken.storage.store import Store
+from harken.errors import UsageError
+from harken.model.conversations import Event
+from harken.storage.conversations import count_all, find_message
+from harken.storage.events import Ingest
+from harken.storage.ports import Store
+from harken.storage.state import (
+    ImportState,
+    all_settings,
+    count_up,
+    drop_journal_offset,
+    get_import_state,
+    get_setting,
+    journal_offset,
+    journal_offsets,
+    put_import_state,
+    put_journal_offset,
+    read_counters,
+    set_setting,
+)
 from harken.testing.store_conformance.asking import MIN_TOKENS, TOOL_CHARS, apply, found, text_problems
-from harken.testing.talk import Talk, talk_of
+from harken.testing.talk import START, Talk, talk_of
+
+
+class StateTests:
+    """Inherited by `StoreConformance`."""
+
+    @pytest.mark.parametrize("value", [True, 0, 0.5, "", "a text", [1, "two"], {"key": {"inner": None}}], ids=repr)
+    def test_a_setting_comes_back_as_it_was(self, store: Store, value: object) -> None:
+        with store.writing() as tx:
+            set_setting(tx, "a.name", value)
+        with store.reading() as tx:
+            assert get_setting(tx, "a.name") == value
+            assert all_settings(tx)["a.name"] == value
+
+    def test_a_setting_is_replaced_and_taken_back(self, store: Store) -> None:
+        with store.writing() as tx:
+            set_setting(tx, "a.name", 1)
+            set_setting(tx, "a.name", 2)
+            assert get_setting(tx, "a.name") == 2
+            set_setting(tx, "a.name", None)
+            set_setting(tx, "never.set", None)
+        with store.reading() as tx:
+            assert get_setting(tx, "a.name") is None
+            assert "a.name" not in all_settings(tx)
+
+    def test_counters_add_up_under_their_prefix(self, store: Store) -> None:
+        with store.writing() as tx:
+            count_up(tx, {"a:x": 1, "a:y": 2, "b:x": 5})
+            count_up(tx, {"a:x": 10, "a_x": 3, "a%": 4})
+            count_up(tx, {})
+        with store.reading() as tx:
+            assert read_counters(tx, "a:") == {"x": 11, "y": 2}
+            assert read_counters(tx, "a_") == {"x": 3}
+            assert read_counters(tx, "a%") == {"": 4}
+
+    def test_an_import_state_comes_back_and_is_replaced(self, store: Store) -> None:
+        state = ImportState("codex", "/a/path", 3 << 40, 1_700_000_000_123_456_789, 1 << 33, "f" * 32, 2, START)
+        with store.writing() as tx:
+            assert get_import_state(tx, "codex", "/a/path") is None
+            put_import_state(tx, state)
+            put_import_state(tx, replace(state, path="/other"))
+            put_import_state(tx, changed := replace(state, offset=7))
+        with store.reading() as tx:
+            assert get_import_state(tx, "codex", "/a/path") == changed
+            assert get_import_state(tx, "codex", "/other") == replace(state, path="/other")
+            assert get_import_state(tx, "jsonl", "/a/path") is None
+
+    def test_journal_offsets_are_kept_by_file(self, store: Store) -> None:
+        with store.writing() as tx:
+            put_journal_offset(tx, "c/2023-05-08.jsonl", 10)
+            put_journal_offset(tx, "c/2023-05-08.jsonl", 20)
+            put_journal_offset(tx, "c/2023-05-09.jsonl", 5)
+            drop_journal_offset(tx, "c/2023-05-09.jsonl")
+        with store.reading() as tx:
+            assert journal_offsets(tx) == {"c/2023-05-08.jsonl": 20}
+            assert journal_offset(tx, "c/2023-05-08.jsonl") == 20
+            assert journal_offset(tx, "c/2023-05-09.jsonl") == 0
+
+
+class CopyTests:
+    """Inherited by `StoreConformance`."""
+
+    def test_a_backup_is_a_file_of_its_own_where_the_store_makes_backups(self, store: Store, tmp_path: Path) -> None:
+        with store.writing() as tx:
+            set_setting(tx, "colour", "green")
+        target = tmp_path / "copy"
+        with suppress(UsageError):
+            store.backup(target)
+            assert target.stat().st_size > 0
+        with store.writing() as tx:
+            set_setting(tx, "colour", "red")
+        with store.reading() as tx:
+            assert get_setting(tx, "colour") == "red"
+        assert store.size_bytes() >= 0
 
 
 class TransactionTests:

@@ -21,11 +21,11 @@ from harken.errors import (
     UnknownModelError,
     UsageError,
 )
-from harken.model import Role
+from harken.model.conversations import Role
 from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, Finish, TokenUsage, ToolCall, ToolSpec
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
-from harken.testing import Call, ChatServer, Reply, Says
+from harken.testing import ChatServer, Reply, Says, ScriptedCall
 
 PATIENCE_SECONDS = 120.0
 KEY = "sk-very-secret"
@@ -87,7 +87,7 @@ class TestAnswers:
         assert (body["max_tokens"], body["stream"]) == (99, False)
 
     def test_a_tool_call_comes_with_its_arguments(self, server: ChatServer, open_at: Opening) -> None:
-        server.script(Says(calls=(Call("search", {"query": "cat"}, "c1"), Call("search", {}, "c2"))))
+        server.script(Says(calls=(ScriptedCall("search", {"query": "cat"}, "c1"), ScriptedCall("search", {}, "c2"))))
         answer = open_at(server.url).complete(ASKED, tools=[SEARCH])
         assert answer.tool_calls == (ToolCall("c1", "search", {"query": "cat"}), ToolCall("c2", "search", {}))
         assert (answer.text, answer.finish) == ("", Finish.TOOL_CALLS)
@@ -96,7 +96,7 @@ class TestAnswers:
     def test_broken_arguments_are_told_and_not_raised(
         self, server: ChatServer, open_at: Opening, written: str, problem: str
     ) -> None:
-        server.script(Says(calls=(Call("search", written),)))
+        server.script(Says(calls=(ScriptedCall("search", written),)))
         (call,) = open_at(server.url).complete(ASKED, tools=[SEARCH]).tool_calls
         assert problem in call.problem
         assert call.arguments == {}
@@ -159,7 +159,7 @@ class TestStreams:
         stream.close()  # type: ignore[attr-defined]
 
     def test_tool_calls_are_put_together(self, server: ChatServer, open_at: Opening) -> None:
-        server.script(Says("Let me look.", calls=(Call("search", {"query": "cat"}, "c1"),)))
+        server.script(Says("Let me look.", calls=(ScriptedCall("search", {"query": "cat"}, "c1"),)))
         *_, last = open_at(server.url).stream(ASKED, tools=[SEARCH])
         assert isinstance(last, ChatAnswer)
         assert last.tool_calls == (ToolCall("c1", "search", {"query": "cat"}),)

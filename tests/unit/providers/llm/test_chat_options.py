@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harken.config import LlmConfig, load_settings
+from harken.config.settings import LlmConfig, load_settings
 from harken.errors import ConfigError, MissingExtraError
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from harken.model import ExchangeStatus, Role
+from harken.model.conversations import ExchangeStatus, Role
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Spoken, Summary, ToolUse, tool_batches
-from harken.providers.summarizers.choose import choose
-from harken.providers.summarizers.extractive import ExtractiveSummarizer
+from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
 
 PIPES = [
     "The kitchen tap drips at night.",

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken import tokens
-from harken.providers.summarizers.sentences import MAX_SENTENCE_TOKENS, split_sentences
+from harken.text import tokens
+from harken.text.sentences import MAX_SENTENCE_TOKENS, split_sentences
 
 
 @pytest.mark.parametrize(

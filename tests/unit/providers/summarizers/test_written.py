@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from harken import tokens
 from harken.errors import EndpointError
-from harken.model import ExchangeStatus, Role
+from harken.model.conversations import ExchangeStatus, Role
 from harken.providers.chat_model import ChatModel
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
 from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Spoken, Summary, ToolUse
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
-from harken.providers.summarizers.prompts import fenced
-from harken.providers.summarizers.written import WrittenSummarizer
+from harken.providers.summarizers.written import WrittenSummarizer, fenced
 from harken.testing import ChatServer, Reply, Says
+from harken.text import tokens
 
 ASKED = ExchangeText((Spoken(Role.USER, "Fix the test."), Spoken(Role.ASSISTANT, "It is fixed.")))
 EXTRACT = "Fix the test. → It is fixed."

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from harken.serve.install.entries import Entry
+from harken.serve.install.entries import ConfigEntry
 from harken.serve.install.files import InstallError
 from harken.serve.install.plan import Edit, install, plan_install, plan_uninstall, uninstall
 from harken.serve.install.records import Records
 from harken.serve.install.syntax import JSON, TOML
 
-SERVER = Entry(("mcpServers", "harken"), {"command": "/x/harken", "args": ["mcp"]})
-HOOK = Entry(("hooks", "Stop"), {"hooks": [{"type": "command", "command": "/x/harken hook Stop"}]}, listed=True)
+SERVER = ConfigEntry(("mcpServers", "harken"), {"command": "/x/harken", "args": ["mcp"]})
+HOOK = ConfigEntry(("hooks", "Stop"), {"hooks": [{"type": "command", "command": "/x/harken hook Stop"}]}, listed=True)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_what_a_killed_install_left_is_undone(edits: list[Edit], records: Record
 def test_a_newer_install_replaces_an_older_one_and_both_go(edits: list[Edit], records: Records) -> None:
     edits[1].path.write_text("{}")
     install(plan_install(edits, records), records)
-    newer = Entry(SERVER.keys, {"command": "/y/harken", "args": ["mcp"]})
+    newer = ConfigEntry(SERVER.keys, {"command": "/y/harken", "args": ["mcp"]})
     again = [Edit(edit.path, edit.syntax, (newer, *edit.entries[1:])) for edit in edits]
     assert [change.action for change in plan_install(again, records)] == ["changed", "changed"]
     install(plan_install(again, records), records)
@@ -75,7 +75,7 @@ def test_a_stranger_of_our_name_is_not_taken_out(edits: list[Edit], records: Rec
 def test_comments_of_toml_stay_through_a_change_in_between(tmp_path: Path, records: Records) -> None:
     path = tmp_path / "config.toml"
     path.write_text('# first\nmodel = "a" # why\n\n[mcp_servers.z]\ncommand = "z"\n')
-    edit = [Edit(path, TOML, (Entry(("mcp_servers", "harken"), SERVER.value),))]
+    edit = [Edit(path, TOML, (ConfigEntry(("mcp_servers", "harken"), SERVER.value),))]
     install(plan_install(edit, records), records)
     path.write_text(path.read_text().replace('"a"', '"b"'))
     uninstall(plan_uninstall(edit, records), records)
@@ -96,14 +96,14 @@ def test_what_cannot_be_changed_is_refused(
     path = tmp_path / "config.toml"
     spoil(path)
     with pytest.raises(InstallError, match=said):
-        plan_install([Edit(path, TOML, (Entry(("mcp_servers", "harken"), SERVER.value),))], records)
+        plan_install([Edit(path, TOML, (ConfigEntry(("mcp_servers", "harken"), SERVER.value),))], records)
 
 
 def test_inline_tables_of_toml_are_understood(tmp_path: Path, records: Records) -> None:
     path = tmp_path / "config.toml"
     text = 'mcp_servers = { z = { command = "z" } }\n'
     path.write_text(text)
-    edit = [Edit(path, TOML, (Entry(("mcp_servers", "harken"), SERVER.value),))]
+    edit = [Edit(path, TOML, (ConfigEntry(("mcp_servers", "harken"), SERVER.value),))]
     install(plan_install(edit, records), records)
     servers = {"z": {"command": "z"}, "harken": dict(SERVER.value)}
     assert tomllib.loads(path.read_text()) == {"mcp_servers": servers}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import URL
 
+from harken.storage.open import open_store
+from harken.storage.ports import RowScope, Store, StoredSpace
 from harken.storage.postgres import held_vectors, nearest
 from harken.storage.postgres.held_vectors import Matrix
-from harken.storage.store import RowScope, Store, StoredSpace, open_store
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors, delete_vectors_where, put_vectors
 from harken.testing.store_conformance.asking import embed, entry_ids, keep, space_of, spoken_at_length, unit_vectors

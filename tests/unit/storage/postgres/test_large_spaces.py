@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from sqlalchemy import URL, text
 
+from harken.storage.open import open_store
+from harken.storage.ports import RowScope, Store
 from harken.storage.postgres import fulltext, nearest
-from harken.storage.store import RowScope, Store, open_store
 from harken.testing.store_conformance.asking import (
     embed,
     entry_ids,

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
-from harken.config import load_settings
+from harken.config.settings import load_settings
 from harken.engine import Harken
 from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
-from harken.model import Role
-from harken.storage.store import Migrated, RowScope, migrate_store, open_store
+from harken.model.conversations import Role
+from harken.storage.open import migrate_store, open_store
+from harken.storage.ports import Migrated, RowScope
 from harken.testing.store_conformance.asking import found, keep, text_problems
 from harken.testing.talk import Talk
 from postgres_server import PostgresServer

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import URL, text
 
 from harken.engine import Harken
-from harken.model import SearchScope
+from harken.model.conversations import SearchScope
+from harken.storage.ports import Store
 from harken.storage.postgres import nearest
-from harken.storage.store import Store
 from harken.storage.tables import metadata
 from harken.testing import HashingEmbedder
 from harken.testing.store_conformance.asking import LONG

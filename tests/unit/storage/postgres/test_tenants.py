@@ -11,7 +11,7 @@ from sqlalchemy import URL
 
 from harken.engine import Harken
 from harken.errors import ConfigError
-from harken.storage.store import migrate_store
+from harken.storage.open import migrate_store
 from harken.storage.tables import metadata
 from harken.testing import HashingEmbedder
 from postgres_server import PostgresServer

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from harken.storage.postgres.text_forms import day_in_words, plain_words
+from harken.storage.postgres.fulltext import day_in_words, plain_words
 
 
 @pytest.mark.parametrize(

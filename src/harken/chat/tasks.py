@@ -1,0 +1,308 @@
+"""Scheduled tasks (subagents): running them with what they did before, and recording what they have done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from harken.context.layers import ContextMessage
+from harken.context.task_history import Run, TaskHistory
+from harken.errors import ConfigError, NotFoundError, UsageError
+from harken.model.conversations import (
+    TASK_CHANNEL,
+    Conversation,
+    Event,
+    Exchange,
+    ExchangeEnd,
+    ExchangeStatus,
+    Message,
+    MessageType,
+    Role,
+    Trust,
+)
+from harken.record.ids import conversation_uid, task_name
+from harken.record.recorder import NewMessage, Recorder
+from harken.record.threads import Thread, read_thread
+from harken.storage.conversations import find_conversation, find_tombstones, resolve_uid
+from harken.storage.events import Ingest
+from harken.storage.past import list_tasks, newest_exchanges
+from harken.storage.ports import Transaction
+from harken.text.characters import sound
+
+_ERROR_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where a run's answer is said as well, and how.
+
+    Attributes:
+        task: who says it.
+    """
+
+    conversation_uid: str
+    task: str
+    text: str
+
+
+@dataclass(slots=True)
+class Runs:
+    """Writes runs through a recorder, journal first."""
+
+    recorder: Recorder
+
+    def begin(self, name: str, request: str) -> tuple[Exchange, Message]:
+        """Record what a task is asked, before anything answers: a run that dies leaves its request.
+
+        Raises:
+            NotFoundError: the task was forgotten.
+        """
+        uid = conversation_uid(TASK_CHANNEL, name)
+        ready = self.recorder.prepare(uid, NewMessage(Role.USER, request))
+        thread = Thread(uid)
+
+        def opening(tx: Transaction, _ingest: Ingest) -> list[Event]:
+            nonlocal thread
+            thread = read_thread(tx, uid)
+            if thread.title is None and find_tombstones(tx, [uid]):
+                raise NotFoundError(f"The task {name} was forgotten; choose another name for a new one.")
+            # Whatever exchange was the last: two runs of a task may overlap.
+            thread.exchange = None
+            asked = self.recorder.stamp(ready)
+            head = Conversation(uid, TASK_CHANNEL, name, "", asked.created_at, asked.created_at)
+            thread.place(asked)
+            return [*([head] if thread.title is None else []), *thread.events]
+
+        self.recorder.admit([uid], opening)
+        assert thread.exchange is not None  # noqa: S101 - `place` has begun one
+        return thread.exchange, thread.messages[0]
+
+    def finish(
+        self,
+        run: Exchange,
+        answers: Sequence[NewMessage],
+        status: ExchangeStatus,
+        error: str | None = None,
+        delivery: Delivery | None = None,
+    ) -> tuple[list[Message], ExchangeEnd, Message | None]:
+        """Record what a run has brought and how it ended, and say it elsewhere, all in one transaction.
+
+        Returns:
+            The answers and the end as they were kept, and the message that was delivered.
+        Raises:
+            NotFoundError: the task, or the conversation to deliver to, was forgotten meanwhile.
+        """
+        uid = run.conversation_uid
+        prepared = [self.recorder.prepare(uid, replace(answer, trust=_trust(answer))) for answer in answers]
+        reason = None if error is None else self.recorder.redactor.redact(sound(error)).text[:_ERROR_CHARS]
+        said: list[Message] = []
+        ended: list[ExchangeEnd] = []
+        delivered: list[Message] = []
+
+        def closing(tx: Transaction, _ingest: Ingest) -> list[Event]:
+            if read_thread(tx, uid).title is None:
+                raise NotFoundError(f"{uid} was forgotten while it ran.")
+            placed = [replace(message, segment_uid=run.segment_uid, exchange_uid=run.uid) for message in prepared]
+            said.extend(self.recorder.stamp(message) for message in placed)
+            ended.append(ExchangeEnd(run.uid, uid, status, self.recorder.now(), reason))
+            elsewhere = [] if delivery is None else self._delivered(tx, delivery, run, delivered)
+            return [*said, *ended, *elsewhere]
+
+        self.recorder.admit([uid, *([delivery.conversation_uid] if delivery else [])], closing)
+        return said, ended[0], delivered[0] if delivered else None
+
+    def _delivered(self, tx: Transaction, delivery: Delivery, run: Exchange, delivered: list[Message]) -> list[Event]:
+        thread = read_thread(tx, delivery.conversation_uid)
+        if thread.title is None:
+            raise NotFoundError(f"There is no conversation {delivery.conversation_uid}. Find one: harken search QUERY")
+        facts = {"task": delivery.task, "run": run.uid}
+        message = NewMessage(Role.ASSISTANT, delivery.text, author=delivery.task, trust=Trust.AGENT, metadata=facts)
+        waits = thread.exchange is not None and thread.exchange.status is ExchangeStatus.IN_PROGRESS
+        if not waits:
+            # Nobody asked for it there, so it answers nothing that was asked before.
+            thread.exchange = None
+        thread.place(self.recorder.stamp(self.recorder.prepare(delivery.conversation_uid, message)))
+        if not waits:
+            thread.end(ExchangeStatus.COMPLETED)
+        delivered.extend(thread.messages)
+        return thread.events
+
+
+def _trust(answer: NewMessage) -> Trust:
+    return Trust.TOOL if answer.role is Role.TOOL else Trust.AGENT
+
+
+Answer = Callable[[Sequence[ContextMessage]], str | Sequence[NewMessage]]
+"""Answers a context with words, or with messages of the assistant and its tools of which the last are words."""
+
+_NO_MODEL = (
+    "No model is configured that could answer a task, and Harken calls none unasked. Record what another program has "
+    "answered: harken task run NAME MESSAGE --answer TEXT (or --answer - to read it from stdin); in Python, "
+    "run_task(name, message, answer=FUNCTION)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """A run that has ended.
+
+    Attributes:
+        task: its name as it is kept.
+        delivered: the message by which another conversation has the answer too; None for a silent run.
+    """
+
+    task: str
+    run: Run
+    delivered: Message | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """A task, and how it stands.
+
+    Attributes:
+        uid: of the conversation that holds its runs.
+        runs: how many there were, whatever their end.
+        completed: how many of them did not fail, die or still go on.
+        last: the newest run's beginning and state.
+    """
+
+    name: str
+    uid: str
+    runs: int
+    completed: int
+    last_at: datetime
+    last_status: ExchangeStatus
+
+
+class Tasks:
+    """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`.
+
+    Args:
+        subagent_history: how many earlier runs a task sees; read anew each time.
+        build: gives the context of a run: from its task's name, the request and the system prompt.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        history: TaskHistory,
+        subagent_history: Callable[[], int],
+        build: Callable[[str, str, str], Sequence[ContextMessage]],
+    ) -> None:
+        self._recorder = recorder
+        self._runs = Runs(recorder)
+        self._history = history
+        self._subagent_history = subagent_history
+        self._build = build
+
+    def run(
+        self,
+        name: str,
+        message: str,
+        answer: Answer | None = None,
+        deliver: str | None = None,
+        *,
+        system: str = "",
+    ) -> TaskRun:
+        """Run a task once and record it: the request first, then what was answered, and how it ended.
+
+        Args:
+            name: letters, digits, `.`, `_`, `-`; capitals do not count.
+            message: what the task is asked.
+            answer: called with `context`; what it returns is recorded. What it raises is recorded as a failure and
+                raised on.
+            deliver: id of a conversation, or the beginning of one, that gets the answer too; else it is silent.
+            system: the system prompt.
+        Returns:
+            The run; failed where the answer does not end with the assistant's words.
+        Raises:
+            ConfigError: there is nothing that answers; nothing is recorded then.
+            UsageError: the name or the message is none, or `answer` returns what is no answer.
+            NotFoundError: there is no conversation to deliver to, or the task was forgotten.
+        """
+        kept_name = _checked(name)
+        if self._recorder.names.text(name) != name:
+            raise UsageError("The task's name holds a secret, and would name a folder. Choose another.")
+        if not message.strip():
+            raise UsageError("A task needs a message: what it is asked.")
+        if answer is None:
+            raise ConfigError(_NO_MODEL)
+        target = None if deliver is None else self._conversation(deliver)
+        begun, asked = self._runs.begin(kept_name, message)
+        try:
+            answers = _messages(answer(self.context(kept_name, message, system=system)))
+        except BaseException as error:
+            self._runs.finish(begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+            raise
+        return self._finished(kept_name, begun, asked, answers, target)
+
+    def context(self, name: str, message: str, *, system: str = "") -> list[ContextMessage]:
+        """What a run gets to see: system prompt, core memory, the task's last complete runs, the request."""
+        return list(self._build(_checked(name), message, system))
+
+    def list(self) -> list[TaskState]:
+        """Every task that has run, by name."""
+        with self._recorder.store.reading() as tx:
+            found = list_tasks(tx)
+            newest = [next(newest_exchanges(tx, uid)) for uid, *_ in found]
+        return [
+            TaskState(name, uid, runs, completed, last.started_at, last.status)
+            for (uid, name, runs, completed), last in zip(found, newest, strict=True)
+        ]
+
+    def history(self, name: str, runs: int | None = None, only_complete: bool = False) -> Sequence[Run]:
+        """A task's last runs, oldest first.
+
+        Args:
+            name: the task's.
+            runs: how many at most; None takes the setting.
+            only_complete: those alone that the next run will see.
+        Raises:
+            NotFoundError: there is no such task.
+            UsageError: the name or the number is none.
+        """
+        kept_name = _checked(name)
+        if runs is not None and runs <= 0:
+            raise UsageError(f"runs must be > 0, got {runs}")
+        with self._recorder.store.reading() as tx:
+            if find_conversation(tx, conversation_uid(TASK_CHANNEL, kept_name)) is None:
+                raise NotFoundError(f"There is no task {kept_name}. List them: harken task list")
+        return self._history.last_runs(kept_name, runs or self._subagent_history(), only_complete)
+
+    def _finished(
+        self, name: str, begun: Exchange, asked: Message, answers: Sequence[NewMessage], target: str | None
+    ) -> TaskRun:
+        last = answers[-1] if answers else None
+        answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
+        status = ExchangeStatus.COMPLETED if answered else ExchangeStatus.FAILED
+        error = None if answered else "The answer does not end with the assistant's words."
+        delivery = Delivery(target, name, last.text) if target and last and answered else None
+        said, end, delivered = self._runs.finish(begun, answers, status, error, delivery)
+        run = Run(begun.uid, status, begun.started_at, end.at, end.error, (asked, *said))
+        return TaskRun(name, run, delivered)
+
+    def _conversation(self, beginning: str) -> str:
+        with self._recorder.store.reading() as tx:
+            found = [uid for kind, uid in resolve_uid(tx, beginning) if kind == "conversation"] if beginning else []
+        if len(found) != 1:
+            what = "There is no conversation" if not found else "Several conversations begin with"
+            raise NotFoundError(f"{what} {beginning}. Ids are printed by: harken search QUERY")
+        return found[0]
+
+
+def _checked(name: str) -> str:
+    kept = task_name(name)
+    if kept is None:
+        raise UsageError(f"'{name}' is no name for a task. Use letters, digits, '.', '_' and '-', 64 at most.")
+    return kept
+
+
+def _messages(answered: str | Sequence[NewMessage]) -> Sequence[NewMessage]:
+    if isinstance(answered, str):
+        return [NewMessage(Role.ASSISTANT, answered)] if answered.strip() else []
+    for message in answered:
+        if not isinstance(message, NewMessage) or message.role not in (Role.ASSISTANT, Role.TOOL):
+            raise UsageError("An answer is a text, or messages (NewMessage) of the assistant and its tools.")
+    return answered

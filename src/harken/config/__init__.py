@@ -1,0 +1,1 @@
+"""Settings: defaults, the settings file, `HARKEN_*`, the caller; each value with its origin."""

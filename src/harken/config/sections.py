@@ -1,0 +1,326 @@
+"""The sections of the settings: what each may hold, and what stands where nothing is said."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+
+Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
+Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
+
+
+class SettingsSection(BaseModel):
+    """A section: unknown keys are refused, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EmbeddingConfig(SettingsSection):
+    """How texts become vectors; which model is `Settings.embedder`'s matter.
+
+    Attributes:
+        model: the model's name; `openai-compatible` needs one.
+        path: a folder with `model.onnx` and `tokenizer.json`, for the embedder `onnx`.
+        url: base URL of an OpenAI-compatible endpoint, up to and including `/v1`.
+        threshold: stands in place of the model's calibrated one; `search.relevance_threshold` stands above it.
+        threads: CPU threads for a local model.
+        allow_download: whether a local model that is nowhere on this machine may be fetched.
+    """
+
+    model: str | None = None
+    path: Path | None = None
+    url: str | None = None
+    api_key: SecretStr | None = None
+    dims: Annotated[int, Field(ge=1, le=8192)] | None = None
+    max_tokens: Annotated[int, Field(ge=16, le=32768)] | None = None
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
+    threshold: Cosine | None = None
+    threads: Annotated[int, Field(ge=1, le=64)] = 2
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
+    allow_download: bool = False
+    download_url: str | None = None
+    download_sha256: str | None = None
+    min_message_tokens: Annotated[int, Field(ge=0, le=1000)] = 10
+
+
+class SearchConfig(SettingsSection):
+    """How a search weighs what it finds.
+
+    Attributes:
+        vector_weight: share of similarity in the convex fusion; the rest is the keyword score's.
+        candidates: how many of each list are fused.
+        relevance_threshold: cosine similarity that a hit without a matching word needs; None takes the
+            embedding model's own calibration.
+        author_lift: what a message gains, as a factor over 1, when the query names its author.
+        recency_half_life_days: age at which a message counts half; None ignores age.
+        include_untrusted: whether what is not to be trusted (`Trust.is_untrusted`: what tools brought) is found and
+            comes back at all. What a search asks for can leave it out, never bring it back.
+        untrusted_weight: what its score is multiplied by.
+        untrusted_margin: by how much less cosine similarity it counts: so much more it needs where some is asked for.
+    """
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+    fusion: Literal["convex", "rrf"] = "convex"
+    vector_weight: Ratio = 0.5
+    rrf_k: Annotated[int, Field(ge=1, le=1000)] = 60
+    candidates: Annotated[int, Field(ge=10, le=5000)] = 200
+    relevance_threshold: Cosine | None = None
+    min_query_tokens: Annotated[int, Field(ge=0, le=100)] = 1
+    author_lift: Annotated[float, Field(ge=0.0, le=2.0)] = 0.15
+    recency_half_life_days: Annotated[float, Field(gt=0)] | None = None
+    include_untrusted: bool = True
+    untrusted_weight: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
+    untrusted_margin: Ratio = 0.1
+    context_window: bool = True
+    rerank: bool = False
+    rerank_top: Annotated[int, Field(ge=2, le=100)] = 10
+    rerank_blend: Ratio = 0.5
+
+
+class LlmConfig(SettingsSection):
+    """The language model, if any; without `model` none is ever called.
+
+    Attributes:
+        model: vendor and model: `openai:…`, `anthropic:…`, `google:…`, `ollama:…`.
+        url: base URL of another endpoint that speaks the vendor's protocol, for OpenAI's up to and including `/v1`.
+        api_key: None takes the vendor's own variable, e.g. OPENAI_API_KEY, unless `url` is set.
+        max_tokens: longest answer.
+        max_input_tokens: longer material is clipped from its middle.
+        max_usd_per_day: no worker and no chat calls a model beyond it until the next day (UTC); None: no limit.
+        input_usd_per_million: price of a million tokens, in place of the list's; both prices or neither.
+    """
+
+    model: str | None = None
+    url: str | None = None
+    api_key: SecretStr | None = None
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    max_tokens: Annotated[int, Field(ge=16, le=200_000)] = 2048
+    max_input_tokens: Annotated[int, Field(ge=256, le=2_000_000)] = 8000
+    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    input_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    output_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.input_usd_per_million is None) != (self.output_usd_per_million is None):
+            raise ValueError("input_usd_per_million and output_usd_per_million must be set together")
+        return self
+
+
+class RedactionConfig(SettingsSection):
+    """What is taken out before anything touches a disk.
+
+    Attributes:
+        patterns: further rules, kind to regular expression.
+    """
+
+    enabled: bool = True
+    patterns: dict[str, str] = Field(default_factory=dict)
+
+
+class WorkerConfig(SettingsSection):
+    """How background work runs.
+
+    Attributes:
+        poll_seconds: how often work is looked for that nobody has signalled.
+        summary_poll_seconds: likewise for summaries of exchanges and conversations.
+        rest_seconds: how long nothing must have been said in a conversation before it is summarized.
+    """
+
+    batch_size: Annotated[int, Field(ge=1, le=100)] = 64
+    poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    summary_poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    rest_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
+    lease_seconds: Annotated[float, Field(ge=5, le=3600)] = 120.0
+
+
+class RecordConfig(SettingsSection):
+    """How messages are kept.
+
+    Attributes:
+        tool_text_chars: tool calls and results are searched by this much of their text; all of it is kept.
+        fsync: force every journal line to the disk before it is acknowledged; survives power loss, costs speed.
+    """
+
+    tool_text_chars: Annotated[int, Field(ge=0, le=100_000)] = 2000
+    fsync: bool = False
+
+
+class AutoRagConfig(SettingsSection):
+    """How what was said earlier in a conversation comes back by itself.
+
+    Attributes:
+        top_k: how many messages come back at most.
+        max_tokens: what they may take of the context, with everything around them.
+        relevance_threshold: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
+            calibration. In the camelCase spelling, `relevanceThreshold`, it is a cosine distance.
+        min_message_tokens: shorter messages get no vector and come back by their words alone; stands for
+            `embedding.min_message_tokens` where that is not set.
+    Source: seed TASK-007a, stage 1.
+    """
+
+    enabled: bool = True
+    top_k: int = 3
+    max_tokens: int = 400
+    relevance_threshold: float | None = None
+    min_message_tokens: int = 10
+
+    @field_validator("top_k", "max_tokens", "relevance_threshold", "min_message_tokens")
+    @classmethod
+    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and value <= 0:
+            raise ValueError(f"{info.field_name} must be > 0, got {value}")
+        return value
+
+    @field_validator("relevance_threshold")
+    @classmethod
+    def _similarity(cls, value: float | None) -> float | None:
+        if value is not None and value > 1:
+            raise ValueError(f"relevance_threshold must be <= 1, got {value}")
+        return value
+
+
+class ContextConfig(SettingsSection):
+    """What a model call gets to see.
+
+    Attributes:
+        default_budget_tokens: size of the whole context.
+        sliding_window: how many of the newest messages at most.
+        subagent_history: how many earlier runs of its task a subagent sees.
+        summary_tokens: what the summary of what left the window may take.
+        system_prompt: stands first in every context; empty for callers that bring their own.
+    Source: seed TASK-007a, stage 1.
+    """
+
+    default_budget_tokens: int = 8000
+    sliding_window: int = 20
+    subagent_history: int = 5
+    summary_tokens: int = 300
+    system_prompt: str = ""
+
+    @field_validator("default_budget_tokens", "sliding_window", "subagent_history", "summary_tokens")
+    @classmethod
+    def _positive(cls, value: int, info: ValidationInfo) -> int:
+        if value <= 0:
+            raise ValueError(f"{info.field_name} must be > 0")
+        return value
+
+
+class RagConfig(SettingsSection):
+    """How past conversations come back by themselves.
+
+    Attributes:
+        conversation_limit: how many at most.
+        exchange_limit_per_conversation: how many exchanges of each.
+        share_places: whether a conversation that answers better may take exchanges' places of one that answers worse,
+            which keeps its summary, or one exchange where it has none; the number of all stays within both limits. Off,
+            no conversation has more than its own.
+        min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
+            calibration.
+    Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
+    """
+
+    enabled: bool = True
+    conversation_limit: Annotated[int, Field(ge=1, le=50)] = 3
+    exchange_limit_per_conversation: Annotated[int, Field(ge=1, le=20)] = 2
+    share_places: bool = True
+    min_similarity: Ratio | None = None
+
+
+class HooksConfig(SettingsSection):
+    """What hooks of coding agents do.
+
+    Attributes:
+        recall: whether a prompt brings back what other conversations say about it.
+        brief: whether a session begins with what its project's memory has.
+        premortem: whether a test or build that fails brings back what earlier work says about such a failure.
+        max_tokens: what one event may bring back at most; agents' own limits stand below it.
+        deadline_seconds: a hook that takes longer ends without a word. Read from the environment alone
+            (`HARKEN_HOOKS__DEADLINE_SECONDS`): the hook's process reads no file.
+    """
+
+    recall: bool = True
+    brief: bool = True
+    premortem: bool = True
+    max_tokens: Annotated[int, Field(ge=50, le=100_000)] = 1500
+    deadline_seconds: Annotated[float, Field(ge=0.05, le=30)] = 1.5
+
+
+class ServeConfig(SettingsSection):
+    """The daemon.
+
+    Attributes:
+        idle_seconds: it leaves when nobody has asked for so long and no work is left; 0 keeps it, and so does TCP.
+        roots: folders that MCP and clients over TCP may have indexed, beside the project that they work in.
+        hosts: names by which clients over TCP may call this machine, beside its own.
+    """
+
+    idle_seconds: Annotated[float, Field(ge=0)] = 1800.0
+    roots: tuple[Path, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+class ChatConfig(SettingsSection):
+    """How a chat answers; its system prompt is `context.system_prompt`, and one of its own where that is empty.
+
+    Attributes:
+        max_tool_rounds: how often in one turn the model may call tools before it has to answer.
+        tool_result_tokens: what one result of a tool may take; the model can ask for what follows.
+    """
+
+    max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 10
+    tool_result_tokens: Annotated[int, Field(ge=200, le=100_000)] = 1500
+
+
+Weight = Annotated[float, Field(gt=0.0, le=10.0)]
+
+
+class SourceWeights(SettingsSection):
+    """What share of a context each type gets, against the others that have something to show.
+
+    Source: SPEC-002-18, "Token Budget Distribution"; documents and conversations are ours.
+    """
+
+    memories: Weight = 1.0
+    code: Weight = 2.0
+    experiences: Weight = 3.0
+    values: Weight = 1.0
+    commits: Weight = 2.0
+    documents: Weight = 2.0
+    conversations: Weight = 2.0
+
+
+class TierWeights(SettingsSection):
+    """What an experience's relevance is multiplied by, by how far it may be believed."""
+
+    gold: Weight = 1.0
+    silver: Weight = 0.95
+    bronze: Weight = 0.85
+    abandoned: Weight = 0.7
+
+
+class AssembleConfig(SettingsSection):
+    """How a context is put together from many sources.
+
+    Attributes:
+        item_share: what one item may take of what its source has.
+        min_item_tokens: what one item may take however little that is.
+        duplicate_similarity: texts from here on, 0 to 1, say the same; the less relevant one is left out.
+        importance_lift: what a memory of importance 1 gains, as a factor over 1, and one of importance 0 loses.
+        recency_lift: what a commit or an experience of today gains, as a factor over 1.
+        recency_half_life_days: age at which that gain is half.
+    Source: SPEC-002-18; the numbers that it leaves open stand in docs/adr/0012-assembler.md.
+    """
+
+    weights: SourceWeights = Field(default_factory=SourceWeights)
+    tiers: TierWeights = Field(default_factory=TierWeights)
+    item_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
+    min_item_tokens: Annotated[int, Field(ge=40, le=10_000)] = 120
+    duplicate_similarity: Annotated[float, Field(ge=0.5, le=1.0)] = 0.9
+    importance_lift: Ratio = 0.1
+    recency_lift: Ratio = 0.1
+    recency_half_life_days: Annotated[float, Field(gt=0)] = 30.0

@@ -1,0 +1,327 @@
+"""Settings: defaults, then the settings file, then `HARKEN_*`, then values set at run time; each with its origin.
+
+This is the only module that reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import platformdirs
+import yaml
+from pydantic import Field, ValidationError
+
+from harken.config.sections import (
+    AssembleConfig,
+    AutoRagConfig,
+    ChatConfig,
+    ContextConfig,
+    EmbeddingConfig,
+    HooksConfig,
+    LlmConfig,
+    RagConfig,
+    RecordConfig,
+    RedactionConfig,
+    SearchConfig,
+    ServeConfig,
+    SettingsSection,
+    WorkerConfig,
+)
+from harken.errors import ConfigError
+
+__all__ = [
+    "AssembleConfig",
+    "AutoRagConfig",
+    "ChatConfig",
+    "ContextConfig",
+    "EmbeddingConfig",
+    "HooksConfig",
+    "LlmConfig",
+    "LoadedSettings",
+    "RagConfig",
+    "RecordConfig",
+    "RedactionConfig",
+    "SearchConfig",
+    "ServeConfig",
+    "SettingValue",
+    "Settings",
+    "WorkerConfig",
+    "default_home",
+    "environment",
+    "load_settings",
+]
+
+SETTINGS_FILES = ("harken.toml", "harken.yaml", "harken.yml")
+ENVIRONMENT_PREFIX = "HARKEN_"
+RUN_TIME = "run time"
+_NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG"}
+
+
+class Settings(SettingsSection):
+    """Everything that can be set, validated.
+
+    Attributes:
+        home: where the journal, the database, models and caches live.
+        store: URL of the database; None is the embedded file under the home.
+        tenant: whose part of a server's store this is; the embedded store has one, `local`.
+        embedder: `onnx`, `openai-compatible`, `fastembed`, or `none` for keyword search alone.
+    """
+
+    home: Path
+    store: str | None = None
+    tenant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@-]{1,63}$")] = "local"
+    embedder: str = "onnx"
+    embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)
+    search: SearchConfig = Field(default_factory=SearchConfig)
+    llm: LlmConfig = Field(default_factory=LlmConfig)
+    redaction: RedactionConfig = Field(default_factory=RedactionConfig)
+    worker: WorkerConfig = Field(default_factory=WorkerConfig)
+    record: RecordConfig = Field(default_factory=RecordConfig)
+    auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
+    context: ContextConfig = Field(default_factory=ContextConfig)
+    rag: RagConfig = Field(default_factory=RagConfig)
+    hooks: HooksConfig = Field(default_factory=HooksConfig)
+    serve: ServeConfig = Field(default_factory=ServeConfig)
+    chat: ChatConfig = Field(default_factory=ChatConfig)
+    assemble: AssembleConfig = Field(default_factory=AssembleConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingValue:
+    """One setting as it stands, and where it came from (`default`, a file, a variable, `run time`)."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Validated settings with the origin of each value."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def values(self) -> list[SettingValue]:
+        """Every setting in the order of the classes above, secrets masked."""
+        flat = _flatten(self.settings.model_dump(mode="json"))
+        shown = {key: without_password(value) if isinstance(value, str) else value for key, value in flat.items()}
+        return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in shown.items()]
+
+
+def without_password(url: str) -> str:
+    """A URL with its password masked; any other text as it is."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
+
+
+def environment() -> Mapping[str, str]:
+    """The process's environment variables."""
+    return os.environ
+
+
+def default_home(env: Mapping[str, str]) -> Path:
+    """`HARKEN_HOME`, else the platform's data directory for Harken."""
+    configured = env.get("HARKEN_HOME")
+    return Path(configured).expanduser() if configured else Path(platformdirs.user_data_dir("harken", appauthor=False))
+
+
+def load_settings(
+    home: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    stored: Mapping[str, Any] | None = None,
+) -> LoadedSettings:
+    """Settings from every layer, later ones winning.
+
+    Args:
+        home: stands above `HARKEN_HOME`.
+        env: the environment; None reads the process's own.
+        overrides: values given in code or on the command line; dotted keys or nested.
+        stored: values set at run time, which a store keeps; dotted keys.
+    Raises:
+        ConfigError: a file cannot be parsed, a key is unknown, or a value is outside its range.
+    """
+    env = environment() if env is None else env
+    place = Path(home).expanduser() if home is not None else default_home(env)
+    place = place.absolute()
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in _layers(place, env, stored or {}, overrides or {}):
+        for key, value in layer.items():
+            merged[key] = value
+            origins[key] = origin(key) if callable(origin) else origin
+    merged["home"] = str(place)
+    origins["home"] = "argument" if home is not None else ("HARKEN_HOME" if "HARKEN_HOME" in env else "default")
+    return LoadedSettings(_validate(_nest(merged), origins), origins)
+
+
+def _layers(
+    home: Path, env: Mapping[str, str], stored: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> list[tuple[Any, dict[str, Any]]]:
+    layers: list[tuple[Any, dict[str, Any]]] = []
+    file = _settings_file(home, env)
+    if file is not None:
+        layers.append((file.name, _flatten(_understood(_read_file(file), file), stop=_free_tables())))
+    layers.append((_variable, _from_environment(env)))
+    layers.append((RUN_TIME, dict(stored)))
+    layers.append(("argument", _flatten(dict(overrides), stop=_free_tables())))
+    for _, layer in layers:
+        if "auto_rag.min_message_tokens" in layer:
+            layer.setdefault("embedding.min_message_tokens", layer["auto_rag.min_message_tokens"])
+    return layers
+
+
+def _settings_file(home: Path, env: Mapping[str, str]) -> Path | None:
+    named = env.get("HARKEN_CONFIG")
+    if named:
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"HARKEN_CONFIG names {path}, which is not a file.")
+        return path
+    found = [home / name for name in SETTINGS_FILES if (home / name).is_file()]
+    if len(found) > 1:
+        # Whichever was read, somebody would wonder why what the other one sets does nothing.
+        raise ConfigError(
+            f"There are {' and '.join(map(str, found))}. Put all settings into one, and remove the other."
+        )
+    return found[0] if found else None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        place = " ".join(str(error).split())
+        raise ConfigError(f"{path} cannot be read: {place}") from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold key-value pairs, not a {type(data).__name__}.")
+    return data
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
+    known = _known_keys()
+    found: dict[str, Any] = {}
+    for name, value in env.items():
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS or name.startswith("HARKEN_TEST_"):
+            continue
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        if key not in known:
+            raise ConfigError(
+                f"{name} names no setting. Sections are joined by two underscores, as in "
+                f"{_variable(like_it(key) or 'search.limit')}."
+            )
+        found[key] = value
+    return found
+
+
+def _variable(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "__")
+
+
+def _known_keys() -> set[str]:
+    keys: set[str] = set()
+    for name, info in Settings.model_fields.items():
+        part = info.annotation
+        if isinstance(part, type) and issubclass(part, SettingsSection):
+            keys.update(f"{name}.{inner}" for inner in part.model_fields)
+        else:
+            keys.add(name)
+    return keys
+
+
+def _free_tables() -> frozenset[str]:
+    return frozenset({"redaction.patterns"})
+
+
+def _flatten(data: Mapping[str, Any], prefix: str = "", stop: frozenset[str] = frozenset()) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(value, Mapping) and dotted not in stop:
+            flat.update(_flatten(value, f"{dotted}.", stop))
+        else:
+            flat[dotted] = value
+    return flat
+
+
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for dotted, value in flat.items():
+        *sections, leaf = dotted.split(".")
+        place = nested
+        for section in sections:
+            inner = place.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{section} is a value and a section at once.")
+            place = inner
+        place[leaf] = value
+    return nested
+
+
+def known_keys() -> list[str]:
+    """Every setting's dotted key, in alphabetical order."""
+    return sorted(_known_keys())
+
+
+def like_it(key: str) -> str:
+    """The setting's key that comes nearest to one that there is none of; empty where none does."""
+    return next(iter(get_close_matches(key, known_keys(), 1, _ALIKE)), "")
+
+
+def _understood(data: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A file's values under our own keys; the seeds' distance becomes a similarity."""
+    section = data.get("autoRag", data.get("auto_rag"))
+    if isinstance(section, dict) and "relevanceThreshold" in section:
+        distance = section["relevanceThreshold"]
+        if isinstance(distance, bool) or not isinstance(distance, int | float):
+            raise ConfigError(f"autoRag.relevanceThreshold: must be a number, a cosine distance (from {file.name})")
+        if not 0 < distance < 1:
+            words = "relevanceThreshold must be > 0" + (" and < 1, for it is a cosine distance" if distance else "")
+            raise ConfigError(f"autoRag.relevanceThreshold: {words}, got {distance} (from {file.name})")
+        rest = {key: value for key, value in section.items() if key != "relevanceThreshold"}
+        named = "autoRag" if "autoRag" in data else "auto_rag"
+        data = {**data, named: {**rest, "relevance_threshold": round(1 - distance, 9)}}
+    understood = _snake_keys(data)
+    assert isinstance(understood, dict)  # noqa: S101 - a dictionary stays one
+    return understood
+
+
+_Data = TypeVar("_Data")
+_ALIKE = 0.7
+_REASONS = {
+    "extra_forbidden": "there is no such setting",
+    "model_type": "is a section, which holds settings of its own",
+}
+
+
+def _snake_keys(data: _Data) -> _Data | dict[str, Any]:
+    if not isinstance(data, dict):
+        return data
+    return {
+        re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower(): _snake_keys(value) for key, value in data.items()
+    }
+
+
+def _validate(data: dict[str, Any], origins: Mapping[str, str]) -> Settings:
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors(include_url=False, include_input=False):
+            key = ".".join(str(part) for part in problem["loc"])
+            origin = origins.get(key) or next((o for k, o in origins.items() if k.startswith(key)), "default")
+            reason = _REASONS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+            meant = like_it(key) if problem["type"] == "extra_forbidden" else ""
+            hint = f", did you mean {meant}?" if meant else ""
+            lines.append(f"{key}: {reason[:1].lower()}{reason[1:]} (from {origin}){hint}")
+        raise ConfigError("; ".join(lines)) from error

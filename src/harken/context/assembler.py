@@ -1,0 +1,183 @@
+"""One context out of everything that is remembered: for a question, or as a warning before work begins.
+
+Source: SPEC-002-18; where we differ, docs/adr/0012-assembler.md says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from harken.config.settings import Settings
+from harken.context.compose import Items, Plan, checked, compose, gather
+from harken.context.dedupe import distinct
+from harken.context.past import past_items
+from harken.context.premortem import premortem
+from harken.context.rank import ranked
+from harken.errors import ContextAssemblyError, InvalidContextTypeError
+from harken.model.conversations import ContextItem, FormattedContext
+from harken.search.past import PastConversations
+from harken.search.search import Searcher
+from harken.search.session import Known, OnceReader
+from harken.sources.found import MAX_LIMIT, SourceHit
+from harken.sources.searches import SourceSearcher
+from harken.storage.ports import OneReading, Store
+
+HEADINGS: Mapping[str, str] = {
+    "memories": "Memories",
+    "code": "Code",
+    "experiences": "Experiences",
+    "values": "Values",
+    "commits": "Commits",
+    "documents": "Documents",
+    "conversations": "Conversations",
+}
+CONTEXT_TYPES = tuple(HEADINGS)
+# Of one source among several, fewer candidates are fused than of a whole store.
+_LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 3
+
+
+@dataclass(slots=True)
+class ContextAssembler:
+    """Puts contexts together; reached as `Harken.assembler`, its verbs also as `Harken`'s own.
+
+    Args:
+        store: what is searched.
+        searcher: the one retrieval path.
+        settings: those in force; read anew each time.
+    """
+
+    store: Store
+    searcher: Searcher
+    settings: Callable[[], Settings]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    # The questions of a premortem are always the same, some two hundred in all.
+    _premortem_vectors: Known = field(default_factory=dict)
+
+    def assemble_context(
+        self,
+        query: str,
+        context_types: Sequence[str],
+        limit: int = 20,
+        max_tokens: int = 2000,
+        *,
+        include_untrusted: bool = True,
+        project: str | None = None,
+    ) -> FormattedContext:
+        """What several sources know about a query, most relevant first, each thing once.
+
+        Args:
+            query: what context is needed for.
+            context_types: any of `memories`, `code`, `experiences`, `values`, `commits`, `documents`, `conversations`.
+            limit: how many items of each are looked at, 1 to 50.
+            max_tokens: for the whole context; a soft limit, which the first item of each type may pass.
+            include_untrusted: whether what is not to be trusted may be in it, where the settings allow that.
+            project: code, commits and documents only of this one, by its key, short name or folder.
+        Returns:
+            The context; empty where nothing was found. A source that fails is left out, which the context says.
+        Raises:
+            InvalidContextTypeError: there is no such type, or none is named.
+            UsageError: the limit or the tokens are not possible.
+            NotFoundError: there is no such project.
+        """
+        types = _checked_types(context_types)
+        checked(limit, MAX_LIMIT, max_tokens)
+        settings = self.settings()
+        config = settings.assemble
+        allowed = settings.search.include_untrusted and include_untrusted
+        with OneReading(self.store) as view:
+            asks = self._asks(view, settings, query, limit, allowed, project)
+            found, failed = gather({name: asks[name] for name in types})
+        kept = {
+            id(item)
+            for item in distinct([item for items in found.values() for item in items], config.duplicate_similarity)
+        }
+        once_each = {name: [item for item in items if id(item) in kept] for name, items in found.items()}
+        plan = Plan("Context", HEADINGS, config.weights.model_dump(), _counted)
+        return compose(once_each, failed, plan, max_tokens, config)
+
+    def get_premortem_context(
+        self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
+    ) -> FormattedContext:
+        """What has gone wrong in work like this: failures first, then surprises, their causes, and principles.
+
+        Args:
+            domain: one of `harken.model.experiences.DOMAINS`.
+            strategy: one of `STRATEGIES`; how it has done is told as well.
+            limit: how many of each kind are looked at, 1 to 50.
+            max_tokens: for the whole context; a soft limit.
+            about: what has gone wrong just now; only what is near to it is told. Empty tells of the whole domain.
+        Returns:
+            The warnings; empty where there is no experience of the domain yet, or none that is near.
+        Raises:
+            UsageError: the domain, the strategy, the limit or the tokens are not possible.
+        """
+        checked(limit, MAX_LIMIT, max_tokens)
+        config, now = self.settings().assemble, self.now()
+        # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
+        less: dict[str, float] = {} if about else {"relevance_threshold": -1.0}
+        with OneReading(self.store) as view:
+            once = self._together(view, limit, None if about else self._premortem_vectors, **less)
+            sources = SourceSearcher(view, once.search)
+            return premortem(sources, domain, strategy, limit, max_tokens, config, now, about)
+
+    def _asks(
+        self,
+        view: OneReading,
+        settings: Settings,
+        query: str,
+        limit: int,
+        include_untrusted: bool,
+        project: str | None,
+    ) -> Mapping[str, Callable[[], Items]]:
+        config, now = settings.assemble, self.now()
+        once = self._together(view, limit, include_untrusted=include_untrusted)
+        sources = SourceSearcher(view, once.search)
+
+        def shown(found: SourceHit) -> Items:
+            return ranked(found, config, now)
+
+        return {
+            "memories": lambda: shown(sources.search_memories(query, limit)),
+            "code": lambda: shown(sources.search_code(query, limit, project=project)),
+            "experiences": lambda: shown(sources.search_experiences(query, axis="full", limit=limit)),
+            "values": lambda: shown(sources.search_values(query, limit)),
+            "commits": lambda: shown(sources.search_commits(query, limit, project=project)),
+            "documents": lambda: shown(sources.search_documents(query, limit, project=project)),
+            "conversations": lambda: self._past(view, once, settings, query, limit),
+        }
+
+    def _together(self, view: OneReading, limit: int, known: Known | None = None, **search: float | bool) -> Searcher:
+        """The retrieval path for searches of one call: one view of the store, and each query embedded once."""
+        config = self.searcher.config
+        fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
+        less = config.model_copy(update={"candidates": fused, **search})
+        # The query has its vector after the first of these searches, and waits for nothing then.
+        reader = OnceReader(self.searcher.reader, known, view.release)
+        return replace(self.searcher, store=view, config=less, reader=reader, threads=None)
+
+    def _past(self, view: OneReading, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
+        # It has transactions of its own, for which a store in memory has one connection.
+        view.release()
+        rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
+        search = settings.search.model_copy(update={"include_untrusted": once.config.include_untrusted})
+        past = PastConversations(self.store, lambda: rag, lambda: search, once.reader, self.now)
+        recall = past.search(query)
+        if recall.error_class:
+            raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")
+        return past_items(recall.conversations, search.untrusted_weight)
+
+
+def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:
+    """The types, each once, in the order of their sections."""
+    if not context_types or isinstance(context_types, str):
+        raise InvalidContextTypeError(f"Name at least one context type, in a list. Types: {', '.join(CONTEXT_TYPES)}.")
+    for name in context_types:
+        if name not in HEADINGS:
+            raise InvalidContextTypeError(f"There is no context type '{name}'. Types: {', '.join(CONTEXT_TYPES)}.")
+    return tuple(name for name in HEADINGS if name in context_types)
+
+
+def _counted(items: Items) -> str:
+    return f"{len(items)} items from {len({item.source for item in items})} sources"

@@ -1,0 +1,211 @@
+"""What a chat needs before each model call: its context, built from everything that is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from harken.config.settings import SearchConfig, Settings
+from harken.context.builder import ContextBuilder, ContextSession
+from harken.context.layers import ChatContext, ContextMessage
+from harken.context.past import past_quotes
+from harken.context.pending import Pending
+from harken.context.render import Quote
+from harken.context.task_history import TaskHistory
+from harken.errors import NotFoundError
+from harken.jobs.job import run_until_idle
+from harken.jobs.segments import SummarizeSegmentWork, Vectorize
+from harken.model.conversations import TASK_CHANNEL
+from harken.providers.summarizer import Summarizer
+from harken.record.ids import conversation_uid
+from harken.record.recorder import Recorder
+from harken.search.past import PastConversations, PastRecall
+from harken.search.recall import AutoRag, Recall
+from harken.search.search import SpaceReader
+from harken.search.session import Together
+from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
+from harken.storage.enrichment.segments import count_left, has_left, note_left
+from harken.storage.past import Retrieval, list_retrievals
+from harken.storage.ports import Store
+from harken.text.characters import sound
+
+# Messages; until then auto-RAG alone brings them back.
+_WORTH_A_CALL = 10
+
+
+class Chats:
+    """Builds contexts and keeps the summaries of what left them; reached as `Harken.chats`.
+
+    Args:
+        settings: those in force; read anew each time.
+        reader: opens the space that answers.
+        history: the runs of tasks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        recorder: Recorder,
+        settings: Callable[[], Settings],
+        reader: Callable[[], SpaceReader | None],
+        history: TaskHistory,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._settings = settings
+        self._now = now
+        self._auto_rag = AutoRag(store, lambda: settings().search, reader, now)
+        self._past = PastConversations(store, lambda: settings().rag, lambda: settings().search, reader, now)
+
+        def trusting() -> SearchConfig:
+            return settings().search.model_copy(update={"include_untrusted": False})
+
+        def builder(auto_rag: AutoRag, others: PastConversations) -> ContextBuilder:
+            def past(session: ContextSession, query: str, together: Together) -> Sequence[Quote]:
+                return past_quotes(others.search(query, session.conversation_uid, together).conversations)
+
+            return ContextBuilder(
+                together=auto_rag.together,
+                begin=auto_rag.begin,
+                search=auto_rag.search,
+                context_config=lambda: settings().context,
+                auto_rag_config=lambda: settings().auto_rag,
+                recorded=self._recorded,
+                past=past,
+                history=lambda name: history.messages(name, settings().context.subagent_history),
+            )
+
+        self.builder = builder(self._auto_rag, self._past)
+        self._without_untrusted = builder(
+            replace(self._auto_rag, search_config=trusting), replace(self._past, search_config=trusting)
+        )
+
+    def session(self, conversation: str, channel: str) -> ContextSession:
+        """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
+        return self._session(conversation_uid(channel, conversation))
+
+    def find(self, beginning: str | None = None, channel: str | None = None) -> ContextSession:
+        """A conversation by its id, the beginning of it, or its own name; None is the one that was active last.
+
+        Args:
+            beginning: of an id, or a whole name.
+            channel: where the one that was active last is looked for; None is everywhere.
+
+        Raises:
+            NotFoundError: there is none, or more than one.
+        """
+        with self._store.reading() as tx:
+            newest = newest_conversation(tx, self._now(), channel) if beginning is None else None
+            found = begins_with(tx, beginning) if beginning else [uid for uid in [newest] if uid]
+        if not found and beginning is None:
+            raise NotFoundError("There is no conversation yet. Import some: harken import; or begin one: harken chat")
+        if len(found) != 1:
+            what = "Several conversations begin with" if found else "There is no conversation"
+            raise NotFoundError(f"{what} {beginning}. Ids are printed by: harken search QUERY")
+        return self._session(found[0])
+
+    def newest(self, conversation_uid: str) -> ContextSession:
+        """A conversation by its whole id, as it stands now; one that is new has no segment yet."""
+        return self._session(conversation_uid)
+
+    def build(
+        self,
+        session: ContextSession,
+        pending: Sequence[Pending],
+        is_subagent: bool = False,
+        task_name: str | None = None,
+        *,
+        budget_tokens: int | None = None,
+        system_prompt: str | None = None,
+        is_preview: bool = False,
+        past_note: str = "",
+        include_untrusted: bool = True,
+    ) -> ChatContext:
+        """See `ContextBuilder.build_context`; unless it is a preview, what left the window is noted to be summarized.
+
+        Without what is not to be trusted, none of it is recalled; what was said last stands in the window all the same.
+
+        Raises:
+            UsageError: the budget is none, or a subagent has no task.
+        """
+        builder = self.builder if include_untrusted else self._without_untrusted
+        context = builder.build_context(
+            session,
+            pending,
+            is_subagent,
+            task_name,
+            budget_tokens=budget_tokens,
+            system_prompt=system_prompt,
+            past_note=past_note,
+        )
+        if context.left_before is not None and not is_preview:
+            self._note_left(context.left_before)
+        return context
+
+    def task_context(self, name: str, request: str, system: str) -> tuple[ContextMessage, ...]:
+        """What a task's run gets to see: core memory and what the task did before, no window and no auto-RAG."""
+        session = ContextSession(conversation_uid(TASK_CHANNEL, name), None)
+        return self.build(session, [request], is_subagent=True, task_name=name, system_prompt=system).messages
+
+    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
+        """A line for people per conversation: its title, else its first words."""
+        with self._store.reading() as tx:
+            return read_titles(tx, conversation_uids)
+
+    def recall(self, session: ContextSession, query: str, excluded: Collection[str] = ()) -> Recall:
+        """What auto-RAG finds for a query in the session's segment."""
+        if session.segment_uid is None:
+            return Recall(notes=("Nothing was said yet.",))
+        return self._auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
+
+    def past(self, query: str, session: ContextSession | None = None) -> PastRecall:
+        """What other conversations say about a query; all of them where no session goes on."""
+        return self._past.search(query, session.conversation_uid if session else None)
+
+    def past_log(self, limit: int = 1000) -> list[Retrieval]:
+        """How past conversations were looked for, newest first."""
+        with self._store.reading() as tx:
+            return list_retrievals(tx, limit)
+
+    def summarize(self) -> int:
+        """Bring every rolling summary up to date without a model, in this thread; how many messages that took in."""
+        return run_until_idle(self.work(None))
+
+    def work(
+        self, vectorize: Vectorize | None, summarizer_for: Callable[[str], Summarizer] | None = None
+    ) -> SummarizeSegmentWork:
+        """The background work that keeps the summaries.
+
+        Args:
+            vectorize: gives sentences their vectors; None compares them by their words.
+            summarizer_for: who summarizes the segment of an id; None chooses sentences.
+        """
+        settings = self._settings
+        return SummarizeSegmentWork(
+            self._store,
+            lambda: settings().context.summary_tokens,
+            settings().worker.lease_seconds,
+            vectorize,
+            self._now,
+            summarizer_for=summarizer_for,
+        )
+
+    def _session(self, uid: str) -> ContextSession:
+        with self._store.reading() as tx:
+            return ContextSession(uid, newest_segment(tx, uid))
+
+    def _recorded(self, text: str) -> str:
+        return self._recorder.redactor.redact(sound(text)).text
+
+    def _note_left(self, message_uid: str) -> None:
+        """Have what left the window summarized; a model, which costs money, is asked only when it is worth a call."""
+        with self._store.reading() as tx:
+            waits = has_left(tx, message_uid)
+            if not waits and self._settings().llm.model is not None:
+                waits = count_left(tx, message_uid) < _WORTH_A_CALL
+        if not waits:
+            with self._store.writing() as tx:
+                note_left(tx, message_uid, self._now())
+            self._recorder.wake()

@@ -1,0 +1,88 @@
+"""Past conversations as a context quotes them: each with its summary, then its exchanges, cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harken.context.rank import marked, on_one_scale
+from harken.context.render import Quote
+from harken.model.conversations import ContextItem, Trust, least_trusted
+from harken.search.past import PastConversation, PastExchange
+
+_SHOWN_CHARS = 200
+
+
+def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
+    """A quotation for each conversation, followed by one for each of its exchanges; best first."""
+    found: list[Quote] = []
+    for each in conversations:
+        found.append(_conversation_quote(each))
+        found.extend(_exchange_quote(exchange) for exchange in each.exchanges)
+    return found
+
+
+def _conversation_quote(found: PastConversation) -> Quote:
+    count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
+    lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({_facts(found.similarity)}{count})']
+    if found.summary:
+        lines.append(f"Summary: {_flat(found.summary)}")
+    return Quote("\n".join(lines), "conversation", found.uid, "", found.at, Trust.AGENT.value)
+
+
+def _exchange_quote(found: PastExchange) -> Quote:
+    said = [f"{name}: {_cut(text)}" for name, text in (("User", found.user), ("Assistant", found.assistant)) if text]
+    facts = f"Exchange ({_facts(found.similarity).rstrip(', ')})" if found.similarity is not None else "Exchange"
+    return Quote("\n".join([facts, *said]), "exchange", found.uid, "", found.at, found.trust.value)
+
+
+def _facts(similarity: float | None) -> str:
+    return "" if similarity is None else f"similarity {similarity:.2f}, "
+
+
+def _cut(text: str) -> str:
+    flat = _flat(text)
+    return flat if len(flat) <= _SHOWN_CHARS else flat[: _SHOWN_CHARS - 1] + "…"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
+    """A context's item for each conversation: what it was about, and what was said in its best exchanges.
+
+    Args:
+        conversations: best first.
+        untrusted_weight: what the likeness of one that quotes what is not to be trusted is multiplied by.
+    """
+    likenesses = [
+        min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
+        * (untrusted_weight if _trust(each).is_untrusted else 1.0)
+        for each in conversations
+    ]
+    scaled = on_one_scale([each.score for each in conversations], likenesses)
+    return [
+        _conversation_item(each, round(relevance, 4)) for each, relevance in zip(conversations, scaled, strict=True)
+    ]
+
+
+def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:
+    title = _flat(found.title) or "untitled"
+    lines = [f'**Conversation** "{title}" on {found.at.date().isoformat()}']
+    if found.summary:
+        lines.append(_flat(found.summary))
+    for exchange in found.exchanges:
+        said = (("User", exchange.user), ("Assistant", exchange.assistant))
+        lines.extend(f"- **{name}**: {_cut(text)}" for name, text in said if text)
+    metadata = {
+        "id": found.uid,
+        "title": title,
+        "created_at": found.at.isoformat(),
+        "exchange_count": found.exchange_count,
+        "exchange_ids": [exchange.uid for exchange in found.exchanges],
+    }
+    return marked(ContextItem("conversation", "\n".join(lines), relevance, metadata), _trust(found))
+
+
+def _trust(found: PastConversation) -> Trust:
+    return least_trusted(exchange.trust for exchange in found.exchanges)

@@ -1,0 +1,61 @@
+"""Private folders, and files that killed processes left. Hooks import it: light parts of the standard library only."""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def make_private(folder: Path | str) -> None:
+    """Make a folder, and what is missing above it, for this user alone; one that is there stays as it is.
+
+    `mkdir` gives what it makes above whatever the umask leaves, which for the home is everybody's right to read it.
+
+    Raises:
+        OSError: it cannot be made, or is no folder.
+    """
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder)
+    if above not in (os.fspath(folder), ""):
+        make_private(above)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        # Another process may be quicker.
+        if not os.path.isdir(folder):
+            raise
+
+
+# Nobody is still at work on what has not changed for so long.
+_ABANDONED_SECONDS = 3600.0
+
+
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove what matches in a folder and has not changed for an hour; what cannot be removed stays."""
+    # Not on the way of hooks, which pay for each import.
+    import shutil
+
+    for found in folder.glob(pattern):
+        if time.time() - _changed_at(found) > _ABANDONED_SECONDS:
+            if found.is_dir() and not found.is_symlink():
+                shutil.rmtree(found, ignore_errors=True)
+            else:
+                found.unlink(missing_ok=True)
+
+
+def _changed_at(path: Path) -> float:
+    """When anything in it was last changed; now, where it goes away meanwhile."""
+    try:
+        newest = path.lstat().st_mtime
+        for folder, folders, files in os.walk(path):
+            newest = max(
+                newest, *(os.lstat(os.path.join(folder, name)).st_mtime for name in (*folders, *files)), newest
+            )
+    except FileNotFoundError:
+        return time.time()
+    return newest

@@ -1,0 +1,1 @@
+"""One file per foreign way of writing conversations down, and the importer."""

@@ -1,0 +1,400 @@
+"""Claude Code's forks: a session whose file begins with a copy of what was said in another one.
+
+The copies stand there under the new session's id, so that nothing in a line alone tells it from a new one. They are
+what the other session said, once: recorded again, each would come back twice, and what was forgotten would return.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harken.importers.blocks import (
+    OWN_RESULT,
+    ParsedContent,
+    Piece,
+    claude_words,
+    is_interruption,
+    is_own_call,
+    read_content,
+)
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.reading import decoded, files_below, follow, in_order, known, mapping, moment, string
+from harken.model.conversations import MessageType, Role
+from harken.text.fence import without_recall
+
+# What the command line writes into copied answers, and what the SDK writes into every copied line.
+_REQUESTED_BY, _FORKED_FROM = "requestSessionId", "forkedFrom"
+
+
+class Origin(NamedTuple):
+    """Where a copied line was written first, and when, if that is known."""
+
+    session: str
+    uuid: str
+    timestamp: str | None = None
+
+
+def as_first_written(line: dict[str, Any], copies: Mapping[str, Origin]) -> dict[str, Any]:
+    """The line as it stands where it was copied from; any other line as it is."""
+    origin = copies.get(string(line.get("uuid")) or "")
+    if origin is None:
+        return line
+    first = {**line, "sessionId": origin.session, "uuid": origin.uuid}
+    return {**first, "timestamp": origin.timestamp} if origin.timestamp else first
+
+
+def copied_lines(path: Path) -> dict[str, Origin]:
+    """The origin of every line of a session's file that was copied from another one, by the line's uuid.
+
+    Source: sessions forked by Claude Code 2.1.330 and by claude-agent-sdk 0.2.187.
+    """
+    copies: dict[str, Origin] = {}
+    unclear: list[str] = []
+    session = ""
+    for line in _own_head(path):
+        uuid = string(line.get("uuid"))
+        if uuid is None:
+            continue
+        forked = mapping(line.get(_FORKED_FROM))
+        if (first := string(forked.get("sessionId"))) and (same := string(forked.get("messageUuid"))):
+            session, copies[uuid] = first, Origin(first, same)
+        elif first := string(line.get(_REQUESTED_BY)):
+            # Prompts bear no mark: each was copied with the answer that follows it.
+            session = first
+            copies |= {each: Origin(first, each) for each in (*unclear, uuid)}
+            unclear = []
+        else:
+            unclear.append(uuid)
+    return _dated(path, copies, unclear, session) if session else {}
+
+
+def _own_head(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines up to the first answer that was given in this session: copies stand before it."""
+    with path.open("rb") as stream:
+        for raw in stream:
+            line, _ = decoded(raw)
+            if line is None:
+                continue
+            is_copy = _FORKED_FROM in line or line.get(_REQUESTED_BY) not in (None, line.get("sessionId"))
+            if line.get("type") == "assistant" and not is_copy:
+                return
+            yield line
+
+
+def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session: str) -> dict[str, Origin]:
+    """The same with what the other session's file, if it is still there, tells of them.
+
+    A prompt that nobody answered is a copy if it stands there; and the SDK gives the last line it copies a new time.
+    """
+    original = path.with_name(f"{session}.jsonl") if Path(session).name == session else path
+    if original == path or not original.is_file():
+        return dict(copies)
+    times: dict[str, str] = {}
+    with original.open("rb") as stream:
+        for raw in stream:
+            line, _ = decoded(raw) if b'"uuid"' in raw else (None, "")
+            if line and (uuid := string(line.get("uuid"))):
+                times[uuid] = string(line.get("timestamp")) or ""
+    found = {uuid: origin._replace(timestamp=times.get(origin.uuid) or None) for uuid, origin in copies.items()}
+    return found | {uuid: Origin(session, uuid) for uuid in unclear if uuid in times}
+
+
+_SUBAGENTS = "subagents"
+_HEAD_LINES = 20
+# Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
+# whole prompts again.
+_SILENT_TYPES = ("progress", "file-history-snapshot", "queue-operation")
+_REQUESTS = "api-"
+_SILENT_FLAGS = ("isMeta", "isCompactSummary", "isApiErrorMessage", "teamName")
+# Where a title stands, and which one wins over which: what a person chose over what a model found.
+_SUMMARY_RANK = 1
+_TITLES = {"summary": ("summary", _SUMMARY_RANK), "ai-title": ("aiTitle", 2), "custom-title": ("customTitle", 3)}
+# Senders of prompts who are no persons.
+_MACHINES = ("task-notification", "peer", "coordinator", "auto-continuation")
+_SPEAKERS = {"user": Role.USER, "assistant": Role.ASSISTANT}
+
+
+class ClaudeCode:
+    """Claude Code's transcripts.
+
+    Args:
+        config_dir: `CLAUDE_CONFIG_DIR`, else `~/.claude`.
+    """
+
+    name = "claude-code"
+    appends = True
+
+    def __init__(self, config_dir: Path) -> None:
+        self._projects = config_dir / "projects"
+
+    def discover(self) -> list[Path]:
+        """The folder with every project's sessions, if it exists."""
+        return [self._projects] if self._projects.is_dir() else []
+
+    def files(self, path: Path) -> list[Path]:
+        """The session files under a path, oldest first, each followed by its subagents' files."""
+        if path.is_file():
+            return [path]
+        found = (file for file in files_below(path, "*.jsonl") if file.name != "history.jsonl")
+        return in_order(found, lambda file: None if _opening(file) is None else _age(file))
+
+    def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
+        """Yield a session file's items in order; see `TranscriptFormat.parse`."""
+        return follow(path, _SessionReader(path, resumed=offset > 0), offset)
+
+
+def _opening(path: Path) -> Mapping[str, Any] | None:
+    """The first line that looks like a session's; empty if none is readable, None if the file is something else."""
+    readable = False
+    with path.open("rb") as stream:
+        for raw in islice(stream, _HEAD_LINES):
+            value, _ = decoded(raw)
+            readable = readable or value is not None
+            if value and not value.keys().isdisjoint(("sessionId", "message", "type")):
+                return value
+    return None if readable else {}
+
+
+def _age(path: Path) -> tuple[float, str, bool, float, str]:
+    """Sorts a subagent's file directly behind its session's, wherever this version of Claude Code put it."""
+    session = path
+    if _SUBAGENTS in path.parts[:-1]:
+        folder = _session_folder(path)
+        session = folder.with_name(f"{folder.name}.jsonl")
+    elif path.stem.startswith("agent-"):
+        named = string((_opening(path) or {}).get("sessionId")) or ""
+        session = path.with_name(f"{named}.jsonl") if re.fullmatch(r"[\w-]+", named) else path
+    own = path.stat().st_mtime
+    began = session.stat().st_mtime if session.is_file() else own
+    return began, str(session), session != path, own, str(path)
+
+
+def _session_folder(path: Path) -> Path:
+    """The folder of the session that a file under `SESSION/subagents/` belongs to."""
+    return next(folder.parent for folder in path.parents if folder.name == _SUBAGENTS)
+
+
+class _SessionReader:
+    """Reads one file's lines; what it must know of lines before its start, it learns from them again."""
+
+    telling = re.compile(rb'"isSidechain"\s*:\s*true|"(?:custom|ai)-title"|"tool_use"')
+
+    def __init__(self, path: Path, *, resumed: bool) -> None:
+        self._path = path
+        self._resumed = resumed
+        self._side = _SUBAGENTS in path.parts[:-1]
+        self._file_session = _session_folder(path).name if self._side else path.stem
+        self._current = self._file_session
+        self._headed: set[str] = set()
+        self._chains: dict[str, str] = {}
+        self._tools: dict[str, str] = {}
+        self._own_calls: set[str] = set()
+        self._ranks: dict[str, int] = {}
+        self._waiting: dict[str, str] = {}
+        self._copies = copied_lines(path)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no title waits for its conversation's first message."""
+        return not self._waiting
+
+    def learn(self, value: dict[str, Any]) -> None:
+        """Note the sidechain that a line belongs to, how its title ranks, and which tools it calls."""
+        conversation, _ = self._conversation(value)
+        if named := _title(value):
+            self._ranks[conversation] = max(named[1], self._ranks.get(conversation, 0))
+        for piece in _content(value).pieces:
+            self._note(piece)
+
+    def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
+        """Yield what one line says."""
+        value = as_first_written(value, self._copies)
+        conversation, parent = self._conversation(value)
+        if named := _title(value):
+            yield from self._titled(conversation, *named)
+            return
+        content = _content(value)
+        if content.pieces and conversation not in self._headed:
+            yield self._head(value, conversation, parent)
+        for order, piece in enumerate(content.pieces, 1):
+            yield self._message(value, conversation, piece, order)
+        for fault in content.faults:
+            yield Unreadable(self._path, number, fault)
+
+    def finish(self) -> Iterator[ParsedItem]:
+        """Nothing: where only a title is known and nobody speaks, there is no conversation."""
+        return iter(())
+
+    def _conversation(self, line: Mapping[str, Any]) -> tuple[str, str | None]:
+        """The id of the line's conversation, and of the one it is a side of."""
+        session = string(line.get("sessionId"))
+        if _title(line) and not session:
+            return self._current, None
+        session = self._current = session or self._file_session
+        if self._side:
+            return f"{session}/{self._path.stem}", session
+        if line.get("isSidechain") is not True:
+            return session, None
+        agent = string(line.get("agentId"))
+        return f"{session}/" + (f"agent-{agent}" if agent else f"sidechain-{self._chain(line)}"), session
+
+    def _chain(self, line: Mapping[str, Any]) -> str:
+        """The first line of the sidechain that a line hangs on; older versions mix them in one file, unnamed."""
+        uuid = string(line.get("uuid")) or ""
+        start = self._chains.get(string(line.get("parentUuid")) or "", uuid)
+        self._chains.setdefault(uuid, start)
+        return start
+
+    def _titled(self, conversation: str, title: str, rank: int) -> Iterator[ParsedItem]:
+        known_here = self._resumed or conversation in self._headed
+        # Before the first message, summaries name other sessions of the project.
+        if rank < self._ranks.get(conversation, 0) or (rank == _SUMMARY_RANK and not known_here):
+            return
+        self._ranks[conversation] = rank
+        if known_here:
+            yield ParsedTitle(conversation, title)
+        else:
+            self._waiting[conversation] = title
+
+    def _head(self, line: Mapping[str, Any], conversation: str, parent: str | None) -> ParsedConversation:
+        self._headed.add(conversation)
+        side = _side_facts(self._path) if self._side else {}
+        facts = known(git_branch=string(line.get("gitBranch")), version=string(line.get("version")))
+        if self._copies and conversation == self._file_session:
+            facts["forked_from"] = next(reversed(self._copies.values())).session
+        facts |= known(agent_type=string(side.get("agentType")), parent_call_id=string(side.get("toolUseId")))
+        return ParsedConversation(
+            conversation,
+            title=self._waiting.pop(conversation, "") or string(side.get("description")) or "",
+            created_at=None if self._resumed else moment(line.get("timestamp")),
+            cwd=string(line.get("cwd")),
+            parent_external_id=parent,
+            metadata=facts,
+        )
+
+    def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> ParsedMessage:
+        self._note(piece)
+        role = piece.role(_role(line))
+        return ParsedMessage(
+            conversation,
+            role,
+            piece.type,
+            OWN_RESULT if self._is_recalled(piece) else piece.text,
+            external_id=piece.external_id(string(line.get("uuid")), order),
+            created_at=moment(line.get("timestamp")),
+            call_id=piece.call_id,
+            tool_name=piece.tool_name or self._tools.get(piece.call_id or ""),
+            metadata={**piece.facts, **_facts(line, role)},
+        )
+
+    def _note(self, piece: Piece) -> None:
+        """Remember the name of a tool for its result, which has only the call's id."""
+        if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
+            self._tools[piece.call_id] = piece.tool_name
+            if is_own_call(piece.tool_name, piece.text):
+                self._own_calls.add(piece.call_id)
+
+    def _is_recalled(self, piece: Piece) -> bool:
+        """Whether a piece is what Harken itself answered; what went wrong with a call is told as it is."""
+        is_failed = piece.facts.get("is_error") is True
+        return piece.type is MessageType.TOOL_RESULT and piece.call_id in self._own_calls and not is_failed
+
+
+def _side_facts(path: Path) -> Mapping[str, Any]:
+    """What the file beside a subagent's file tells about it; nothing, where it is missing or damaged."""
+    try:
+        return mapping(json.loads(path.with_suffix(".meta.json").read_text("utf-8", "replace")))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _title(line: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The title that a line gives its conversation, and how much it counts."""
+    kind = line.get("type")
+    key, rank = _TITLES.get(kind if isinstance(kind, str) else "", ("", 0))
+    title = (string(line.get(key)) or "").strip()
+    return (title, rank) if title else None
+
+
+def _role(line: Mapping[str, Any]) -> Role:
+    named = _SPEAKERS.get(str(line.get("type"))) or _SPEAKERS.get(str(mapping(line.get("message")).get("role")))
+    return named or Role.USER
+
+
+def _facts(line: Mapping[str, Any], role: Role) -> dict[str, Any]:
+    if role is Role.ASSISTANT:
+        return known(model=string(mapping(line.get("message")).get("model")))
+    if role is Role.USER:
+        source = string(line.get("promptSource"))
+        return known(prompt_source=None if source == "user" else source, origin=_origin(line))
+    return {}
+
+
+def _origin(line: Mapping[str, Any]) -> str | None:
+    """Who sent a prompt, where it was not a person at the keyboard."""
+    kind = string(mapping(line.get("origin")).get("kind"))
+    return None if kind == "human" else kind
+
+
+def _content(line: Mapping[str, Any]) -> ParsedContent:
+    """What somebody said or a tool exchanged in a line; empty for everything else."""
+    if any(line.get(flag) for flag in _SILENT_FLAGS) or _origin(line) in _MACHINES:
+        return ParsedContent()
+    kind = line.get("type")
+    if kind == "system":
+        return _boundary(line)
+    if kind == "attachment":
+        return _queued(mapping(line.get("attachment")))
+    message = line.get("message")
+    declared = kind in ("user", "assistant")
+    if not isinstance(message, dict):
+        return ParsedContent(faults=("has no message object",)) if declared else ParsedContent()
+    if message.get("model") == "<synthetic>" or not (declared or _speaks(kind, message)):
+        return ParsedContent()
+    return _user_content(message) if _role(line) is Role.USER else read_content(message.get("content"), _answer)
+
+
+def _speaks(kind: Any, message: Mapping[str, Any]) -> bool:
+    """Whether a line of another or no type is somebody's message all the same."""
+    silent = kind in _SILENT_TYPES or str(kind).startswith(_REQUESTS)
+    return not silent and "content" in message and message.get("role") in ("user", "assistant")
+
+
+def _answer(text: str) -> str:
+    """An assistant's words; the placeholder of an empty answer is none."""
+    return "" if text == "(no content)" else without_recall(text)
+
+
+def _user_content(message: Mapping[str, Any]) -> ParsedContent:
+    content = read_content(message.get("content"), claude_words)
+    if any(is_interruption(text) for text in content.texts):
+        return replace(content, pieces=(_marker(event="interrupted"), *content.pieces))
+    return content
+
+
+def _marker(**facts: Any) -> Piece:
+    return Piece(MessageType.MARKER, "", facts=known(**facts))
+
+
+def _boundary(line: Mapping[str, Any]) -> ParsedContent:
+    if line.get("subtype") != "compact_boundary":
+        return ParsedContent()
+    trigger = string(mapping(line.get("compactMetadata")).get("trigger"))
+    return ParsedContent((_marker(event="compact_boundary", trigger=trigger),))
+
+
+def _queued(attachment: Mapping[str, Any]) -> ParsedContent:
+    """What a person typed while the agent was at work; of all attachments, only this one holds anybody's words.
+
+    Claude Code hands such a prompt over in mid-turn and writes no user line for it.
+    """
+    typed = attachment.get("type") == "queued_command" and attachment.get("commandMode") in (None, "prompt")
+    if not typed or _origin(attachment) in _MACHINES:
+        return ParsedContent()
+    return replace(read_content(attachment.get("prompt"), claude_words), faults=())

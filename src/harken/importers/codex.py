@@ -1,0 +1,358 @@
+"""Codex: one rollout file per session, plain JSONL or compressed with Zstandard.
+
+A rollout tells each thing twice: `response_item` is what the model was sent and answered, `event_msg` what the person
+saw. The answers, calls and results are taken from the first. What the person typed is taken from the second, as soon as
+a file has it: among the model's user texts stand the project's instructions, the environment, skills and more that
+Codex says in the person's name, and nothing tells them apart. Rollouts of versions without such events (before autumn
+2025) give the model's user texts, without those that begin as Codex's own do.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from harken.errors import TranscriptError
+from harken.importers.blocks import (
+    OWN_RESULT,
+    ParsedContent,
+    Piece,
+    codex_words,
+    is_own_call,
+    read_content,
+    result_text,
+)
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.reading import (
+    Line,
+    call_text,
+    files_below,
+    follow,
+    items,
+    known,
+    mapping,
+    moment,
+    numbered,
+    string,
+)
+from harken.model.conversations import MessageType, Role
+from harken.text.fence import without_recall
+
+_PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"
+_NOT_ROLLOUTS = ("history.jsonl", "session_index.jsonl")
+_THREAD_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_REMOTE = re.compile(r"(?:(?:https?|ssh|git|git\+ssh)://|[\w.-]+@[\w.-]+:)\S+")
+_ENVELOPED = ("session_meta", "response_item", "event_msg", "compacted")
+# What a call was given stands under one of these.
+_INPUTS = ("arguments", "input", "action", "revised_prompt")
+
+
+class Codex:
+    """Codex's rollouts.
+
+    Args:
+        codex_home: `CODEX_HOME`, else `~/.codex`.
+    """
+
+    name = "codex"
+    appends = True
+
+    def __init__(self, codex_home: Path) -> None:
+        self._places = (codex_home / "sessions", codex_home / "archived_sessions")
+
+    def discover(self) -> list[Path]:
+        """The folders of live and of archived sessions, those that exist."""
+        return [place for place in self._places if place.is_dir()]
+
+    def files(self, path: Path) -> list[Path]:
+        """The rollouts under a path, oldest first by the time in their names; of a pair, the one not compressed."""
+        if path.is_file():
+            return [path]
+        found = {_stem(file): file for file in sorted(files_below(path, "*" + _COMPRESSED))}
+        found |= {_stem(file): file for file in sorted(files_below(path, "*" + _PLAIN))}
+        return sorted((file for file in found.values() if file.name not in _NOT_ROLLOUTS), key=lambda file: file.name)
+
+    def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
+        """Yield a rollout's items in order; a compressed one is read whole. See `TranscriptFormat.parse`."""
+        if path.name.endswith(_COMPRESSED):
+            return _whole(path, _RolloutReader(path))
+        return follow(path, _RolloutReader(path), offset)
+
+
+def _stem(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(_COMPRESSED).removesuffix(_PLAIN))
+
+
+def _whole(path: Path, reader: _RolloutReader) -> Iterator[ParsedItem]:
+    with path.open("rb") as packed:
+        opened = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+        for line in _unpacked(path, io.BufferedReader(opened)):
+            yield from items(path, reader, line)
+    yield from reader.finish()
+
+
+def _unpacked(path: Path, stream: io.BufferedReader) -> Iterator[Line]:
+    try:
+        yield from numbered(stream)
+    except zstandard.ZstdError as error:
+        raise TranscriptError(f"{path} is damaged: it cannot be unpacked as Zstandard") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of a rollout, out of its envelope; kind is empty and the payload None where it has none."""
+
+    number: int
+    kind: str
+    payload: Mapping[str, Any] | None
+    timestamp: Any
+    ordinal: Any
+
+    @property
+    def event(self) -> str | None:
+        """The kind of event by which Codex shows what the person typed, if this line is one."""
+        payload = mapping(self.payload)
+        name = payload.get("type") if self.kind == "event_msg" else None
+        if name == "user_message" or (name == "item_completed" and self.item.get("type") == "UserMessage"):
+            return str(name)
+        return None
+
+    @property
+    def item(self) -> Mapping[str, Any]:
+        """What an `item_completed` event completed."""
+        return mapping(mapping(self.payload).get("item"))
+
+
+def _line(value: Mapping[str, Any], number: int) -> _Line:
+    """Take a line out of its envelope; the first versions of Codex wrote session facts and items without one."""
+    kind, payload = value.get("type"), value.get("payload")
+    if "payload" not in value and kind not in _ENVELOPED:
+        kind, payload = ("response_item" if kind else "session_meta"), value
+    return _Line(
+        number,
+        kind if isinstance(kind, str) else "",
+        payload if isinstance(payload, dict) else None,
+        value.get("timestamp"),
+        value.get("ordinal"),
+    )
+
+
+class _RolloutReader:
+    """Reads one rollout's lines."""
+
+    telling = re.compile(rb'"user_message"|"item_completed"|_call"')
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._meta: Mapping[str, Any] | None = None
+        self._conversation = ""
+        self._headed = False
+        self._event: str | None = None
+        self._held: list[ParsedMessage] = []
+        self._tools: dict[str, str] = {}
+        self._own_calls: set[str] = set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether no user text waits for the event that tells whether a person typed it."""
+        return not self._held
+
+    def learn(self, value: dict[str, Any]) -> None:
+        """Note the session's facts, by which kind of event the person's words come, and which tools are called."""
+        line = _line(value, 0)
+        self._learn(line)
+        if line.kind == "response_item" and line.payload is not None and not self._inherited(line):
+            self._note(line.payload)
+
+    def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
+        """Yield what one line says."""
+        line = _line(value, number)
+        self._learn(line)
+        if line.payload is None and line.kind in _ENVELOPED:
+            yield Unreadable(self._path, number, "has no payload object")
+        elif line.payload is not None and not self._inherited(line):
+            yield from self._with_head(self._items(line, line.payload))
+
+    def finish(self) -> Iterator[ParsedItem]:
+        """Yield the last user texts of a rollout that has no events."""
+        return self._with_head(self._released())
+
+    def _learn(self, line: _Line) -> None:
+        if self._meta is None:
+            self._meta = mapping(line.payload) if line.kind == "session_meta" else {}
+            self._conversation = _thread_id(self._meta, self._path)
+        # One kind for the whole file: were a version to write both, each prompt would come twice.
+        self._event = self._event or line.event
+
+    def _inherited(self, line: _Line) -> bool:
+        """Whether a line of a subagent's rollout is a copy from the conversation that called it."""
+        start = mapping(self._meta).get("subagent_history_start_ordinal")
+        return isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
+
+    def _with_head(self, parsed: Iterable[ParsedItem]) -> Iterator[ParsedItem]:
+        for item in parsed:
+            if not self._headed and not isinstance(item, Unreadable):
+                self._headed = True
+                yield _head(mapping(self._meta), self._conversation)
+            yield item
+
+    def _released(self) -> list[ParsedMessage]:
+        """The user texts that were held back: no event told what was typed, so they are it."""
+        held, self._held = self._held, []
+        return held
+
+    def _items(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
+        kind = string(payload.get("type")) or ""
+        if line.event and line.event == self._event:
+            yield from self._typed(line, payload)
+        elif line.kind == "event_msg" and kind == "thread_name_updated":
+            title = string(payload.get("thread_name"))
+            yield from [ParsedTitle(self._conversation, title)] if title else []
+        elif line.kind == "compacted" or (line.kind == "event_msg" and kind == "turn_aborted"):
+            event = "compact_boundary" if line.kind == "compacted" else "interrupted"
+            marker = Piece(MessageType.MARKER, "", facts=known(event=event))
+            yield from self._released()
+            yield self._message(line, payload, Role.SYSTEM, marker)
+        elif line.kind == "response_item" and kind == "message":
+            yield from self._model_message(line, payload)
+        elif line.kind == "response_item":
+            yield from self._released()
+            yield from self._tool(line, payload, kind)
+
+    def _typed(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
+        # The model's copy of these words, and all the context before it, was held back: now it is known as such. Its id
+        # stays, for an earlier reading may have met the end of the file between the two.
+        copies = {message.text: message.external_id for message in self._held}
+        self._held = []
+        typed = line.item.get("content") if line.item else payload.get("message")
+        for item in self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words)):
+            if isinstance(item, ParsedMessage):
+                yield replace(item, external_id=copies.get(item.text, item.external_id))
+            else:
+                yield item
+
+    def _model_message(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
+        role = payload.get("role")
+        if role == "assistant":
+            yield from self._released()
+            content = read_content(payload.get("content"), without_recall)
+            yield from self._said(line, payload, Role.ASSISTANT, content)
+        elif role == "user" and not self._event:
+            for item in self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words)):
+                if isinstance(item, ParsedMessage):
+                    self._held.append(item)
+                else:
+                    yield item
+
+    def _said(
+        self, line: _Line, payload: Mapping[str, Any], role: Role, content: ParsedContent
+    ) -> Iterator[ParsedMessage | Unreadable]:
+        for piece in content.pieces:
+            yield self._message(line, payload, role, piece)
+        for fault in content.faults:
+            yield Unreadable(self._path, line.number, fault)
+
+    def _tool(self, line: _Line, payload: Mapping[str, Any], kind: str) -> Iterator[ParsedItem]:
+        call_id = string(payload.get("call_id"))
+        if kind.endswith("_call"):
+            given, name = _given(payload), self._note(payload)
+            if given or call_id:
+                text = without_recall(call_text(name, given))
+                yield self._message(line, payload, Role.ASSISTANT, Piece(MessageType.TOOL_CALL, text, call_id, name))
+        elif kind.endswith("_output"):
+            read = _output(payload.get("output"))
+            if read is None:
+                yield Unreadable(self._path, line.number, "has a tool result without readable content")
+                return
+            text, failed = read
+            name = self._tools.get(call_id or "", "")
+            facts = known(is_error=failed)
+            is_recalled = call_id in self._own_calls and not failed
+            words = OWN_RESULT if is_recalled else without_recall(text)
+            piece = Piece(MessageType.TOOL_RESULT, words, call_id, name or None, facts)
+            yield self._message(line, payload, Role.TOOL, piece)
+
+    def _note(self, payload: Mapping[str, Any]) -> str:
+        """Remember the name of the tool that an item calls, for its result, which has only the call's id."""
+        kind, call_id = string(payload.get("type")) or "", string(payload.get("call_id"))
+        name = string(payload.get("name")) or kind.removesuffix("_call")
+        if call_id and kind.endswith("_call"):
+            self._tools[call_id] = name
+            # Codex writes the server apart from its tool.
+            if is_own_call((string(payload.get("namespace")) or "") + name, call_text(name, _given(payload))):
+                self._own_calls.add(call_id)
+        return name
+
+    def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> ParsedMessage:
+        # Most lines have no id of their own. Time and number are the same in a rollout's plain and compressed form.
+        return ParsedMessage(
+            self._conversation,
+            role,
+            piece.type,
+            piece.text,
+            external_id=string(payload.get("id")) or f"{line.timestamp}#{line.number}",
+            created_at=moment(line.timestamp),
+            call_id=piece.call_id,
+            tool_name=piece.tool_name,
+            metadata={**piece.facts, **known(phase=string(payload.get("phase")))},
+        )
+
+
+def _given(payload: Mapping[str, Any]) -> Any:
+    """What a call hands its tool."""
+    return next((payload[key] for key in _INPUTS if payload.get(key)), None)
+
+
+def _thread_id(meta: Mapping[str, Any], path: Path) -> str:
+    named = _THREAD_ID.search(path.name)
+    return string(meta.get("id")) or (named[0] if named else _stem(path).name)
+
+
+def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
+    git, source = mapping(meta.get("git")), meta.get("source")
+    remote = string(git.get("repository_url")) or ""
+    subagent = mapping(source).get("subagent")
+    spawn = mapping(mapping(subagent).get("thread_spawn"))
+    return ParsedConversation(
+        conversation,
+        created_at=moment(meta.get("timestamp")),
+        cwd=string(meta.get("cwd")),
+        git_remote=remote if _REMOTE.fullmatch(remote) else None,
+        parent_external_id=string(meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id")),
+        metadata=known(
+            git_branch=string(git.get("branch")),
+            version=string(meta.get("cli_version")),
+            source=string(source),
+            agent_type=string(spawn.get("agent_role")) or string(mapping(subagent).get("other")) or string(subagent),
+            forked_from=string(meta.get("forked_from_id"))
+            or string(meta.get("forked_from"))
+            or string(mapping(meta.get("history_base")).get("thread_id")),
+        ),
+    )
+
+
+def _output(output: Any) -> tuple[str, bool] | None:
+    """The words of a tool's result and whether it failed; None if it is nothing readable."""
+    if isinstance(output, str) and output.startswith('{"'):
+        output = _wrapped(output)
+    if isinstance(output, dict):
+        failed = output.get("success") is False or mapping(output.get("metadata")).get("exit_code") not in (None, 0)
+        inner = output.get("output", output.get("content"))
+        return (result_text(inner), failed) if isinstance(inner, (str, list, type(None))) else None
+    return (result_text(output), False) if isinstance(output, (str, list, type(None))) else None
+
+
+def _wrapped(output: str) -> str | dict[str, Any]:
+    """The object of a result that older versions wrote as JSON in a text; any other text as it is."""
+    try:
+        value = json.loads(output)
+    except (ValueError, RecursionError):
+        return output
+    return value if isinstance(value, dict) and isinstance(value.get("output"), str) else output

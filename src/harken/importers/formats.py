@@ -1,0 +1,135 @@
+"""Every format that is read, by name; and which one a transcript is of, told by its first lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from harken.errors import TranscriptError
+from harken.importers.chatgpt import ChatGPT
+from harken.importers.claude_ai import ClaudeAI
+from harken.importers.claude_code import ClaudeCode
+from harken.importers.codex import Codex
+from harken.importers.jsonl import Jsonl
+from harken.importers.parsed import TranscriptFormat
+from harken.importers.reading import decoded, files_below
+from harken.importers.web_exports import ExportFormat, read_values
+from harken.journal.export import FORMAT
+
+
+def formats(environment: Mapping[str, str], home: Path) -> dict[str, TranscriptFormat]:
+    """Every transcript format by the name that the command line uses.
+
+    Args:
+        environment: where agents are told their folders (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`).
+        home: the person's home, under which they keep them otherwise.
+    """
+    known: tuple[TranscriptFormat, ...] = (
+        ClaudeCode(Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")),
+        Codex(Path(environment.get("CODEX_HOME") or home / ".codex")),
+        ChatGPT(),
+        ClaudeAI(),
+        Jsonl(),
+    )
+    return {each.name: each for each in known}
+
+
+_COMPRESSED = ".jsonl.zst"
+_SUFFIXES = (".jsonl", _COMPRESSED, ".json", ".zip")
+_LINES, _VALUES = 20, 3
+_CODEX_LINES = ("session_meta", "response_item", "event_msg", "turn_context")
+_CODEX_NAME = "rollout-"
+_EXCHANGE_KEYS = {"conversation", "role", "content"}
+_CLAUDE_KEYS = {"sessionId", "parentUuid", "leafUuid"}
+
+
+@dataclass(slots=True)
+class Sorted:
+    """Files by the name of their format, each format's in the order in which it wants them.
+
+    Attributes:
+        unknown: files that look like no transcript.
+    """
+
+    files: dict[str, list[Path]] = field(default_factory=dict)
+    unknown: list[Path] = field(default_factory=list)
+
+
+def sort_by_format(paths: Sequence[Path], formats: Mapping[str, TranscriptFormat]) -> Sorted:
+    """Every transcript under the paths, by format.
+
+    Args:
+        paths: files, or folders that are looked through whole.
+        formats: all there are, by name.
+    """
+    found = Sorted()
+    for path in paths:
+        _sort(path, formats, found)
+    found.files = {name: found.files[name] for name in formats if name in found.files}
+    return found
+
+
+def guess_format(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | None:
+    """The name of a file's format, or None for a file that is no transcript, or cannot be read."""
+    try:
+        if path.name.endswith(_COMPRESSED):
+            return "codex"
+        if path.suffix == ".jsonl":
+            return _of_lines(path)
+        return _of_document(path, formats)
+    except (OSError, TranscriptError):
+        return None
+
+
+def _sort(path: Path, formats: Mapping[str, TranscriptFormat], found: Sorted) -> None:
+    if path.is_file():
+        _keep(found, guess_format(path, formats), [path])
+        return
+    guesses: dict[str | None, list[Path]] = {}
+    for file in sorted(files_below(path, "*")):
+        if file.name.endswith(_SUFFIXES):
+            guesses.setdefault(guess_format(file, formats), []).append(file)
+    for name, files in guesses.items():
+        known = formats.get(name or "")
+        if known is not None and known.appends:
+            # The format knows its own order, and which of two copies counts.
+            wanted = set(files)
+            files = [file for file in known.files(path) if file in wanted]
+        _keep(found, name, files)
+
+
+def _keep(found: Sorted, name: str | None, files: list[Path]) -> None:
+    if name is None:
+        found.unknown += files
+    elif files:
+        found.files.setdefault(name, []).extend(files)
+
+
+def _of_lines(path: Path) -> str | None:
+    for value in _first_lines(path):
+        if "payload" in value or value.get("type") in _CODEX_LINES or path.name.startswith(_CODEX_NAME):
+            return "codex"
+        if value.keys() >= _EXCHANGE_KEYS or value.get("format") == FORMAT:
+            return "jsonl"
+        if not value.keys().isdisjoint(_CLAUDE_KEYS) or isinstance(value.get("message"), dict):
+            return "claude-code"
+    return None
+
+
+def _first_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as stream:
+        for raw in islice(stream, _LINES):
+            value, _ = decoded(raw)
+            if value:
+                yield value
+
+
+def _of_document(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | None:
+    for value in islice(read_values(path), _VALUES):
+        for name, known in formats.items():
+            if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
+                return name
+    return None

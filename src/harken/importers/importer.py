@@ -1,0 +1,367 @@
+"""Importing transcripts: incremental, idempotent, interruptible at any moment."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from harken.errors import TranscriptError
+from harken.importers.jsonl import Jsonl
+from harken.importers.parsed import (
+    Checkpoint,
+    ParsedConversation,
+    ParsedItem,
+    ParsedMessage,
+    ParsedTitle,
+    TranscriptFormat,
+    Unreadable,
+)
+from harken.journal.export import is_export
+from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
+from harken.record.forget import Doomed, Forgotten, forget
+from harken.record.merge import merge_export
+from harken.record.project import identify_project
+from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
+from harken.storage.ports import Transaction
+from harken.storage.state import ImportState, get_import_state, put_import_state
+from harken.text.characters import sound
+
+# One transaction: others wait for the write lock no longer than a fraction of a second.
+_BATCH_MESSAGES = 2000
+# So many new messages change what an engine knows of its tables.
+_MANY = 200
+_HASH_CHUNK = 1 << 20
+# Agents on this machine wrote these themselves; an export or a foreign file has only somebody's word for it.
+_OWN_FORMATS = ("claude-code", "codex")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What an import did.
+
+    Attributes:
+        files: how many were looked at.
+        unchanged: how many of them had nothing new by their size and time.
+        added: messages that are new in the store.
+        known: messages that were there before.
+        forgotten: messages that were forgotten earlier, and stay so.
+        erased: messages that were here, and that an export says were forgotten.
+        kept: memories and other records that an export brought, new or in a later state.
+        conversations: ids of the conversations that the new messages belong to.
+        unreadable: every line that could not be read.
+        failed: files that could not be read at all, with why.
+    """
+
+    files: int = 0
+    unchanged: int = 0
+    added: int = 0
+    known: int = 0
+    forgotten: int = 0
+    erased: int = 0
+    kept: int = 0
+    conversations: set[str] = field(default_factory=set)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    failed: list[tuple[Path, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where an import stands.
+
+    Attributes:
+        bytes_done: of all files together, files with nothing new included.
+    """
+
+    file: Path
+    files_done: int
+    files: int
+    bytes_done: int
+    bytes: int
+    added: int
+
+
+@dataclass(slots=True)
+class Importer:
+    """Reads transcript files into the store.
+
+    Args:
+        recorder: where messages go.
+        progress: called after every batch.
+        forget: erases what an export says was forgotten; None does it without a word to anyone.
+    """
+
+    recorder: Recorder
+    progress: Callable[[Progress], None] = lambda _progress: None
+    forget: Callable[[Doomed], Forgotten] | None = None
+
+    def run(
+        self, transcripts: TranscriptFormat, paths: Sequence[Path], report: ImportReport | None = None
+    ) -> ImportReport:
+        """Import every transcript under the paths; a file that cannot be read does not stop the rest.
+
+        Args:
+            transcripts: the format of all of them.
+            paths: files or folders.
+            report: filled as the work goes on, so that an interrupted import can still say what it did.
+        Raises:
+            ExportError: one of them is an export that is not whole.
+            StoreError: the store refuses; what was recorded before stays, and the next run completes the rest.
+        """
+        report = report if report is not None else ImportReport()
+        files = list(dict.fromkeys(file for path in paths for file in transcripts.files(path)))
+        sizes = [_size(file) for file in files]
+        before = 0
+        for number, file in enumerate(files):
+            report.files += 1
+
+            def show(offset: int, file: Path = file, number: int = number, before: int = before) -> None:
+                self.progress(Progress(file, number, len(files), before + offset, sum(sizes), report.added))
+
+            try:
+                if transcripts.name == Jsonl.name and is_export(file):
+                    self._merge(file, report, show)
+                else:
+                    _FileImport(self.recorder, transcripts, file, report, show).run()
+            except (TranscriptError, OSError) as error:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                report.failed.append((file, reason))
+                _log.warning("transcript_failed", format=transcripts.name, error_class=type(error).__name__)
+            before += sizes[number]
+            self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
+        if report.added >= _MANY:
+            self.recorder.store.brought_in()
+        return report
+
+    def _merge(self, file: Path, report: ImportReport, show: Callable[[int], None]) -> None:
+        for merged in merge_export(self.recorder, file, self.forget or self._forget):
+            report.added += merged.added
+            report.known += merged.known
+            report.forgotten += merged.forgotten
+            report.erased += merged.erased
+            report.kept += merged.kept
+            report.conversations |= merged.conversations
+            show(merged.offset)
+
+    def _forget(self, doomed: Doomed) -> Forgotten:
+        return forget(self.recorder.store, self.recorder.journal, doomed, self.recorder.ingest)
+
+
+@dataclass(slots=True)
+class _Thread:
+    head: NewConversation
+    messages: list[NewMessage] = field(default_factory=list)
+    seen: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    last_at: datetime | None = None
+    changed: bool = False
+
+
+class _FileImport:
+    """One file: where to begin, what it holds, how far it came."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        transcripts: TranscriptFormat,
+        file: Path,
+        report: ImportReport,
+        show: Callable[[int], None],
+    ) -> None:
+        self._recorder = recorder
+        self._format = transcripts
+        self._file = file
+        self._report = report
+        self._show = show
+        status = file.stat()
+        self._size, self._modified = status.st_size, status.st_mtime_ns
+        self._fallback = datetime.fromtimestamp(status.st_mtime, UTC)
+        self._path = sound(str(file.resolve()))
+        self._prefix = _Prefix(file)
+        self._threads: dict[str, _Thread] = {}
+        self._waiting = 0
+        self._offset = 0
+        self._unreadable = 0
+
+    def run(self) -> None:
+        begin = self._where_to_begin()
+        if begin is None:
+            self._report.unchanged += 1
+            return
+        self._offset = begin
+        try:
+            self._read(begin)
+        except (TranscriptError, OSError):
+            # What came before the damage is sound.
+            if self._waiting:
+                self._flush(finish=False)
+            raise
+        self._flush(finish=True)
+
+    def _read(self, begin: int) -> None:
+        for item in self._format.parse(self._file, begin):
+            self._take(item)
+            # A file that is always read whole may be left anywhere: what is known then is passed over.
+            if self._waiting >= _BATCH_MESSAGES and (isinstance(item, Checkpoint) or not self._format.appends):
+                self._flush(finish=False)
+
+    def _where_to_begin(self) -> int | None:
+        with self._recorder.store.reading() as tx:
+            state = get_import_state(tx, self._format.name, self._path)
+        if state is None:
+            return 0
+        if state.size == self._size and state.modified == self._modified:
+            return None
+        if not self._format.appends:
+            return None if state.fingerprint == self._prefix.fingerprint(self._size) else 0
+        if self._size >= state.offset and state.fingerprint == self._prefix.fingerprint(state.offset):
+            self._unreadable = state.unreadable
+            return state.offset
+        self._prefix = _Prefix(self._file)
+        return 0
+
+    def _take(self, item: ParsedItem) -> None:
+        if isinstance(item, ParsedMessage):
+            self._message(item)
+        elif isinstance(item, ParsedConversation):
+            self._conversation(item)
+        elif isinstance(item, ParsedTitle):
+            thread = self._thread(item.conversation)
+            thread.head = replace(thread.head, title=item.title)
+            thread.changed = True
+        elif isinstance(item, Unreadable):
+            self._report.unreadable.append(item)
+            self._unreadable += 1
+        else:
+            self._offset = item.offset
+
+    def _thread(self, external_id: str) -> _Thread:
+        if external_id not in self._threads:
+            self._threads[external_id] = _Thread(NewConversation(self._format.name, external_id))
+        return self._threads[external_id]
+
+    def _conversation(self, item: ParsedConversation) -> None:
+        thread = self._thread(item.external_id)
+        if item.project is not None:
+            project: ProjectIdentity | None = ProjectIdentity(f"name:{item.project}", item.project)
+        else:
+            project = identify_project(item.cwd, item.git_remote)
+        thread.head = NewConversation(
+            channel=self._format.name,
+            external_id=item.external_id,
+            title=item.title or thread.head.title,
+            project=project,
+            created_at=item.created_at,
+            parent_external_id=item.parent_external_id,
+            metadata=item.metadata,
+        )
+
+    def _message(self, item: ParsedMessage) -> None:
+        thread = self._thread(item.conversation)
+        thread.last_at = item.created_at or thread.last_at or thread.head.created_at or self._fallback
+        if item.external_id:
+            origin = item.external_id
+        else:
+            # Without an id of its own, a message is its words, and which of the equal ones it is.
+            words = (item.role, item.type, item.author, item.created_at, item.text)
+            thread.seen[words] += 1
+            origin = f"#{item.author or ''}#{thread.seen[words]}"
+        thread.messages.append(
+            NewMessage(
+                role=item.role,
+                text=item.text,
+                type=item.type,
+                created_at=thread.last_at,
+                author=item.author,
+                trust=self._trust(item, thread.head),
+                call_id=item.call_id,
+                tool_name=item.tool_name,
+                external_id=item.external_id,
+                origin=origin,
+                origin_at=item.created_at,
+                metadata=item.metadata,
+            )
+        )
+        thread.changed = True
+        self._waiting += 1
+
+    def _trust(self, item: ParsedMessage, head: NewConversation) -> Trust:
+        if item.role is Role.TOOL or item.type is MessageType.TOOL_RESULT:
+            return Trust.TOOL
+        if self._format.name not in _OWN_FORMATS:
+            return Trust.IMPORTED
+        # In a subagent's conversation it is the calling agent that asks.
+        asked_by_person = item.role is Role.USER and head.parent_external_id is None
+        return Trust.OWNER if asked_by_person else Trust.AGENT
+
+    def _flush(self, finish: bool) -> None:
+        state = ImportState(
+            format=self._format.name,
+            path=self._path,
+            size=self._size if finish else 0,
+            modified=self._modified if finish else 0,
+            offset=self._offset if self._format.appends else 0,
+            fingerprint=self._current_fingerprint(finish),
+            unreadable=self._unreadable,
+            imported_at=self._recorder.now(),
+        )
+        keeps = finish or self._format.appends
+
+        def remember(tx: Transaction) -> None:
+            if keeps:
+                put_import_state(tx, state)
+
+        recorded = self._recorder.record(list(self._batches(finish)), within=remember)
+        self._report.added += len(recorded.messages)
+        self._report.known += recorded.known
+        self._report.forgotten += recorded.forgotten
+        self._report.conversations.update(message.conversation_uid for message in recorded.messages)
+        for thread in self._threads.values():
+            thread.messages = []
+        self._waiting = 0
+        self._show(self._offset or self._size)
+
+    def _batches(self, finish: bool) -> Iterable[Batch]:
+        for thread in self._threads.values():
+            if thread.messages or (finish and thread.changed):
+                yield Batch(thread.head, thread.messages, finish)
+
+    def _current_fingerprint(self, finish: bool) -> str:
+        if self._format.appends:
+            return self._prefix.fingerprint(self._offset)
+        return self._prefix.fingerprint(self._size) if finish else ""
+
+
+class _Prefix:
+    """A running hash of a file's first bytes, so that a long file is hashed once however often it is asked for."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._length = 0
+
+    def fingerprint(self, length: int) -> str:
+        """The hash of the first `length` bytes; lengths may only grow."""
+        with self._file.open("rb") as stream:
+            stream.seek(self._length)
+            while self._length < length:
+                chunk = stream.read(min(_HASH_CHUNK, length - self._length))
+                if not chunk:
+                    break
+                self._digest.update(chunk)
+                self._length += len(chunk)
+        return self._digest.hexdigest()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        # It is named as one that cannot be read when its turn comes.
+        return 0

@@ -1,0 +1,115 @@
+"""Harken's own exchange format: one message per line.
+
+Keys: `conversation`, `role`, `content`, and as wanted `author`, `ts`, `type`, `project`, `title`, `id`, `call_id`,
+`tool_name`, `metadata`. A key that is null counts as missing; other keys are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.reading import files_below, in_order, items, moment, numbered, string
+from harken.model.conversations import EMPTY, MessageType, Role
+from harken.text.fence import without_recall
+
+_TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)
+_TEXT_KEYS = ("author", "project", "title", "id", "call_id", "tool_name")
+
+
+class Jsonl:
+    """Harken's own exchange format."""
+
+    name = "jsonl"
+    appends = False
+
+    def discover(self) -> list[Path]:
+        """Nowhere: such a file lies where somebody put it."""
+        return []
+
+    def files(self, path: Path) -> list[Path]:
+        """The `.jsonl` files under a path, oldest first."""
+        if path.is_file():
+            return [path]
+        return in_order(files_below(path, "*.jsonl"), lambda file: (file.stat().st_mtime, str(file)))
+
+    def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
+        """Yield the file's items in order; it is read whole, whatever the offset."""
+        reader = _LinesReader(path)
+        with path.open("rb") as stream:
+            for line in numbered(stream):
+                yield from items(path, reader, line)
+
+
+class _LinesReader:
+    """Reads one file's lines."""
+
+    telling = re.compile(rb"(?!)")
+    settled = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._titles: dict[str, str] = {}
+
+    def learn(self, value: dict[str, Any]) -> None:
+        """Nothing: the file is read whole."""
+
+    def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
+        """Yield the message of one line, or the key that is wrong with it."""
+        if fault := _fault(value):
+            yield Unreadable(self._path, number, fault)
+            return
+        conversation, title = value["conversation"], value.get("title") or ""
+        if conversation not in self._titles:
+            self._titles[conversation] = title
+            yield ParsedConversation(
+                conversation, title=title, created_at=moment(value.get("ts")), project=string(value.get("project"))
+            )
+        elif title and title != self._titles[conversation]:
+            self._titles[conversation] = title
+            yield ParsedTitle(conversation, title)
+        message = _message(value)
+        if message.text.strip() or message.type is not MessageType.TEXT:
+            yield message
+
+    def finish(self) -> Iterator[ParsedItem]:
+        """Nothing is held back."""
+        return iter(())
+
+
+def _message(line: Mapping[str, Any]) -> ParsedMessage:
+    role = Role(line["role"])
+    implied = MessageType.TOOL_RESULT if role is Role.TOOL else MessageType.TEXT
+    return ParsedMessage(
+        line["conversation"],
+        role,
+        MessageType(line["type"]) if line.get("type") else implied,
+        without_recall(line["content"]),
+        external_id=line.get("id") or "",
+        created_at=moment(line.get("ts")),
+        author=string(line.get("author")),
+        call_id=string(line.get("call_id")),
+        tool_name=string(line.get("tool_name")),
+        metadata=line.get("metadata") or EMPTY,
+    )
+
+
+def _fault(line: Mapping[str, Any]) -> str:
+    """The first key that is not what the format says; empty if all are."""
+    if not string(line.get("conversation")):
+        return "'conversation' is not a text"
+    if not isinstance(line.get("content"), str):
+        return "'content' is not a text"
+    if line.get("role") not in list(Role):
+        return f"'role' is not one of {', '.join(Role)}"
+    if line.get("type") is not None and line["type"] not in _TYPES:
+        return f"'type' is not one of {', '.join(_TYPES)}"
+    if line.get("ts") is not None and moment(line["ts"]) is None:
+        return "'ts' is neither an ISO time nor an epoch number"
+    if not isinstance(line.get("metadata"), (dict, type(None))):
+        return "'metadata' is not an object"
+    wrong = (key for key in _TEXT_KEYS if not isinstance(line.get(key), (str, type(None))))
+    return next((f"'{key}' is not a text" for key in wrong), "")

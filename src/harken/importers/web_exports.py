@@ -1,0 +1,267 @@
+"""Exports of web chats: JSON documents, alone, in a folder or in a ZIP file, whose conversations may fork."""
+
+from __future__ import annotations
+
+import codecs
+import heapq
+import json
+import re
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from harken.errors import TranscriptError
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, Unreadable
+from harken.importers.reading import files_below, in_order, without_lone_surrogates
+
+
+class Tree:
+    """The messages of a conversation, each with the one it answers.
+
+    Args:
+        parents: every message's parent, in the file's order; a parent that is no message makes its child a root.
+        times: when each message was written, in seconds since the epoch, as far as that is known.
+    """
+
+    def __init__(self, parents: Mapping[str, str | None], times: Mapping[str, float]) -> None:
+        self._times = times
+        self._places = {key: place for place, key in enumerate(parents)}
+        self._parents = {key: parent if parent in parents else None for key, parent in parents.items()}
+        self._children: dict[str, list[str]] = {key: [] for key in parents}
+        for key, parent in self._parents.items():
+            if parent is not None:
+                self._children[parent].append(key)
+
+    def order(self) -> list[str]:
+        """Every message once, by time, none before its parent.
+
+        A message without a time takes its parent's. Parents in a circle are entered at the first of them in the file.
+        """
+        ordered: dict[str, None] = {}
+        self._walk([key for key, parent in self._parents.items() if parent is None], ordered)
+        for key in self._parents:
+            if key not in ordered:
+                self._walk([key], ordered)
+        return list(ordered)
+
+    def branches(self, leaf: str | None) -> dict[str, str]:
+        """The messages beside the branch in use, each with the first message of its own branch.
+
+        Args:
+            leaf: the last message of the branch in use; where it is unknown, the latest that nobody answered.
+        """
+        used: set[str] = set()
+        step = leaf if leaf in self._parents else self._latest_leaf()
+        while step is not None and step not in used:
+            used.add(step)
+            step = self._parents[step]
+        beside: dict[str, str] = {}
+        for key in self.order():
+            if key not in used:
+                beside[key] = beside.get(self._parents[key] or "", key)
+        return beside
+
+    def _latest_leaf(self) -> str | None:
+        leaves = [key for key, children in self._children.items() if not children]
+        return max(leaves, key=lambda key: (self._times.get(key, 0.0), self._places[key]), default=None)
+
+    def _walk(self, starts: Iterable[str], ordered: dict[str, None]) -> None:
+        waiting = [(self._times.get(key, 0.0), self._places[key], key) for key in starts]
+        heapq.heapify(waiting)
+        while waiting:
+            time, _, key = heapq.heappop(waiting)
+            ordered[key] = None
+            for child in self._children[key]:
+                if child not in ordered:
+                    heapq.heappush(waiting, (self._times.get(child, time), self._places[child], child))
+
+
+_DOCUMENT = re.compile(r"conversations(?:-\d+)?\.json")
+_CHUNK_BYTES = 1 << 20
+_BETWEEN = (" ", "\t", "\r", "\n", ",")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportMember:
+    """Where in an export a conversation stands: the file, and the conversation's number in it, from 1."""
+
+    path: Path
+    number: int
+
+    def unreadable(self, reason: str) -> Unreadable:
+        """A part of the conversation that cannot be read, and why."""
+        return Unreadable(self.path, self.number, reason)
+
+
+class ExportFormat(ABC):
+    """What the exports of all web chats have in common; a subclass knows one chat's conversations."""
+
+    name: str
+    appends = False
+
+    def discover(self) -> list[Path]:
+        """Nowhere: an export lies where somebody put it."""
+        return []
+
+    def files(self, path: Path) -> list[Path]:
+        """The exports under a path, oldest first.
+
+        In a folder these are the ZIP files that hold conversations and the documents named as an export names them;
+        where there are none, all JSON files of the folder itself.
+        """
+        if path.is_file():
+            return [path]
+        found = [file for file in files_below(path, "*.zip") if _members(file)]
+        found += [file for file in files_below(path, "*.json") if _DOCUMENT.fullmatch(file.name)]
+        found = found or [file for file in path.glob("*.json") if file.is_file()]
+        return in_order(found, lambda file: (file.stat().st_mtime, file.name))
+
+    def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
+        """Yield the export's conversations in order; it is read whole, whatever the offset.
+
+        Raises:
+            TranscriptError: the file is no JSON, or holds something else than this chat's conversations.
+        """
+        number = recognised = 0
+        for number, value in enumerate(read_values(path), 1):
+            place = ExportMember(path, number)
+            if isinstance(value, _Break):
+                yield place.unreadable("is where the document breaks off")
+            elif isinstance(value, dict) and self.recognises(value):
+                recognised += 1
+                yield from self._read(value, place)
+            else:
+                yield place.unreadable(f"is not a {self.name} conversation")
+        if number and not recognised:
+            raise TranscriptError(f"{path} holds no {self.name} conversation. Is it an export of another chat?")
+
+    @abstractmethod
+    def recognises(self, value: Mapping[str, Any]) -> bool:
+        """Whether a JSON object is a conversation of this chat."""
+
+    @abstractmethod
+    def head(self, value: Mapping[str, Any]) -> ParsedConversation:
+        """What is known of a conversation as a whole."""
+
+    @abstractmethod
+    def messages(
+        self, value: Mapping[str, Any], conversation: str, place: ExportMember
+    ) -> Iterator[ParsedMessage | Unreadable]:
+        """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
+
+    def _read(self, value: dict[str, Any], place: ExportMember) -> list[ParsedItem]:
+        try:
+            value = without_lone_surrogates(value)
+            head = self.head(value)
+            found: list[ParsedItem] = [*self.messages(value, head.external_id, place)]
+        except RecursionError:
+            return [place.unreadable("is nested too deeply")]
+        if not head.external_id:
+            return [place.unreadable("has no id")]
+        return [head, *found] if any(isinstance(item, ParsedMessage) for item in found) else found
+
+
+class _Break:
+    """Stands where a document cannot be read any further."""
+
+
+def _members(path: Path) -> list[str]:
+    """The documents in a ZIP file that hold conversations; none if it is no ZIP file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return sorted(name for name in archive.namelist() if _DOCUMENT.fullmatch(Path(name).name))
+    except zipfile.BadZipFile:
+        return []
+
+
+def read_values(path: Path) -> Iterator[Any]:
+    """The conversations of an export, one after the other, whatever they are; an object where it breaks off.
+
+    Raises:
+        TranscriptError: it is no JSON document, or no ZIP file that can be unpacked.
+    """
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as stream:
+            yield from _listed(path, stream)
+        return
+    names = _members(path)
+    if not names:
+        raise TranscriptError(f"{path} holds no conversations.json")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in names:
+                with archive.open(name) as member:
+                    yield from _listed(path, member)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise TranscriptError(f"{path} is damaged or locked: it cannot be unpacked") from error
+
+
+def _listed(path: Path, stream: IO[bytes]) -> Iterator[Any]:
+    """The values of a JSON list, without ever holding the whole list; the value itself if it is an object."""
+    window = _Window(stream)
+    opening = window.peek()
+    if opening not in ("[", "{"):
+        raise TranscriptError(f"{path} is no JSON document with conversations")
+    if opening == "[":
+        window.step()
+    while window.peek() != "]":
+        try:
+            yield window.value()
+        except (ValueError, RecursionError):
+            yield _Break()
+            return
+        if opening == "{":
+            return
+
+
+class _Window:
+    """A JSON text of which only the part in work is held."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = codecs.getreader("utf-8-sig")(stream, "replace")
+        self._decode = json.JSONDecoder().raw_decode
+        self._text = ""
+        self._position = 0
+
+    def peek(self) -> str:
+        """The next character that is neither space nor comma; empty at the end."""
+        while True:
+            while self._text[self._position : self._position + 1] in _BETWEEN:
+                self._position += 1
+            if self._position < len(self._text):
+                return self._text[self._position]
+            if not self._more():
+                return ""
+
+    def step(self) -> None:
+        """Go behind the next character."""
+        self._position += 1
+
+    def value(self) -> Any:
+        """Read the value that begins here.
+
+        Raises:
+            ValueError: it is no JSON.
+        """
+        while True:
+            try:
+                value, end = self._decode(self._text, self._position)
+            except ValueError:
+                if not self._more():
+                    raise
+                continue
+            # A number at the very end may go on in the next chunk.
+            if end < len(self._text) or not self._more():
+                self._position = end
+                return value
+
+    def _more(self) -> bool:
+        # At least doubling what is held, so that trying again and again stays linear in the value's length.
+        held = self._text[self._position :]
+        more = self._stream.read(max(_CHUNK_BYTES, len(held)))
+        self._text, self._position = held + more, 0
+        return bool(more)

@@ -1,0 +1,182 @@
+"""Summaries without a model: the sentences that stand for the rest, in their own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+import structlog
+
+from harken.errors import EndpointError, HarkenError, SpendLimitError
+from harken.jobs.job import LIMIT_POLL, Outage, asked_for, is_dead, new_owner
+from harken.model.conversations import MessageType, Role
+from harken.providers.embedder import Vectors
+from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Spoken, Summarizer
+from harken.providers.summarizers.extractive import most_relevant, term_vectors
+from harken.storage.enrichment.jobs import fail, lease_owners, release
+from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, DueSegment, Left, claim_due, count_due, put_summary
+from harken.storage.ports import Store
+from harken.text import tokens
+
+# How much nearness to the whole counts against likeness to what was chosen already.
+_RELEVANCE = 0.5
+_SHORTEST, _LONGEST = 5, 80
+_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
+_CODE = re.compile(r"```.*?(?:```|$)", re.DOTALL)
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text that may stand alone, without code."""
+    parts = (" ".join(part.split()) for part in _END.split(_CODE.sub("\n", text)))
+    return [part for part in parts if _SHORTEST <= tokens.estimate(part) <= _LONGEST]
+
+
+def choose(sentences: Sequence[str], vectors: Vectors, max_tokens: int) -> list[str]:
+    """Sentences near to the centre of all and unlike each other, in their order, within so many tokens.
+
+    Args:
+        sentences: oldest first.
+        vectors: `(len(sentences), dims)` float32, unit length.
+        max_tokens: each counts with the line break after it.
+    """
+    if not sentences:
+        return []
+    centre = vectors.mean(axis=0)
+    nearness = vectors @ (centre / (float(np.linalg.norm(centre)) or 1.0))
+    room = max_tokens
+
+    def takes(row: int) -> bool:
+        nonlocal room
+        size = tokens.estimate(sentences[row]) + 1
+        if size > room:
+            return False
+        room -= size
+        return True
+
+    return [sentences[at] for at in sorted(most_relevant(vectors, nearness, _RELEVANCE, len(sentences), takes))]
+
+
+Vectorize = Callable[[Sequence[str]], Vectors]
+
+
+# Sentences are compared each with each: so many messages at a time.
+_AT_ONCE = 100
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class SummarizeSegmentWork:
+    """Takes in, one segment at a time, what has left its window.
+
+    The summary so far stands beside what is new, and both make the next: it rolls on, never grows over its limit, and
+    reads every message once. A language model writes it where one is configured; else, and where the model's answer is
+    of no use, the best sentences of both are chosen, which costs nothing.
+
+    Args:
+        max_tokens: how long a summary may be; read anew each time.
+        vectorize: gives sentences their vectors; None compares them by their words.
+        summarizer_for: who summarizes the segment of an id; None chooses sentences.
+
+    Attributes:
+        halted: why nothing is done at present, in words for a person; empty while work goes on.
+        is_limited: whether that is because the day's money is spent.
+    """
+
+    store: Store
+    max_tokens: Callable[[], int]
+    lease_seconds: float
+    vectorize: Vectorize | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    owner: str = field(default_factory=new_owner)
+    summarizer_for: Callable[[str], Summarizer] | None = None
+    halted: str = field(default="", init=False)
+    is_limited: bool = field(default=False, init=False)
+    _outage: Outage = field(default_factory=Outage, init=False)
+
+    name = SUMMARIZE_SEGMENT
+
+    def run_once(self) -> int:
+        """Take in what left one window; the number of messages, 0 when there is nothing to do now."""
+        if self._outage.lasts(self.now()):
+            return 0
+        self.halted, self.is_limited = "", False
+        with self.store.writing() as tx:
+            for owner in lease_owners(tx, SUMMARIZE_SEGMENT):
+                if is_dead(owner):
+                    release(tx, SUMMARIZE_SEGMENT, owner)
+            due = claim_due(tx, self.owner, _AT_ONCE, self.now(), self.lease_seconds)
+        if due is None:
+            return 0
+        try:
+            text, model = self._summary(due)
+        except HarkenError as error:
+            self._failed(due, error)
+            return len(due.left)
+        with self.store.writing() as tx:
+            put_summary(tx, due, text, self.now(), model)
+        return len(due.left)
+
+    def waiting(self) -> int:
+        """How many segments have messages that no summary covers yet."""
+        with self.store.reading() as tx:
+            return count_due(tx)
+
+    def give_back(self) -> None:
+        """Return unfinished leases, for a worker that stops in the middle."""
+        with self.store.writing() as tx:
+            release(tx, SUMMARIZE_SEGMENT, self.owner)
+
+    def _summary(self, due: DueSegment) -> tuple[str, str]:
+        """The next summary, and who wrote it."""
+        summarizer = self.summarizer_for(due.segment_uid) if self.summarizer_for else None
+        if summarizer is not None and summarizer.name != EXTRACTIVE:
+            written = summarizer.segment(_told(due))
+            self._outage.end()
+            if written.text and written.model != EXTRACTIVE:
+                return tokens.clip(written.text, self.max_tokens()), written.model
+        return self._chosen(due), EXTRACTIVE
+
+    def _chosen(self, due: DueSegment) -> str:
+        lines = list(dict.fromkeys([*due.text.splitlines(), *_said(due.left)]))
+        if not lines:
+            return due.text
+        vectors = (self.vectorize or term_vectors)(lines)
+        return "\n".join(choose(lines, vectors, self.max_tokens()))
+
+    def _failed(self, due: DueSegment, error: HarkenError) -> None:
+        _log.warning("summary_failed", messages=len(due.left), error_class=type(error).__name__)
+        if isinstance(error, SpendLimitError):
+            self.halted, self.is_limited = str(error), True
+            self._outage.begin(self.now(), error.resumes_at or self.now() + LIMIT_POLL)
+            self.give_back()
+            return
+        if isinstance(error, EndpointError) and self.summarizer_for is not None:
+            self.halted = str(error)
+            self._outage.begin(self.now(), asked_for(error, self.now()))
+        with self.store.writing() as tx:
+            fail(tx, SUMMARIZE_SEGMENT, [due.segment_id], type(error).__name__, self.now())
+
+
+def _told(due: DueSegment) -> Sequence[ExchangeText]:
+    """The summary so far as the oldest of what there is, then what was said."""
+    spoken = tuple(
+        Spoken(Role(message.role), message.text, message.author) for message in due.left if _is_spoken(message)
+    )
+    before = [ExchangeText((), summary=due.text)] if due.text else []
+    return [*before, ExchangeText(spoken)] if spoken else []
+
+
+def _said(left: Sequence[Left]) -> Iterator[str]:
+    """The sentences of people and agents with their speaker; tools speak for themselves elsewhere."""
+    for message in left:
+        if _is_spoken(message):
+            for sentence in sentences_of(message.text):
+                yield f"{message.author or message.role}: {sentence}"
+
+
+def _is_spoken(message: Left) -> bool:
+    return message.type == MessageType.TEXT.value and message.role in (Role.USER.value, Role.ASSISTANT.value)

@@ -1,0 +1,167 @@
+"""Which embedding model fills the store, which one answers meanwhile, and the queries that it was asked last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any
+
+from harken.config.settings import Settings
+from harken.errors import MissingExtraError, ProviderError
+from harken.providers.embedder import Embedder, Space, Vectors
+from harken.providers.options import EmbedderOptions
+from harken.providers.registry import embedding_price, open_embedder
+from harken.storage.ports import Store, StoredSpace
+from harken.storage.vectors import answering_space, ensure_space
+
+# What is searched for one prompt, by several people at once; more would only be kept and never asked for.
+_QUERIES = 4
+
+
+class RecentQueries:
+    """Remembers the vectors of the last few queries; threads may share it.
+
+    One prompt is looked for among what was saved, in this conversation and in others, each by a search of its own.
+
+    Args:
+        embedder: makes the vectors; what it refuses is asked of it again.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self._vector = lru_cache(_QUERIES)(self._made)
+
+    @property
+    def space(self) -> Space:
+        """The space its vectors live in."""
+        return self.embedder.space
+
+    def embed_query(self, text: str) -> Vectors:
+        """The query's vector, prefix added: `(dims,)` float32, unit length; shared, so it cannot be written."""
+        return self._vector(text)
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """The texts' vectors; see `Embedder.embed_passages`."""
+        return self.embedder.embed_passages(texts)
+
+    def _made(self, text: str) -> Vectors:
+        vector = self.embedder.embed_query(text)
+        vector.flags.writeable = False
+        return vector
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSpace:
+    """A space of the store together with the model that embeds into it."""
+
+    space: StoredSpace
+    embedder: Embedder
+
+
+class Spaces:
+    """The store's spaces and their models, opened when first needed and once.
+
+    Args:
+        store: keeps the spaces.
+        configured: opens the model that the settings name; None where they name none.
+        spec: what opens that model again, kept with its space.
+        from_spec: opens the model of an older space.
+        price: what it costs to embed so many tokens, in USD; None where that is not known.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        configured: Callable[[], Embedder] | None,
+        spec: dict[str, Any],
+        from_spec: Callable[[dict[str, Any]], Embedder],
+        price: Callable[[int], Decimal | None] = lambda _tokens: Decimal(0),
+    ) -> None:
+        self.price = price
+        self._store = store
+        self._configured = configured
+        self._spec = spec
+        self._from_spec = from_spec
+        self._embedder: Embedder | None = None
+        self._older: dict[str, Embedder] = {}
+        self._asked: dict[str, RecentQueries] = {}
+        self._lock = threading.RLock()
+
+    def embedder(self) -> Embedder | None:
+        """The configured model; None where the settings name none.
+
+        Raises:
+            ProviderError: it cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        with self._lock:
+            if self._embedder is None and self._configured is not None:
+                self._embedder = self._configured()
+            return self._embedder
+
+    def filled(self) -> OpenSpace | None:
+        """The space that new vectors go into, made if it is new; None where the settings name no model."""
+        embedder = self.embedder()
+        if embedder is None:
+            return None
+        described = embedder.space
+        with self._store.writing() as tx:
+            space = ensure_space(tx, described.id, described.dims, described.threshold, self._spec)
+        return OpenSpace(space, embedder)
+
+    def answering(self) -> OpenSpace | None:
+        """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
+        if self._configured is None:
+            return None
+        with self._store.reading() as tx:
+            active = answering_space(tx)
+        return None if active is None else OpenSpace(active, self._remembering(active.name, self._embedder_of(active)))
+
+    def _remembering(self, name: str, embedder: Embedder) -> RecentQueries:
+        with self._lock:
+            if name not in self._asked:
+                self._asked[name] = RecentQueries(embedder)
+            return self._asked[name]
+
+    def _embedder_of(self, space: StoredSpace) -> Embedder:
+        configured = self._configured_as(space.name)
+        if configured is not None:
+            return configured
+        with self._lock:
+            if space.name not in self._older:
+                self._older[space.name] = self._from_spec(space.spec)
+            return self._older[space.name]
+
+    def _configured_as(self, name: str) -> Embedder | None:
+        """The configured model where it embeds into that space; the old space answers on where it cannot be opened."""
+        try:
+            embedder = self.embedder()
+            return embedder if embedder is not None and embedder.space.id == name else None
+        except (ProviderError, MissingExtraError):
+            return None
+
+
+def open_spaces(store: Store, settings: Settings, given: Embedder | None = None) -> Spaces:
+    """The store's spaces with the models that the settings name.
+
+    Args:
+        store: keeps the spaces.
+        settings: which embedder, and how it is used.
+        given: stands in place of the configured model.
+    """
+    if given is not None:
+        return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given)
+    key = settings.embedding.api_key
+
+    def from_spec(spec: dict[str, Any]) -> Embedder:
+        return open_embedder(EmbedderOptions.from_spec(spec, settings.home, key.get_secret_value() if key else None))
+
+    if settings.embedder == "none":
+        return Spaces(store, None, {}, from_spec)
+    options = EmbedderOptions.configured(settings.home, settings.embedder, settings.embedding)
+    return Spaces(
+        store, lambda: open_embedder(options), options.to_spec(), from_spec, partial(embedding_price, options)
+    )

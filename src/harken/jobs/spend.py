@@ -1,0 +1,262 @@
+"""Models whose calls are booked and held to what may be spent on a day; the language model that the settings name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+from uuid import uuid4
+
+from harken.config.settings import Settings
+from harken.errors import EndpointTimeoutError, HarkenError, SpendLimitError
+from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolSpec
+from harken.providers.options import ChatOptions
+from harken.providers.registry import open_chat_model
+from harken.storage.enrichment.spend import (
+    BOOKS,
+    CallState,
+    ModelCall,
+    Settlement,
+    Spent,
+    book_call,
+    day_of,
+    settle_call,
+    spent_on_day,
+)
+from harken.storage.ports import Store
+from harken.text import tokens
+
+# What roles, tool schemas and separators add to a message, in tokens.
+_AROUND_A_MESSAGE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SpendBook:
+    """Books every call of a model, and refuses those that might exceed the day's limit.
+
+    Args:
+        max_usd_per_day: by days of UTC; None sets no limit.
+    """
+
+    store: Store
+    max_usd_per_day: Decimal | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def metered(self, model: ChatModel, kind: str, item_uid: str) -> MeteredModel:
+        """The model, each call of which is booked for one record of one kind of work."""
+        return MeteredModel(self, model, kind, item_uid)
+
+    def today(self) -> Spent:
+        """What today's calls have cost."""
+        with self.store.reading() as tx:
+            return spent_on_day(tx, day_of(self.now()))
+
+    def resumes_at(self) -> datetime:
+        """When the next day of the books begins."""
+        tomorrow = self.now().astimezone(UTC).date() + timedelta(days=1)
+        return datetime.combine(tomorrow, time(), UTC)
+
+    def begin(self, call: ModelCall) -> None:
+        """Book a call that is about to be made, if it fits into the day's limit.
+
+        The limit is looked at and the call booked in one transaction, so that two workers never pass it together.
+
+        Raises:
+            SpendLimitError: the limit is reached, or cannot be held.
+        """
+        with self.store.writing(BOOKS) as tx:
+            if self.max_usd_per_day is not None:
+                self._check(call, self.max_usd_per_day, spent_on_day(tx, day_of(call.started_at)))
+            book_call(tx, call)
+
+    def settle(self, uid: str, end: Settlement) -> None:
+        """Book how a call ended; only the first end counts."""
+        with self.store.writing(BOOKS) as tx:
+            settle_call(tx, uid, end)
+
+    def _check(self, call: ModelCall, limit: Decimal, spent: Spent) -> None:
+        if call.estimate_usd is None:
+            raise SpendLimitError(
+                f"llm.max_usd_per_day cannot be held: no price of {call.model} is known. "
+                "Set llm.input_usd_per_million and llm.output_usd_per_million, 0 for a model of your own"
+            )
+        if spent.at_most_usd + call.estimate_usd > limit:
+            resumes_at = self.resumes_at()
+            raise SpendLimitError(
+                f"llm.max_usd_per_day is reached: {spent.at_most_usd:f} of {limit:f} USD are spent, and the next call "
+                f"may cost {call.estimate_usd:f}. It goes on at {resumes_at:%Y-%m-%d %H:%M} UTC",
+                resumes_at,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredModel:
+    """A `ChatModel` whose calls are booked; made by `SpendBook.metered`."""
+
+    book: SpendBook
+    model: ChatModel
+    kind: str
+    item_uid: str
+
+    @property
+    def name(self) -> str:
+        """Vendor and model."""
+        return self.model.name
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest answer where a call does not say."""
+        return self.model.max_tokens
+
+    def price(self, usage: TokenUsage) -> Decimal | None:
+        """What a call of so many tokens costs in USD; None where no price of the model is known."""
+        return self.model.price(usage)
+
+    def complete(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        instructions: str = "",
+        max_tokens: int | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> ChatAnswer:
+        """The whole answer, booked.
+
+        Raises:
+            SpendLimitError: nothing was sent.
+            ProviderError: as of `ChatModel.complete`.
+        """
+        uid = self._begin(messages, instructions, max_tokens, tools)
+        try:
+            answer = self.model.complete(messages, instructions=instructions, max_tokens=max_tokens, tools=tools)
+        except BaseException as error:
+            self._failed(uid, error, begun=False)
+            raise
+        self._answered(uid, answer)
+        return answer
+
+    def stream(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        instructions: str = "",
+        max_tokens: int | None = None,
+        tools: Sequence[ToolSpec] = (),
+        stop: threading.Event | None = None,
+    ) -> Iterator[str | ChatAnswer]:
+        """Pieces of the text, and last the whole answer, booked also when it is left early or stopped.
+
+        Raises:
+            SpendLimitError: nothing was sent.
+            ProviderError: as of `ChatModel.stream`.
+        """
+        uid = self._begin(messages, instructions, max_tokens, tools)
+        begun = answered = False
+        pieces = self.model.stream(messages, instructions=instructions, max_tokens=max_tokens, tools=tools, stop=stop)
+        try:
+            for piece in pieces:
+                begun = True
+                if isinstance(piece, ChatAnswer):
+                    self._answered(uid, piece)
+                    answered = True
+                yield piece
+            if not answered:
+                self.book.settle(uid, Settlement(CallState.LOST, self.book.now()))
+        except BaseException as error:
+            self._failed(uid, error, begun)
+            raise
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self.model.close()
+
+    def _begin(
+        self, messages: Sequence[ChatMessage], instructions: str, max_tokens: int | None, tools: Sequence[ToolSpec]
+    ) -> str:
+        uid = str(uuid4())
+        estimate = self.price(_most(messages, instructions, max_tokens or self.model.max_tokens, tools))
+        self.book.begin(ModelCall(uid, self.kind, self.item_uid, self.name, self.book.now(), estimate))
+        return uid
+
+    def _answered(self, uid: str, answer: ChatAnswer) -> None:
+        used = answer.usage
+        self.book.settle(
+            uid,
+            Settlement(
+                CallState.DONE,
+                self.book.now(),
+                used.input_tokens,
+                used.output_tokens,
+                used.cached_tokens,
+                answer.price_usd,
+            ),
+        )
+
+    def _failed(self, uid: str, error: BaseException, begun: bool) -> None:
+        """A refusal costs nothing; what was given up by us, or broke off, may have been charged."""
+        refused = isinstance(error, HarkenError) and not isinstance(error, EndpointTimeoutError) and not begun
+        if refused:
+            self.book.settle(uid, Settlement(CallState.FAILED, self.book.now(), price_usd=Decimal(0)))
+        else:
+            self.book.settle(uid, Settlement(CallState.LOST, self.book.now()))
+
+
+def _most(messages: Sequence[ChatMessage], instructions: str, max_tokens: int, tools: Sequence[ToolSpec]) -> TokenUsage:
+    texts = [instructions, *(message.text for message in messages)]
+    texts += [f"{call.name} {dict(call.arguments)}" for message in messages for call in message.tool_calls]
+    texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in tools]
+    return TokenUsage(sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts), max_tokens)
+
+
+@dataclass(slots=True)
+class LanguageModel:
+    """Opens the configured model on first use, and another one when the settings name another.
+
+    Args:
+        settings: those in force; read anew each time.
+        env: where vendors' keys are looked for.
+    """
+
+    store: Store
+    settings: Callable[[], Settings]
+    env: Mapping[str, str]
+    now: Callable[[], datetime]
+    _opened: tuple[ChatOptions, ChatModel] | None = field(default=None, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def metered(self, kind: str, item_uid: str) -> MeteredModel | None:
+        """The model, each call of which is booked for one record of one kind of work; None where none is configured.
+
+        Raises:
+            ConfigError: the settings name a model that cannot be.
+            MissingExtraError: what it needs is not installed.
+        """
+        model = self.model()
+        if model is None:
+            return None
+        book = SpendBook(self.store, self.settings().llm.max_usd_per_day, self.now)
+        return book.metered(model, kind, item_uid)
+
+    def model(self) -> ChatModel | None:
+        """The model, its calls not booked; None where the settings name none.
+
+        Raises:
+            ConfigError: the settings name a model that cannot be.
+            MissingExtraError: what it needs is not installed.
+        """
+        options = ChatOptions.of(self.settings().llm, self.env)
+        if options is None:
+            return None
+        with self._lock:
+            if self._opened is None or self._opened[0] != options:
+                self._opened = (options, open_chat_model(options))
+            return self._opened[1]
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[1].close()

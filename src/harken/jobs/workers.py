@@ -1,0 +1,353 @@
+"""Work that can be switched off, and that says why it stands still: kept in the store, seen by every process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from harken.config.settings import Settings
+from harken.errors import UsageError
+from harken.jobs.embed import EmbedWork
+from harken.jobs.job import Work, Worker, WorkerState, run_until_idle
+from harken.jobs.segments import SummarizeSegmentWork, Vectorize
+from harken.jobs.spaces import Spaces
+from harken.jobs.spend import LanguageModel
+from harken.jobs.summarize import SummarizeWork
+from harken.providers.summarizer import Summarizer
+from harken.providers.summarizers.extractive import ExtractiveSummarizer
+from harken.providers.summarizers.written import WrittenSummarizer
+from harken.storage.conversations import count_all
+from harken.storage.enrichment.jobs import (
+    EMBED,
+    VectorCounts,
+    WorkCounts,
+    count_summaries,
+    count_unembedded,
+    count_vectors,
+    count_work,
+    halted,
+    is_enabled,
+    put_enabled,
+    put_halted,
+)
+from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_due, count_made
+from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, count_outlived, in_hand
+from harken.storage.enrichment.summaries import count_due as count_summaries_due
+from harken.storage.ports import Store, StoredSpace, Transaction
+from harken.storage.vectors import list_spaces
+
+
+@dataclass(slots=True)
+class SwitchedWork:
+    """Does work unless somebody switched it off, here or in another process.
+
+    Args:
+        work: what is done.
+        rest_seconds: of conversations, for summaries; read anew each time.
+    """
+
+    store: Store
+    work: Work
+    rest_seconds: Callable[[], float]
+    _halted: str | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """The kind of work."""
+        return self.work.name
+
+    def run_once(self) -> int:
+        """Do one batch; 0 when it is switched off or there is nothing to do now."""
+        if not self._enabled():
+            return 0
+        if isinstance(self.work, SummarizeWork):
+            self.work.rest_seconds = self.rest_seconds()
+        done = self.work.run_once()
+        if isinstance(self.work, SummarizeWork | SummarizeSegmentWork):
+            self._note(self.work.halted)
+        return done
+
+    def waiting(self) -> int:
+        """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
+        if not self._enabled() or (
+            isinstance(self.work, SummarizeWork | SummarizeSegmentWork) and self.work.is_limited
+        ):
+            return 0
+        return self.work.waiting()
+
+    def give_back(self) -> None:
+        """Return what was claimed and not finished."""
+        self.work.give_back()
+
+    def _enabled(self) -> bool:
+        with self.store.reading() as tx:
+            return is_enabled(tx, self.name)
+
+    def _note(self, why: str) -> None:
+        if self._halted is None:
+            with self.store.reading() as tx:
+                self._halted = halted(tx, self.name)
+        if why != self._halted:
+            with self.store.writing() as tx:
+                put_halted(tx, self.name, why)
+            self._halted = why
+
+
+# What makes the work on rolling summaries: from what gives sentences vectors, and who summarizes a segment.
+SegmentWork = Callable[[Vectorize | None, Callable[[str], Summarizer]], SummarizeSegmentWork]
+EMBEDDINGS, SEGMENT = "embeddings", "segment"
+# The workers by the name that people call them, in the order in which their work is done.
+WORKERS = {
+    SEGMENT: SUMMARIZE_SEGMENT,
+    EXCHANGE: SUMMARIZE[EXCHANGE],
+    CONVERSATION: SUMMARIZE[CONVERSATION],
+    EMBEDDINGS: EMBED,
+}
+_NOTHING = Spent()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """How one worker stands.
+
+    Attributes:
+        name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
+        state: of this process's own worker; stopped where it runs none.
+        done: how many vectors or summaries there are.
+        waiting: how many are missing, or outlived by what was said since.
+        outlived: of those that are done, how many wait to be made again.
+        done_here: how many this process's own worker has taken on since it was started.
+        current: the id of what is being summarized now, by whichever process; empty where nothing is.
+        halted: why it stands still, in words for a person; empty while it works.
+        spent: what its calls of language models have cost in all.
+        spent_today: of that, today's part, by the day of UTC.
+    """
+
+    name: str
+    enabled: bool
+    state: WorkerState
+    done: int
+    waiting: int
+    counts: WorkCounts
+    halted: str = ""
+    spent: Spent = _NOTHING
+    spent_today: Spent = _NOTHING
+    outlived: int = 0
+    done_here: int = 0
+    current: str = ""
+
+
+class Background:
+    """Runs, switches and shows the workers; reached as `Harken.background`.
+
+    Args:
+        settings: those in force; read anew each time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        spaces: Spaces,
+        segment_work: SegmentWork,
+        settings: Callable[[], Settings],
+        language_model: LanguageModel,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._spaces = spaces
+        self._segment_work = segment_work
+        self._settings = settings
+        self._language_model = language_model
+        self._now = now
+        self._workers: dict[str, Worker] = {}
+        self._stop_listening: Callable[[], None] | None = None
+
+    def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
+        """See `Harken.embed`; done even where the worker is switched off: somebody asks for it.
+
+        Raises:
+            ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
+            MissingExtraError: what it needs is not installed.
+        """
+        work = self._embed_work()
+        if work is None:
+            return 0
+        work.fail_fast = not patient
+        waiting = work.waiting()
+        run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
+        return work.stored
+
+    def summarize(self, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:
+        """Make every summary that is due, in this thread, waiting for what backs off.
+
+        Args:
+            progress: called with how many items of one kind were taken on.
+        Returns:
+            How many were made, by kind; of segments, how many messages went into theirs.
+        Raises:
+            ProviderError: the language model cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        # Said at once, not item by item, where it cannot be used.
+        self._language_model.model()
+        segments = self._switched(self._segment_work(None, self._segment_summarizer))
+        made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
+        for kind in (EXCHANGE, CONVERSATION):
+            work = self._summarize_work(kind)
+            run_until_idle(self._switched(work), progress, patient=True)
+            made[kind] = work.stored
+        return made
+
+    def start(self) -> Worker | None:
+        """Do everything in the background from now on; gives the embedder's worker, None where there is no model.
+
+        Raises:
+            ProviderError: a model cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        config = self._settings().worker
+        # Said at once, not item by item, where it cannot be used.
+        self._language_model.model()
+        if EMBEDDINGS not in self._workers and (work := self._embed_work()) is not None:
+            self._start(EMBEDDINGS, work, config.poll_seconds)
+        if SEGMENT not in self._workers:
+            embedder = self._spaces.embedder()
+            vectorize = embedder.embed_passages if embedder else None
+            self._start(SEGMENT, self._segment_work(vectorize, self._segment_summarizer), config.poll_seconds)
+            for kind in (EXCHANGE, CONVERSATION):
+                self._start(kind, self._summarize_work(kind), config.summary_poll_seconds)
+        if self._stop_listening is None:
+            self._stop_listening = self._store.listen(self.wake)
+        return self._workers.get(EMBEDDINGS)
+
+    def stop(self) -> None:
+        """Finish the batches in hand and end."""
+        if self._stop_listening is not None:
+            self._stop_listening()
+        for worker in self._workers.values():
+            worker.stop()
+        self._workers, self._stop_listening = {}, None
+
+    def wake(self) -> None:
+        """There is work; returns at once."""
+        for worker in tuple(self._workers.values()):
+            worker.wake()
+
+    def switch(self, name: str, enabled: bool) -> None:
+        """Switch a worker on or off, in every process and for good.
+
+        Raises:
+            UsageError: there is no such worker.
+        """
+        kind = _kind_of(name)
+        with self._store.writing() as tx:
+            put_enabled(tx, kind, enabled)
+        self.wake()
+
+    def status(self, name: str | None = None) -> tuple[WorkerReport, ...]:
+        """How every worker stands, or one; opens no model.
+
+        Raises:
+            UsageError: there is no such worker.
+        """
+        if name is not None:
+            _kind_of(name)
+        with self._store.reading() as tx:
+            spent, today = spent_by_kind(tx), spent_by_kind(tx, day_of(self._now()))
+            return tuple(
+                self._report(tx, each, spent.get(kind, _NOTHING), today.get(kind, _NOTHING))
+                for each, kind in WORKERS.items()
+                if name in (None, each)
+            )
+
+    def vectors(self) -> dict[str, VectorCounts]:
+        """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
+        with self._store.reading() as tx:
+            return count_vectors(tx, _target(tx))
+
+    def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
+        kind, now = WORKERS[name], self._now()
+        worker = self._workers.get(name)
+        here = worker.status() if worker else None
+        done, waiting = self._progress(tx, name)
+        is_summary = name in SUMMARIZE
+        return WorkerReport(
+            name=name,
+            enabled=is_enabled(tx, kind),
+            state=here.state if here else WorkerState.STOPPED,
+            done=done,
+            waiting=waiting,
+            counts=count_work(tx, kind, now),
+            halted=halted(tx, kind),
+            spent=spent,
+            spent_today=today,
+            outlived=count_outlived(tx, name, now, self._settings().worker.rest_seconds) if is_summary else 0,
+            done_here=here.done if here else 0,
+            current=(in_hand(tx, name, now) or "") if is_summary else "",
+        )
+
+    def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:
+        if name == EMBEDDINGS:
+            target = _target(tx)
+            counts = count_all(tx, target.id if target else None)
+            return counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
+        if name == SEGMENT:
+            return count_made(tx), count_due(tx)
+        rest_seconds = self._settings().worker.rest_seconds
+        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds)
+
+    def _start(self, name: str, work: Work, poll_seconds: float) -> None:
+        self._workers[name] = Worker(self._switched(work), poll_seconds)
+        self._workers[name].start()
+
+    def _switched(self, work: Work) -> SwitchedWork:
+        return SwitchedWork(self._store, work, lambda: self._settings().worker.rest_seconds)
+
+    def _embed_work(self) -> EmbedWork | None:
+        filled = self._spaces.filled()
+        if filled is None:
+            return None
+        worker = self._settings().worker
+        return EmbedWork(self._store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
+
+    def _summarize_work(self, kind: str) -> SummarizeWork:
+        config = self._settings().worker
+        return SummarizeWork(
+            self._store,
+            kind,
+            self._summarizer,
+            config.batch_size,
+            config.lease_seconds,
+            config.rest_seconds,
+            self._now,
+            wake_next=self._wake_embeddings,
+        )
+
+    def _wake_embeddings(self) -> None:
+        """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""
+        if worker := self._workers.get(EMBEDDINGS):
+            worker.wake()
+
+    def _segment_summarizer(self, uid: str) -> Summarizer:
+        return self._summarizer(SEGMENT, uid)
+
+    def _summarizer(self, name: str, uid: str) -> Summarizer:
+        """Extractive by words: vectors of sentences would double what the embedder has to do."""
+        plain = ExtractiveSummarizer()
+        model = self._language_model.metered(WORKERS[name], uid)
+        return plain if model is None else WrittenSummarizer(model, plain, self._settings().llm.max_input_tokens)
+
+
+def _target(tx: Transaction) -> StoredSpace | None:
+    """The space that is filled, else the one that answers."""
+    known = list_spaces(tx)
+    active = next((space for space in known if space.state == "active"), None)
+    return next((space for space in known if space.state == "filling"), active)
+
+
+def _kind_of(name: str) -> str:
+    if name not in WORKERS:
+        raise UsageError(f"There is no worker '{name}'. Workers: {', '.join(WORKERS)}")
+    return WORKERS[name]

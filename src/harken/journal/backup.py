@@ -1,0 +1,106 @@
+"""Backup and restore: one file with a consistent copy of the database and the journal."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tarfile
+import tempfile
+import zlib
+from contextlib import nullcontext
+from pathlib import Path
+
+from harken.errors import StoreError, UsageError
+from harken.files import make_private, remove_abandoned
+from harken.storage.ports import Store
+
+DATABASE_NAME = "harken.db"
+JOURNAL_NAME = "conversations"
+# What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
+TYPED_NAME = "chat-history"
+# The journal first: a restore that dies half-way leaves what the rest can be made of again.
+_STAGED_BACKUP, _STAGED_RESTORE = ".harken-backup-", ".harken-restore-"
+_PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
+# What a file that is cut short or no archive at all is answered with.
+_UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+
+
+def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> int:
+    """Write a backup while others use the store; they wait only while files are copied beside it.
+
+    Args:
+        store: what is copied.
+        home: whose journal and settings are copied with it.
+        target: a file that is not there yet.
+        journalled: whether the store keeps a journal; else its database is all there is, and nobody waits.
+    Returns:
+        The backup's size in bytes.
+    Raises:
+        UsageError: the target exists.
+        StoreError: the store cannot be read, or the target cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists. Name a file that does not.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A killed backup leaves everything that was said, where nothing would ever forget it.
+        remove_abandoned(target.parent, f"{_STAGED_BACKUP}*")
+        with tempfile.TemporaryDirectory(prefix=_STAGED_BACKUP, dir=target.parent) as staging:
+            copy = Path(staging)
+            # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
+            with store.writing() if journalled else nullcontext():
+                store.backup(copy / DATABASE_NAME)
+                for name in _PARTS:
+                    if name != DATABASE_NAME:
+                        _copy(home / name, copy / name)
+            part = copy / "backup.tar.gz"
+            with tarfile.open(part, "w:gz", compresslevel=3) as archive:
+                for name in _PARTS:
+                    if (copy / name).exists():
+                        archive.add(copy / name, arcname=name)
+            part.chmod(0o600)
+            part.replace(target)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
+    return target.stat().st_size
+
+
+def restore(source: Path, home: Path) -> None:
+    """Put a backup where no store is.
+
+    Raises:
+        UsageError: the home has a store already, or the file is no backup.
+        StoreError: the home cannot be written.
+    """
+    _check_empty(home, source)
+    try:
+        make_private(home)
+        remove_abandoned(home, f"{_STAGED_RESTORE}*")
+        with tempfile.TemporaryDirectory(prefix=_STAGED_RESTORE, dir=home) as staging:
+            with tarfile.open(source, "r:gz") as archive:
+                archive.extractall(staging, filter="data")
+            found = [name for name in _PARTS if (Path(staging) / name).exists()]
+            if DATABASE_NAME not in found:
+                raise UsageError(f"{source} is not a backup of Harken.")
+            for place in Path(staging).rglob("*"):
+                place.chmod(0o700 if place.is_dir() else 0o600)
+            # Unpacking takes a while, and a hook may have started a daemon meanwhile, which makes a store.
+            _check_empty(home, source)
+            for name in found:
+                (Path(staging) / name).replace(home / name)
+    except _UNREADABLE as error:
+        raise UsageError(f"{source} is not a backup of Harken, or it is damaged.") from error
+    except OSError as error:
+        raise StoreError(f"{source} cannot be restored to {home}: {error.strerror}.") from error
+
+
+def _check_empty(home: Path, source: Path) -> None:
+    if (home / DATABASE_NAME).exists() or (home / JOURNAL_NAME).exists():
+        raise UsageError(f"{home} has a store already. Restore into another home: harken --home PATH restore {source}")
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    elif source.is_file():
+        shutil.copy2(source, target)

@@ -1,0 +1,219 @@
+"""Exports: everything that was recorded as one file of journal lines, to move between stores of any engine.
+
+The first line says that it is an export and of which version; the last says how many lines stand between, so that a
+file that was cut short is known as such. The same records always give the same bytes. Vectors and full text are not in
+it: both are made from the records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sqlalchemy import func, select
+
+from harken.errors import ExportError, StoreError, UsageError
+from harken.journal.events import event_from_fields, line_from_event
+from harken.model.conversations import (
+    Conversation,
+    CoreFact,
+    Event,
+    Exchange,
+    ExchangeEnd,
+    ExchangeStatus,
+    Kept,
+    Message,
+    Segment,
+    Titled,
+    Tombstone,
+)
+from harken.storage.events import events_of, known_conversations
+from harken.storage.ports import Store
+from harken.storage.tables import messages
+from harken.text.characters import sound_value
+
+FORMAT, VERSION = "harken-export", 1
+# An id names a folder of the journal, so an export may not bring one that leads out of it.
+_ID = re.compile(r"\w[\w.-]{0,127}")
+_ID_FIELDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid", "parent_uid")
+_HEADER_BYTES = 1000
+_MOST = 2**31 - 1
+_PROGRESS_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How much an export holds; of what was forgotten, only the ids.
+
+    Attributes:
+        kept: memories and other records beside messages.
+    """
+
+    conversations: int
+    messages: int
+    forgotten: int
+    bytes: int
+    kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExportLine:
+    """One event of an export.
+
+    Attributes:
+        number: of its line, counted from 1.
+        end: the byte offset after it.
+    """
+
+    event: Event
+    number: int
+    end: int
+
+
+def export_to_file(store: Store, target: Path, progress: Callable[[int, int], None]) -> Exported:
+    """Write an export that appears under its name only when it is whole.
+
+    Raises:
+        UsageError: the target exists.
+        StoreError: it cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists. Name a file that does not.")
+    # A name of its own, for another process may be about to write the same.
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.touch(mode=0o600)
+            with part.open("wb") as stream:
+                exported = export(store, stream, progress)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
+    return exported
+
+
+def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None]) -> Exported:
+    """Write everything, as it stands at one moment, while others go on using the store.
+
+    Args:
+        store: what is written.
+        stream: where to.
+        progress: called with (messages done, in all) now and then.
+    """
+    counts: Counter[type[Event]] = Counter()
+    forgotten = 0
+    size = stream.write(_line({"format": FORMAT, "version": VERSION}))
+    with store.reading() as tx:
+        total = tx.connection.scalar(select(func.count()).select_from(messages).where(messages.c.tenant == tx.tenant))
+        for uid in known_conversations(tx):
+            for event in events_of(tx, uid):
+                size += stream.write(line_from_event(event))
+                counts[type(event)] += 1
+                forgotten += isinstance(event, Tombstone) or (isinstance(event, Kept) and event.fields is None)
+                if isinstance(event, Message) and counts[Message] % _PROGRESS_EVERY == 0:
+                    progress(counts[Message], total or 0)
+    size += stream.write(_line({"end": FORMAT, "lines": counts.total()}))
+    stream.flush()
+    progress(counts[Message], total or 0)
+    kept = counts[Kept] + counts[Tombstone] - forgotten
+    return Exported(counts[Conversation], counts[Message], forgotten, size, kept)
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file begins as an export does, of whatever version.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        return _fields(stream.readline(_HEADER_BYTES)).get("format") == FORMAT
+
+
+def read_export(path: Path) -> Iterator[ExportLine]:
+    """The events of an export, in order.
+
+    Raises:
+        ExportError: a newer Harken made it, or a line of it is damaged, or it was cut short; what came before the
+            damage has been yielded.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        header = stream.readline(_HEADER_BYTES)
+        _check_version(path, _fields(header))
+        offset = len(header)
+        number = 1
+        for line in stream:
+            number, offset = number + 1, offset + len(line)
+            fields = _fields(line) if line.endswith(b"\n") else {}
+            if fields.get("end") == FORMAT:
+                _check_end(path, fields, number)
+                return
+            event = event_from_fields(sound_value(fields))
+            if event is None or (fault := _fault(event)):
+                reason = f": {fault}" if event is not None else " of an export"
+                raise ExportError(f"{path}, line {number} is no whole line{reason}. {_REST}")
+            yield ExportLine(event, number, offset)
+    raise ExportError(f"{path} was cut short: it ends at line {number}, without the line that ends an export. {_REST}")
+
+
+_REST = "What came before it was imported. Copy or export it anew, and import that: only what is missing is added."
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _check_version(path: Path, header: Mapping[str, Any]) -> None:
+    version = header.get("version")
+    if header.get("format") != FORMAT or not isinstance(version, int):
+        raise ExportError(f"{path} is not an export of Harken.")
+    if version > VERSION:
+        raise ExportError(
+            f"{path} was exported by a newer Harken (version {version} of the format; this one reads {VERSION}). "
+            "Nothing was imported. Upgrade: pip install --upgrade harken"
+        )
+
+
+def _check_end(path: Path, end: Mapping[str, Any], number: int) -> None:
+    # Neither the first line nor the last one counts.
+    if end.get("lines") != number - 2:
+        raise ExportError(f"{path} has {number - 2} lines where its end says {end.get('lines')}. {_REST}")
+
+
+def _fault(event: Event) -> str:
+    """What an export may not bring, though a line can say it; empty where all is well."""
+    if isinstance(event, CoreFact):
+        return "" if event.section in ("user", "agent") and event.key and event.value else "a core memory that is none"
+    ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
+    if not all(_ID.fullmatch(value) for value in ids):
+        return "an id is none"
+    if isinstance(event, Segment | Exchange) and not 0 < event.number <= _MOST:
+        return "a number is out of range"
+    if isinstance(event, ExchangeEnd) and event.status is ExchangeStatus.IN_PROGRESS:
+        return "an end that is none"
+    if isinstance(event, Titled):
+        return "a title stands with its conversation"
+    if isinstance(event, Tombstone):
+        whole = event.kind == "conversation"
+        return "" if event.kind == "message" or (whole and event.uid == event.conversation_uid) else "of no known kind"
+    if isinstance(event, Conversation | Kept) and event.project is not None:
+        names = (event.project.key, event.project.name, *event.project.aliases)
+        return "" if all(isinstance(name, str) for name in names) else "a project's name is none"
+    return ""

@@ -1,0 +1,231 @@
+"""The journal: every event as one line of JSON, append-only, in a folder per conversation and a file per day.
+
+On the embedded store it is the truth; the database can be rebuilt from it. Whoever writes holds the database's write
+lock, so appends, replays and rewrites never meet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harken.errors import JournalError, StoreFullError, StoreReadOnlyError
+from harken.files import make_private
+from harken.journal.events import event_from_line, event_time, line_from_event
+from harken.model.conversations import Event
+
+_PART = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """One file that an append has grown; paths are relative to the journal's folder, offsets in bytes."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TornLine:
+    """What was set aside: bytes that are no whole event, moved to a file of their own."""
+
+    path: str
+    offset: int
+    length: int
+    kept_in: Path
+
+
+class Journal:
+    """The journal under a home.
+
+    Args:
+        folder: `<home>/conversations`.
+        torn: where broken bytes are set aside.
+        fsync: force each append to the disk.
+    """
+
+    def __init__(self, folder: Path, torn: Path, fsync: bool = False) -> None:
+        self._folder = folder
+        self._torn = torn
+        self._fsync = fsync
+
+    def append(
+        self, events: Iterable[Event], expected: Callable[[str], int], repair: Callable[[str], None]
+    ) -> list[Appended]:
+        """Append events to their files, each file in one write.
+
+        Args:
+            events: in order.
+            expected: how many bytes of a file the rows hold; more in the file is the tail of a dead writer.
+            repair: brings such a tail into the rows, or sets it aside, before anything is written after it.
+        Raises:
+            StoreFullError: no space is left; nothing of the call remains in the journal.
+            StoreReadOnlyError: the journal cannot be written; likewise.
+        """
+        grouped: dict[str, list[bytes]] = {}
+        for event in events:
+            grouped.setdefault(_path_of(event), []).append(line_from_event(event))
+        done: list[Appended] = []
+        with _translated(self._folder):
+            try:
+                for path, lines in grouped.items():
+                    done.append(self._append_file(path, b"".join(lines), expected, repair))
+            except BaseException:
+                self.undo(done)
+                raise
+        return done
+
+    def undo(self, appended: Sequence[Appended]) -> None:
+        """Take an append back, for a transaction that failed after it; a file rewritten since is left alone."""
+        for part in appended:
+            file = self._folder / part.path
+            if file.exists() and file.stat().st_size >= part.end:
+                os.truncate(file, part.start)
+
+    def files(self, folder: str | None = None) -> list[tuple[str, int]]:
+        """Journal files with their sizes in bytes, of one conversation or of all, in the order of replay."""
+        if not self._folder.is_dir():
+            return []
+        names = [folder] if folder is not None else [f.name for f in os.scandir(self._folder) if f.is_dir()]
+        found: list[tuple[str, int]] = []
+        for name in names:
+            for file in _entries(self._folder / name):
+                # Whoever forgets may take one away, or the whole folder, while this looks without the lock.
+                with contextlib.suppress(FileNotFoundError):
+                    if file.name.endswith(".jsonl"):
+                        found.append((f"{name}/{file.name}", file.stat().st_size))
+        return sorted(found)
+
+    def read(self, path: str, start: int = 0) -> Iterator[tuple[Event | None, int]]:
+        """The events of a file from an offset on, each with the offset after it; None for a broken line."""
+        with _translated(self._folder / path), (self._folder / path).open("rb") as file:
+            file.seek(start)
+            offset = start
+            for line in file:
+                offset += len(line)
+                yield (event_from_line(line) if line.endswith(b"\n") else None), offset
+
+    def set_aside(self, path: str, start: int, end: int) -> TornLine:
+        """Move broken bytes out of a file, so that what follows or is appended stays readable."""
+        target = self._folder / path
+        kept_in = self._torn / f"{path.replace('/', '_')}.{start}"
+        with _translated(target):
+            content = target.read_bytes()
+            make_private(self._torn)
+            _write_private(kept_in, content[start:end])
+            if end >= len(content):
+                os.truncate(target, start)
+            else:
+                _replace(target, content[:start] + content[end:])
+        return TornLine(path, start, len(content[start:end]), kept_in)
+
+    def rewrite(self, conversation_uid: str, change: Callable[[Event], Event | None]) -> dict[str, int]:
+        """Rewrite a conversation's files atomically, each event replaced by what `change` gives, None dropping it.
+
+        Returns:
+            The new size of every file of the conversation; 0 for one that is gone.
+        """
+        sizes: dict[str, int] = {}
+        with _translated(self._folder / conversation_uid):
+            for path, _ in self.files(conversation_uid):
+                file = self._folder / path
+                kept = [changed for event, _ in self.read(path) if event is not None and (changed := change(event))]
+                if kept:
+                    _replace(file, b"".join(line_from_event(event) for event in kept))
+                else:
+                    file.unlink()
+                sizes[path] = file.stat().st_size if kept else 0
+            # Whoever died while rewriting or setting aside left the words in these as well.
+            for stray in (self._folder / conversation_uid).glob(f"*{_PART}"):
+                stray.unlink()
+            for torn in self._torn.glob(f"{conversation_uid}_????-??-??.jsonl.*"):
+                torn.unlink()
+        return sizes
+
+    def torn(self) -> list[Path]:
+        """What was set aside so far."""
+        return sorted(self._torn.iterdir()) if self._torn.is_dir() else []
+
+    def _append_file(
+        self, path: str, content: bytes, expected: Callable[[str], int], repair: Callable[[str], None]
+    ) -> Appended:
+        target = self._folder / path
+        if not target.parent.is_dir():
+            make_private(target.parent)
+        # Before it is opened: a repair may put another file in this one's place.
+        if (target.stat().st_size if target.exists() else 0) != expected(path):
+            repair(path)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            start = os.fstat(descriptor).st_size
+            try:
+                _write_all(descriptor, content)
+                if self._fsync:
+                    os.fsync(descriptor)
+            except BaseException:
+                os.ftruncate(descriptor, start)
+                raise
+            return Appended(path, start, start + len(content))
+        finally:
+            os.close(descriptor)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []
+
+
+def _path_of(event: Event) -> str:
+    uid = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
+    return f"{uid}/{event_time(event).date()}.jsonl"
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Put new content in place of a file so that a reader sees the old or the new one, never a part."""
+    part = target.with_name(target.name + _PART)
+    try:
+        _write_private(part, content)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _write_private(target: Path, content: bytes) -> None:
+    """A file that nobody else may read, on the disk when this returns."""
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        _write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _translated(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _translate(error, place) from error
+
+
+def _translate(error: OSError, place: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFullError(f"{place} cannot grow: no space is left on the device. Free some and try again.")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreReadOnlyError(f"{place} cannot be written: {error.strerror}. Check its permissions.")
+    return JournalError(f"{place}: {error.strerror}")

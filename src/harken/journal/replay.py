@@ -1,0 +1,254 @@
+"""Bringing the journal's events into the rows: the tail that a dead process left, or everything anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from time import strftime
+from typing import Any
+
+import structlog
+from sqlalchemy import ColumnElement, bindparam, insert, select, update
+
+from harken.journal.events import event_time
+from harken.journal.journal import Journal, TornLine
+from harken.model.conversations import (
+    CORE_MEMORY,
+    Conversation,
+    Event,
+    Exchange,
+    ExchangeStatus,
+    Grave,
+    Message,
+    Segment,
+)
+from harken.storage.conversations import find_known, tombstones_of
+from harken.storage.enrichment.summaries import restore_summaries
+from harken.storage.events import Ingest
+from harken.storage.forgetting import delete_conversation_rows
+from harken.storage.ports import Store, Transaction, rows_in
+from harken.storage.records.rows import SOURCE_OF_FOLDER, drop_kept
+from harken.storage.state import (
+    drop_core_facts,
+    drop_journal_offset,
+    journal_offset,
+    journal_offsets,
+    put_journal_offset,
+)
+from harken.storage.tables import conversations, entries, exchanges, refers, segments, vectors
+
+_log = structlog.get_logger(__name__)
+
+# The journal offset of a file whose forgotten words still have to be taken out; rows are already without them.
+FORGETTING = -1
+
+IngestOf = Callable[[Transaction], Ingest]
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay did.
+
+    Attributes:
+        messages: how many the rows lacked.
+        conversations: how many were looked through.
+        torn: what was set aside.
+    """
+
+    messages: int
+    conversations: int
+    torn: list[TornLine]
+
+
+def replay_tail(store: Store, journal: Journal, ingest: IngestOf) -> Replayed:
+    """Bring every event that the rows lack into them; costs one look at each file's size when there is none."""
+    done = Replayed(0, 0, [])
+    for _ in replay(store, journal, ingest, done):
+        pass
+    return done
+
+
+def replay(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) -> Iterator[tuple[int, int]]:
+    """The same, a transaction per conversation, yielding (conversations done, conversations in all)."""
+    with store.reading() as tx:
+        applied = journal_offsets(tx)
+    waiting = [path for path, size in journal.files() if applied.get(path, 0) != size]
+    folders = [folder for folder, _ in groupby(waiting, key=lambda path: path.partition("/")[0])]
+    for number, folder in enumerate(folders, start=1):
+        with store.writing() as tx:
+            replay_conversation(tx, journal, folder, ingest(tx), done)
+        done.conversations = number
+        yield number, len(folders)
+
+
+def replay_conversation(
+    tx: Transaction, journal: Journal, folder: str, ingest: Ingest, done: Replayed | None = None
+) -> None:
+    """Apply what the rows lack of one conversation, all its files at once: its head may be in an earlier one."""
+    done = done if done is not None else Replayed(0, 0, [])
+    events: list[Event] = []
+    ends: dict[str, int] = {}
+    applied = {path: journal_offset(tx, path) for path, _ in journal.files(folder)}
+    if FORGETTING in applied.values():
+        _cleanse(tx, journal, folder)
+        # The note stood where the offset did, so a dead writer's tail may be among what is left: look at all of it.
+        applied.clear()
+    for path, size in journal.files(folder):
+        start = applied.get(path, 0)
+        # A file that is shorter than what was applied has been damaged from outside: read it anew, whole.
+        found, ends[path] = _sound_events(journal, path, start if start <= size else 0, done)
+        events.extend(found)
+    done.messages += ingest.apply(_with_heads(tx, events))
+    for path, end in ends.items():
+        put_journal_offset(tx, path, end)
+
+
+def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
+    """Rewrite a conversation's files without the words of what was forgotten; its ids remain as tombstones."""
+    graves = {grave.uid: grave for grave in tombstones_of(tx, folder)}
+    written: set[str] = set()
+
+    def without_forgotten(event: Event) -> Event | None:
+        named = graves.get(event.uid) if isinstance(event, Message | Grave) else None
+        grave = named or graves.get(folder)
+        if grave is None:
+            return event
+        first = grave.uid not in written
+        written.add(grave.uid)
+        return grave if first else None
+
+    for path, size in journal.rewrite(folder, without_forgotten).items():
+        if size == 0:
+            drop_journal_offset(tx, path)
+    sizes = dict(journal.files(folder))
+    lost = [grave for uid, grave in graves.items() if uid not in written]
+    journal.append(lost, lambda path: sizes.get(path, 0), lambda _path: None)
+
+
+def _sound_events(journal: Journal, path: str, start: int, done: Replayed) -> tuple[list[Event], int]:
+    events: list[Event] = []
+    broken: list[tuple[int, int]] = []
+    offset = start
+    for event, end in journal.read(path, start):
+        if event is None:
+            begin = broken.pop()[0] if broken and broken[-1][1] == offset else offset
+            broken.append((begin, end))
+        else:
+            events.append(event)
+        offset = end
+    for begin, end in reversed(broken):
+        torn = journal.set_aside(path, begin, end)
+        _log.warning("journal_line_set_aside", file=path, offset=torn.offset, length=torn.length)
+        done.torn.append(torn)
+        offset -= torn.length
+    return events, offset
+
+
+def _with_heads(tx: Transaction, events: list[Event]) -> list[Event]:
+    """The events, with plain stand-ins for conversations, segments and exchanges whose own lines are lost."""
+    placed = [event for event in events if isinstance(event, Segment | Exchange | Message)]
+    within = [event for event in placed if isinstance(event, Exchange | Message)]
+    spoken = [event for event in within if isinstance(event, Message)]
+    known = {event.uid for event in events if isinstance(event, Conversation | Segment | Exchange)}
+    known |= find_known(tx, conversations, list({event.conversation_uid for event in placed}))
+    known |= find_known(tx, segments, list({event.segment_uid for event in within}))
+    known |= find_known(tx, exchanges, list({event.exchange_uid for event in spoken}))
+    lost: dict[str, Event] = {}
+    for event in placed:
+        uid, moment = event.conversation_uid, event_time(event)
+        lost.setdefault(uid, Conversation(uid, "unknown", uid, "", moment, moment))
+    for event in within:
+        lost.setdefault(event.segment_uid, Segment(event.segment_uid, event.conversation_uid, 1, event_time(event)))
+    number = max((event.number for event in events if isinstance(event, Exchange)), default=0)
+    for event in spoken:
+        uid, moment, ended = event.exchange_uid, event.created_at, ExchangeStatus.COMPLETED
+        if uid not in known | lost.keys():
+            number += 1
+            lost[uid] = Exchange(uid, event.conversation_uid, event.segment_uid, number, ended, moment, moment)
+    return [*(head for uid, head in lost.items() if uid not in known), *events]
+
+
+def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) -> Iterator[tuple[int, int]]:
+    """Make every conversation's rows anew from the journal, yielding (conversations done, in all).
+
+    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, and
+    summaries, which the journal has not, where what they summarize does.
+    """
+    folders = sorted({path.partition("/")[0] for path, _ in journal.files()})
+    for number, folder in enumerate(folders, start=1):
+        with store.writing() as tx:
+            kept = _vectors_of(tx, folder)
+            delete_conversation_rows(tx, folder)
+            if folder == CORE_MEMORY:
+                drop_core_facts(tx)
+            if folder in SOURCE_OF_FOLDER:
+                drop_kept(tx, SOURCE_OF_FOLDER[folder])
+            for path, _ in journal.files(folder):
+                if journal_offset(tx, path) != FORGETTING:
+                    put_journal_offset(tx, path, 0)
+            replay_conversation(tx, journal, folder, ingest(tx), done)
+            restore_summaries(tx, folder)
+            _put_back(tx, kept)
+        done.conversations = number
+        yield number, len(folders)
+    store.nearest.discard()
+
+
+def set_database_aside(database: Path) -> list[Path]:
+    """Move a damaged database out of the way; the next opening makes a new one from the journal.
+
+    Returns:
+        What was moved, under its new names.
+    """
+    suffix = strftime("damaged-%Y%m%d-%H%M%S")
+    moved = []
+    for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
+        file = database.with_name(name)
+        if file.exists():
+            moved.append(file.rename(database.with_name(f"{name}.{suffix}")))
+    return moved
+
+
+def drop_set_aside(database: Path) -> int:
+    """Remove what `set_database_aside` moved: it still holds what has been forgotten since; how many files."""
+    found = list(database.parent.glob(f"{database.name}*.damaged-*"))
+    for file in found:
+        file.unlink(missing_ok=True)
+    return len(found)
+
+
+def _vectors_of(tx: Transaction, folder: str) -> Sequence[Any]:
+    of_folder: ColumnElement[bool] = conversations.c.uid == folder
+    if folder in SOURCE_OF_FOLDER:
+        of_folder = entries.c.source == SOURCE_OF_FOLDER[folder]
+    newest = entries.c.space_id.label("newest")
+    rows = tx.connection.execute(
+        select(entries.c.ref_uid, entries.c.part, newest, vectors.c.space_id, vectors.c.vector)
+        .outerjoin(conversations, refers(entries.c.conversation_id, conversations))
+        .join(vectors, refers(vectors.c.entry_id, entries))
+        .where(entries.c.tenant == tx.tenant, of_folder)
+    )
+    return rows.all()
+
+
+def _put_back(tx: Transaction, kept: Sequence[Any]) -> None:
+    statement = select(entries.c.ref_uid, entries.c.part, entries.c.id).where(entries.c.tenant == tx.tenant)
+    found = rows_in(tx, statement, entries.c.ref_uid, {row.ref_uid for row in kept})
+    ids = {(row.ref_uid, row.part): row.id for row in found}
+    back = [(ids[row.ref_uid, row.part], row) for row in kept if (row.ref_uid, row.part) in ids]
+    if back:
+        tx.connection.execute(
+            insert(vectors),
+            [
+                {"tenant": tx.tenant, "entry_id": entry_id, "space_id": row.space_id, "vector": row.vector}
+                for entry_id, row in back
+            ],
+        )
+        tx.connection.execute(
+            update(entries)
+            .where(entries.c.tenant == tx.tenant, entries.c.id == bindparam("of_entry"))
+            .values(space_id=bindparam("newest")),
+            [{"of_entry": entry_id, "newest": row.newest} for entry_id, row in back],
+        )

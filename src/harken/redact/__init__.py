@@ -1,0 +1,1 @@
+"""Secrets and private passages taken out of whatever is about to be kept."""

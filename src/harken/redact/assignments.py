@@ -1,0 +1,369 @@
+"""Finds secrets by their names: `password=…`, `"api_key": "…"`, `--token …`, `my password is …`.
+
+The name stays, the value goes. What a value must look like is judged in `secret_values`; this module finds the name,
+what ties the value to it, and where the value ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harken.redact.values import NAMED, Secret, Span, Style, is_secret
+
+_STEMS = (
+    ("pass", Secret.PASSWORD),
+    ("pwd", Secret.PASSWORD),
+    ("pw", Secret.PASSWORD),
+    ("secret", Secret.SECRET),
+    ("cred", Secret.SECRET),
+    ("token", Secret.TOKEN),
+    ("auth", Secret.TOKEN),
+    ("key", Secret.KEY),
+    ("senha", Secret.PASSWORD),
+    ("kennwort", Secret.PASSWORD),
+)
+_STEMS_BEYOND_ASCII = (
+    ("парол", Secret.PASSWORD),
+    ("contraseñ", Secret.PASSWORD),
+    ("密码", Secret.PASSWORD),
+    ("密碼", Secret.PASSWORD),
+    ("口令", Secret.PASSWORD),
+    ("パスワード", Secret.PASSWORD),
+    ("비밀번호", Secret.PASSWORD),
+)
+STEMS = _STEMS + _STEMS_BEYOND_ASCII
+_WHOLE = {
+    "pass": re.compile(r"pass(?:word|wort|wd|phrase|code)?"),
+    "pwd": re.compile(r"pwd"),
+    "secret": re.compile(r"secret"),
+    "cred": re.compile(r"cred(?:ential)?s?"),
+    "token": re.compile(r"token"),
+    "auth": re.compile(r"auth(?:orization)?"),
+    "key": re.compile(r"key"),
+    "senha": re.compile(r"senha"),
+    "kennwort": re.compile(r"kennwort"),
+    "парол": re.compile(r"парол[а-я]{0,3}"),
+    "contraseñ": re.compile(r"contraseña"),
+}
+# Names that are words in themselves, or parts of other words: they must stand alone or after a separator.
+_ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds"})
+_KEY_QUALIFIERS = (
+    *("api", "access", "account", "secret", "private", "auth", "encryption", "signing", "master", "license", "session"),
+    *("service", "shared", "subscription", "storage", "deploy", "ssh", "admin", "webhook", "app", "application", "jwt"),
+    *(
+        "function",
+        "host",
+        "client",
+        "root",
+        "hmac",
+        "aes",
+        "rsa",
+        "ssl",
+        "tls",
+        "consumer",
+        "security",
+        "write",
+        "ingest",
+    ),
+)
+_QUALIFIER_CHARS = 16
+
+_REST = re.compile(r"[\w-]{0,40}", re.ASCII)
+_REST_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_TEXT_ABOUT = """
+    name names type types url urls uri uris link path paths file files filename dir count counts counter limit
+    limits length len size min max minimum maximum id ids expiry expires expire expiration expired in at ttl age
+    field fields label hint policy reset required enabled disabled rule rules prompt text input placeholder error
+    errors message messages manager provider store storage ref refs arn arns version versions usage budget used
+    index idx pos position kind class regex pattern format ized izer izers izing less ary ly s es map ring word
+    words board press down up code codes event events strength changed updated created verified validator validation
+    hasher hashers generator service endpoint scope scopes status header headers param params attempts retries page
+    form screen view dialog based safe only free case insensitive sensitive protected vault set list group column
+    mode source algorithm bits mgr handler handlers factory helper callback prefix suffix separator delimiter hook
+    hooks listener request response auth checking check checks exchange algorithms settings config options source
+    sources callable regex
+"""
+# Words in the rest of a name that say it holds something about the secret, not the secret.
+_ABOUT = frozenset(_TEXT_ABOUT.split())
+
+_CLOSERS = r"""(?:\\{0,3}["'`]|\*\*|__|\)|\]|\[\d{0,4}\]|&quot;|\s\([^()\n]{0,30}\)){0,4}"""
+_QUOTE_AHEAD = r"""(?=[rbfuRBFU]{0,2}\\{0,3}["'`])"""
+_TIE = re.compile(
+    rf"""
+      (?P<typed>\s{{0,3}}:?\s{{0,3}}[&*]?(?:'static\s)?
+         (?:str|string|bytes|Optional\[str\]|Secret\w{{0,6}}|text|Any|char|varchar)(?:\s?\|\s?\w{{1,10}})?
+         \s{{0,3}}=\s{{0,3}}{_QUOTE_AHEAD})
+    | (?P<valued>{_CLOSERS}\s{{0,4}},?\s{{0,60}}\\{{0,3}}["']?value\\{{0,3}}["']?\s{{0,4}}[:=]\s{{0,4}})
+    | (?P<assign>{_CLOSERS}(?P<before>\s{{0,16}})
+         (?:=>|={{1,3}}|!={{1,2}}|:=|\?=|\+=|:[-=](?=[^\s}}])|:|：|＝|%3[aAdD])
+         (?:\*\*)?(?P<after>[ \t]{{0,16}}(?:[|>][-+]?[ \t]{{0,4}}\r?\n[ \t]{{1,20}})?)(?P<wrap>\r?\n[ \t]{{0,16}})?)
+    | (?P<inside>>)(?=[^<\n]{{1,300}}</)
+    | (?P<call>(?:{_CLOSERS}\s{{0,3}}(?:\|\||\?\?|or\b)|\()\s{{0,3}}{_QUOTE_AHEAD})
+    | (?P<pair>\\{{0,3}}["'`],\s{{0,4}}{_QUOTE_AHEAD})
+    | (?P<prose>{_CLOSERS}(?:\s{{1,2}}(?:for|to|of|on|at|in|from|от|для|к)\s[^\n:="'|]{{1,60}}?)?
+         (?:\s{{1,3}}(?:is|was|are|will\sbe|has\sbeen|should\sbe|equals|это|ist|lautet|es|est|é|set\sto|changed\sto)
+           (?:\s(?:now|currently|still|just|set\sto|changed\sto|actually|simply|literally))?\s{{0,2}}:?\s{{1,3}}
+         |\s{{0,2}}(?::|：|->|—|–|→|是|为|爲|は)\s{{0,3}}))
+    | (?P<phrase>\s(?:for|to|of|on|от|для|к)(?:\s[^\W\d_]{{1,20}}){{1,4}}\s)
+    | (?P<pipe>\*{{0,2}}`?(?:[ \t]{{1,20}}\|[ \t]{{0,20}}|\|[ \t]{{1,20}}))
+    | (?P<space>{_CLOSERS}[ \t]{{1,4}})
+    """,
+    re.VERBOSE,
+)
+_OPEN_QUOTE = re.compile(r"""[rbfuRBFU]{0,2}(?P<quote>\"{3}|'{3}|\\{0,3}["'`]|&quot;|“|«|„)""")
+_CLOSING = {"“": "”", "«": "»", "„": "“"}
+_HEAD_CHARS = 300
+_BARE = re.compile(r"[^\s\"'`]{1,300}")
+_BARE_REST = re.compile(r"[^\s\"'`;]*")
+_CUT = re.compile(r"[,&](?=$|[\w.\[\]-]{1,40}[=:])|;|\\[nrt]|\\+$|</?\w|[<)](?!.*[>(])|&(?:quot|amp|lt|gt);")
+_TRAILING = ".,:)]}>*|"
+_END_OF_LINE = re.compile(r"[^\n]*")
+_ESCAPED = re.compile(r"[^\"\\\n]*(?:\\.[^\"\\\n]*)*")
+_AFTER_WORD = re.compile(
+    r"[ \t]{0,40}(?:[,;.}\])](?:[ \t]{0,40}$|\s{1,4}[\w\"'-]{1,40}[\"']?\s?[=:])|#|//|$)", re.MULTILINE
+)
+_PAIR_LEAD = re.compile(r"(?P<f>\w)?\(\s*\\*[\"'`](?:[\w.-]*\.)?$")
+_NAME_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_COMMANDS = (["env"], ["arg"], ["setenv"], ["export"], ["set"], ["#define"])
+_LOGINS = (["login"], ["user"], ["username"], ["-u"], ["--user"], ["--username"])
+_SQL_WORDS = frozenset({"with", "alter", "create", "set"})
+# An upper-case variable `…_KEY` is often a name for a name: only what looks drawn by lot is a secret.
+_RANDOM = re.compile(r"(?=[A-Za-z+/=-]*[0-9])(?=[0-9+/=-]*[A-Za-z])[A-Za-z0-9+/=-]{16,}|[A-Za-z0-9+/=]{40,}")
+_BEFORE_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value; of a long one only the head is read until it proves to be a secret.
+
+    Attributes:
+        closing: what ends it beyond `end`, where the head did not reach its end; else None.
+    """
+
+    start: int
+    end: int
+    head: str
+    quoted: bool
+    closing: str | None = None
+
+
+def find_assignments(text: str, low: str) -> Iterator[Span]:
+    """The values of names that promise a secret.
+
+    Args:
+        text: where the spans point into.
+        low: the same text in lower case, of the same length.
+    """
+    for stem, secret in _STEMS if text.isascii() else STEMS:
+        if stem not in low:
+            continue
+        at = low.find(stem)
+        while at >= 0:
+            span = _at_name(text, low, at, stem, secret)
+            if span:
+                yield span
+            at = low.find(stem, max(at + 1, span.end if span else 0))
+
+
+def is_secret_field(name: str, value: str) -> Secret | None:
+    """What a field of this name and value holds, judged as if it stood in JSON; None when it is no secret."""
+    judged = (secret for secret in _secrets_named(name) if is_secret(secret, Style.LOOSE, value, quoted=True))
+    return next(judged, None)
+
+
+def secret_named(name: str) -> Secret | None:
+    """What a name promises; None when it is not the name of a secret."""
+    return next(_secrets_named(name), None)
+
+
+def _secrets_named(name: str) -> Iterator[Secret]:
+    low = name.lower() if len(name.lower()) == len(name) else name
+    for stem, secret in STEMS:
+        at = low.find(stem)
+        while at >= 0:
+            if _name_end(name, low, at, stem) == len(name):
+                yield secret
+            at = low.find(stem, at + 1)
+
+
+def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | None:
+    end = _name_end(text, low, at, stem)
+    if end is None:
+        return None
+    tie = _TIE.match(text, end)
+    if tie is None:
+        return None
+    value = _value_at(text, tie.end())
+    if value is None or not _is_held(text, at, tie, value, secret):
+        return None
+    return Span(value.start, _true_end(text, value), NAMED, secret.value)
+
+
+def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
+    """Where the name that holds the stem ends; None when it is not the name of a secret."""
+    whole = _WHOLE.get(stem)
+    found = whole.match(low, at) if whole else None
+    end = found.end() if found else at + len(stem)
+    word = low[at:end]
+    rest = _REST.match(text, end)
+    after = text[end : rest.end()] if rest else ""
+    if word in _ALONE and not _stands_alone(text, at):
+        return None
+    if after and not _is_continued(text[end - 1], after, word):
+        return None
+    if word == "key" and not text.startswith("_KEY", at - 1) and not _is_qualified(text, at):
+        return None
+    return end + len(after)
+
+
+def _stands_alone(text: str, at: int) -> bool:
+    before = text[at - 1] if at else " "
+    return not before.isalpha() or (before.islower() and text[at].isupper())
+
+
+def _is_qualified(text: str, at: int) -> bool:
+    """Is it the key of something: `api_key`, `AccountKey`?"""
+    return text[max(0, at - _QUALIFIER_CHARS) : at].lower().rstrip("_-. ").endswith(_KEY_QUALIFIERS)
+
+
+def _is_continued(last: str, after: str, word: str) -> bool:
+    """Does the rest of a name still name the secret itself (`_old`, `Confirmation`, `2`)?"""
+    glued = after[0].isalpha() and not (last.islower() and after[0].isupper())
+    if glued and word not in {"password", "passwd", "passphrase"} and not word.startswith("парол"):
+        return False
+    words = _REST_WORDS.findall(after)
+    return not any(one.lower() in _ABOUT for one in words) and (word not in _ALONE or not words)
+
+
+def _value_at(text: str, at: int) -> _Value | None:
+    opened = _OPEN_QUOTE.match(text, at)
+    if opened:
+        return _quoted_at(text, opened)
+    bare = _BARE.match(text, at)
+    if bare is None or bare.group()[0] in ")]},;|>":
+        return None
+    head = bare.group()
+    cut = _CUT.search(head)
+    whole = cut is None and len(head) == _HEAD_CHARS
+    head = (head[: cut.start()] if cut else head).rstrip(_TRAILING)
+    if not head:
+        return None
+    return _Value(at, at + len(head), head, quoted=False, closing="" if whole else None)
+
+
+def _quoted_at(text: str, opened: re.Match[str]) -> _Value | None:
+    quote, start = opened["quote"], opened.end()
+    closing = _CLOSING.get(quote, quote)
+    if quote == '"':
+        found = _ESCAPED.match(text, start, start + _HEAD_CHARS)
+        end = found.end() if found and text.startswith('"', found.end()) else -1
+    else:
+        end = text.find(closing, start, start + _HEAD_CHARS)
+    line = text.find("\n", start, start + _HEAD_CHARS)
+    if end < 0 or (0 <= line < end and len(quote) < 3):
+        # No closing quote near: a cut text or a long value, of which the line's head is judged.
+        end = line if line >= 0 else min(len(text), start + _HEAD_CHARS)
+        return _Value(start, end, text[start:end].rstrip(), quoted=True, closing=closing)
+    return _Value(start, end, text[start:end], quoted=True)
+
+
+def _true_end(text: str, value: _Value) -> int:
+    """Where the value ends: a quoted one at its quote or the end of the line, a bare one before the next blank."""
+    if value.closing is None:
+        return value.end
+    rest = (_END_OF_LINE if value.closing else _BARE_REST).match(text, value.end)
+    stop = rest.end() if rest else value.end
+    far = text.find(value.closing, value.start, stop) if value.closing else -1
+    return far if far >= 0 else stop
+
+
+def _is_held(text: str, at: int, tie: re.Match[str], value: _Value, secret: Secret) -> bool:
+    lead = text[max(0, at - _BEFORE_CHARS) : at]
+    before = lead.rstrip(_NAME_CHARS)
+    name = lead[len(before) :] + text[at : tie.start()]
+    if (value.quoted and value.head[:1] in " ,;)]}>+\n\t") or value.head == name:
+        return False
+    if text.startswith("_KEY", at - 1) and not _RANDOM.fullmatch(value.head) and not _is_qualified(text, at):
+        return False
+    tied = _Tie(tie, before, name, value, secret)
+    style = tied.style()
+    if style is Style.LOOSE and value.head.isalpha() and not value.quoted and not _AFTER_WORD.match(text, value.end):
+        style = Style.PROSE
+    return style is not None and is_secret(secret, style, value.head, quoted=value.quoted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tie:
+    """What stands between a name and a value.
+
+    Attributes:
+        match: of `_TIE`.
+        before: the line or more before the name.
+    """
+
+    match: re.Match[str]
+    before: str
+    name: str
+    value: _Value
+    secret: Secret
+
+    def style(self) -> Style | None:
+        """How firmly it holds; None when it does not."""
+        kind = self.match.lastgroup or ""
+        if kind == "assign":
+            return self._assigned()
+        if self.before.endswith("/") or (self.name.lower() == "pass" and not self._after_user()):
+            return None
+        if kind in {"call", "pair", "inside", "space"}:
+            return {"call": self._called, "pair": self._paired, "inside": self._inside, "space": self._spaced}[kind]()
+        if kind == "phrase":
+            return Style.PROSE if self.value.head.isalnum() and not self.value.head.isdigit() else None
+        return {"typed": Style.LOOSE, "valued": Style.TIGHT}.get(kind, Style.PROSE)
+
+    def _assigned(self) -> Style | None:
+        if self.match["wrap"] is not None:
+            return Style.PROSE
+        if self.match["before"] or self.match["after"] or self.match[0].endswith((":", "：")):
+            return Style.LOOSE
+        if self.value.quoted or not self._is_argument():
+            return Style.TIGHT
+        return Style.LOOSE if _has_digit(self.value.head) and "_" not in self.value.head else None
+
+    def _is_argument(self) -> bool:
+        """`f(…, password=value)`, where the value is a variable."""
+        following = self.match.string[self.value.end : self.value.end + 1]
+        return self.before.rstrip().endswith(("(", ",")) and following in {",", ")"} and self.value.head.isidentifier()
+
+    def _called(self) -> Style | None:
+        """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names."""
+        return Style.LOOSE if self.secret is Secret.PASSWORD or _has_digit(self.value.head) else None
+
+    def _paired(self) -> Style | None:
+        """`getenv("PASSWORD", "x")`, `("password", "x1")`."""
+        opened = _PAIR_LEAD.search(self.before)
+        plain = not _has_digit(self.value.head) and (self.secret is not Secret.PASSWORD or not (opened and opened["f"]))
+        return None if opened is None or plain or self.name in self.value.head else Style.LOOSE
+
+    def _after_user(self) -> bool:
+        return any(word.startswith(("user", "login")) for word in self.before.lower().split()[-3:])
+
+    def _inside(self) -> Style | None:
+        return Style.TIGHT if self.before.endswith(("<", ":")) else None
+
+    def _spaced(self) -> Style | None:
+        """`--password x`, `ENV DB_PASSWORD x`, `login bob password x`, `PASSWORD 'x'`; else prose."""
+        words = self.before.rpartition("\n")[2].lower().split()
+        bare = self.match[0].isspace()
+        if self.value.head.startswith("-"):
+            return None
+        if bare and (self.name.startswith("-") or words in _COMMANDS or words[-2:-1] in _LOGINS):
+            return Style.TIGHT if self.name.startswith("-") else Style.LOOSE
+        if bare and self.value.quoted and not _SQL_WORDS.isdisjoint(words):
+            return Style.LOOSE
+        return Style.PROSE if _has_digit(self.value.head) else None
+
+
+def _has_digit(value: str) -> bool:
+    return any(map(str.isdigit, value))

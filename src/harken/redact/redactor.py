@@ -1,0 +1,247 @@
+"""Takes private passages and secrets out of texts and names before anything keeps them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from harken.errors import ConfigError
+from harken.model.conversations import ProjectIdentity
+from harken.redact import vendor_rules as rules
+from harken.redact.assignments import find_assignments, is_secret_field
+from harken.redact.columns import find_columns
+from harken.redact.escapes import undisguised
+from harken.redact.values import SURE, Span, replaced
+from harken.text.characters import sound
+
+_NONE: Mapping[str, int] = MappingProxyType({})
+_NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
+_MAX_PASSES = 4
+_MAX_DEPTH = 100
+
+_KIND = re.compile(r"[\w-]+")
+_LOWER = {ord(upper): ord(upper) + 32 for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+# Also as HTML and JSON escape it. An unclosed tag (`<private` and no `>`) opens as well.
+_TAG = re.compile(
+    r"(?:<|&lt;|\\{1,8}u003c)(?P<close>\\?/)?(?:private(?=[\s/<>]|&[lg]t;|\\{1,8}u003[ce]|\Z)|\s{1,9}private(?=\s{0,9}>))"
+    r"(?P<attributes>[^>]*?)(?:>|&gt;|\\{1,8}u003e|\Z)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A text without its secrets.
+
+    Attributes:
+        text: with `[redacted:kind]` where a secret stood; private passages are gone without a mark.
+        counts: how many of each kind went.
+    """
+
+    text: str
+    counts: Mapping[str, int] = field(default_factory=lambda: _NONE)
+
+
+class Redactor:
+    """Redacts texts and JSON-like values; safe to share between threads.
+
+    Args:
+        extra_patterns: kind to regular expression; its first group is the secret, or the whole match without a group.
+        enabled: False leaves secrets alone. Private passages go all the same: their author asked for it.
+    Raises:
+        ConfigError: an extra pattern does not compile, or its kind has other characters than letters, digits, `-`, `_`.
+    """
+
+    def __init__(self, extra_patterns: Mapping[str, str] = _NO_PATTERNS, enabled: bool = True) -> None:
+        self._extra = tuple(_compiled(kind, pattern) for kind, pattern in extra_patterns.items())
+        self._enabled = enabled
+
+    def redact(self, text: str) -> Redacted:
+        """The text without private passages and secrets; redacting it again changes nothing.
+
+        Where escapes or invisible characters hid one, the text goes on without them.
+
+        Source: docs/adr/0002-redaction-rules.md.
+        """
+        found = self._redacted(text)
+        plain = undisguised(text)
+        if plain == text:
+            return found
+        shown = self._redacted(plain)
+        return found if shown.text == undisguised(found.text) else shown
+
+    def _redacted(self, text: str) -> Redacted:
+        low = _lowered(text)
+        private = "private" in low and _TAG.search(text) is not None
+        spans = self._find(text, low) if self._enabled else []
+        if not private and not spans:
+            return Redacted(text, _NONE)
+        counts: Counter[str] = Counter()
+        if private:
+            text = _without_private(text, counts)
+            spans = self._find(text, _lowered(text)) if self._enabled else []
+        # What is put in place of a secret changes what its neighbours look like, so look until nothing is found.
+        for _ in range(_MAX_PASSES):
+            text, found = replaced(text, spans)
+            if not found:
+                break
+            counts.update(found)
+            spans = self._find(text, _lowered(text))
+        return Redacted(text, MappingProxyType(dict(counts)))
+
+    def redact_value(self, value: Any) -> tuple[Any, Mapping[str, int]]:
+        """The same for JSON-like data (tool inputs, metadata): its strings, and fields whose name is a secret's.
+
+        Args:
+            value: dicts, lists and tuples of scalars; anything else is passed through. What lies deeper than 100 levels
+                goes whole.
+        Returns:
+            A new value of the same shape, and how many of each kind went.
+        """
+        counts: Counter[str] = Counter()
+        return self._walk(value, counts, 0), counts
+
+    def _find(self, text: str, low: str) -> list[Span]:
+        spans = [*find_assignments(text, low), *find_columns(text, low)]
+        spans += rules.find_shapes(text, low, rules.CONTEXT)
+        if " -" in low or " identified by " in low:
+            spans += rules.find_shapes(text, low, rules.OPTIONS)
+        if "PRIVATE KEY" in text or "Private-Lines" in text:
+            spans += rules.find_private_keys(text)
+        if "[redacted:" in text:
+            spans += rules.find_continued(text)
+        if words := rules.long_words(text):
+            spans += rules.find_tokens(text, words)
+            spans += rules.find_shapes(text, low, rules.LINKS)
+            spans += rules.find_aws_secrets(text, low, words)
+        for kind, pattern, group in self._extra:
+            spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
+        return spans
+
+    def _walk(self, value: Any, counts: Counter[str], depth: int) -> Any:
+        if isinstance(value, str):
+            redacted = self.redact(value)
+            counts.update(redacted.counts)
+            return redacted.text
+        if not isinstance(value, (Mapping, list, tuple)):
+            return value
+        if depth >= _MAX_DEPTH:
+            counts["too-deep"] += 1
+            return "[redacted:too-deep]"
+        if isinstance(value, Mapping):
+            return self._walk_fields(value, counts, depth)
+        return self._walk_items(value, counts, depth)
+
+    def _walk_fields(self, fields: Mapping[Any, Any], counts: Counter[str], depth: int) -> dict[Any, Any]:
+        # `{"name": "DB_PASSWORD", "value": "…"}` names the secret in its other field.
+        name = fields.get("name", fields.get("key")) if "value" in fields else None
+        return {
+            self._walk(key, counts, depth): self._walk_field(
+                name if key == "value" and isinstance(name, str) else key, item, counts, depth
+            )
+            for key, item in fields.items()
+        }
+
+    def _walk_items(self, items: Iterable[Any], counts: Counter[str], depth: int) -> list[Any]:
+        result: list[Any] = []
+        option: Any = None
+        for item in items:
+            # `["--password", "…"]`: an option names the item after it.
+            named = option if isinstance(option, str) and option.startswith("-") else None
+            result.append(self._walk_field(named, item, counts, depth))
+            option = item
+        return result
+
+    def _walk_field(self, name: Any, item: Any, counts: Counter[str], depth: int) -> Any:
+        scalar = isinstance(item, (str, int)) and not isinstance(item, bool)
+        if self._enabled and scalar and isinstance(name, str) and (secret := is_secret_field(name, str(item))):
+            counts[secret.value] += 1
+            return f"[redacted:{secret.value}]"
+        return self._walk(item, counts, depth + 1)
+
+
+def _lowered(text: str) -> str:
+    """The text in lower case, of the same length: positions in one are positions in the other."""
+    low = text.lower()
+    return low if len(low) == len(text) else text.translate(_LOWER)
+
+
+def _compiled(kind: str, pattern: str) -> tuple[str, re.Pattern[str], int]:
+    if not _KIND.fullmatch(kind):
+        raise ConfigError(f"redaction.patterns: the kind {kind!r} may hold letters, digits, '-' and '_' only")
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"redaction.patterns: {kind!r} is not a regular expression: {error}") from error
+    return kind, compiled, 1 if compiled.groups else 0
+
+
+def _without_private(text: str, counts: Counter[str]) -> str:
+    for _ in range(_MAX_PASSES):
+        ranges = list(_private_ranges(text))
+        if not ranges:
+            return text
+        counts["private"] += len(ranges)
+        ends = [0, *(end for _, end in ranges)]
+        starts = [*(start for start, _ in ranges), len(text)]
+        # What is left may close up into a new tag around its neighbours: look again.
+        text = "".join(text[left:right] for left, right in zip(ends, starts, strict=True))
+    opened = next(_private_ranges(text), None)
+    return text[: opened[0]] if opened else text
+
+
+def _private_ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Where the outermost private passages begin and end; an unclosed one goes to the end of the text."""
+    depth = start = 0
+    for tag in _TAG.finditer(text):
+        if tag["attributes"].strip() == "/":
+            continue
+        if not tag["close"]:
+            start = start if depth else tag.start()
+            depth += 1
+        elif depth:
+            depth -= 1
+            if depth == 0:
+                yield start, tag.end()
+    if depth:
+        yield start, len(text)
+
+
+_REMEMBERED = 4096
+# What agents number their messages and calls with holds nothing, and there are as many as messages.
+_NUMBER = re.compile(
+    r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:toolu|call|msg|fc|fco)_\w{1,60})?(?:#\d{1,9})?", re.ASCII
+)
+
+
+class CleanNames:
+    """Takes secrets, private passages and characters that no database knows out of names.
+
+    Ids of records are made from the names as they were given, so that what is called by one is found again.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        @lru_cache(maxsize=_REMEMBERED)
+        def clean(text: str) -> str:
+            return redactor.redact(sound(text)).text
+
+        self._clean = clean
+
+    def text(self, name: str) -> str:
+        """The name as it is kept."""
+        return name if _NUMBER.fullmatch(name) else self._clean(name)
+
+    def optional(self, name: str | None) -> str | None:
+        """The same of what may have no name."""
+        return None if name is None else self.text(name)
+
+    def project(self, project: ProjectIdentity | None) -> ProjectIdentity | None:
+        """A project with its names as they are kept."""
+        if project is None:
+            return None
+        return ProjectIdentity(self.text(project.key), self.text(project.name), tuple(map(self.text, project.aliases)))

@@ -1,0 +1,1 @@
+"""The daemon's HTTP side: routes, their description, and who may speak."""

@@ -1,0 +1,1 @@
+"""Experiences, values, and the tests and builds that tell of them."""

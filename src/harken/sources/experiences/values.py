@@ -1,0 +1,336 @@
+"""Values: clusters of experiences, and the principles that are validated against them and kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+
+from harken.errors import NotFoundError, UsageError
+from harken.model.conversations import Kept
+from harken.model.experience_texts import in_a_sentence
+from harken.model.experiences import (
+    AXES,
+    EXPERIENCE,
+    VALUE,
+    VALUE_CHARS,
+    Experience,
+    Value,
+    check_axis,
+    check_text,
+    kept_value,
+    read_experience,
+    read_value,
+)
+from harken.providers.clusters import density_clusters, distances, follow, unit, weighted_centroid
+from harken.providers.embedder import Embedder
+from harken.sources.experiences.tiers import TIER_WEIGHTS, UNKNOWN_WEIGHT
+from harken.sources.source import RecordWriter
+from harken.storage.ports import Store, StoredSpace, Transaction
+from harken.storage.records.clusters import (
+    AxisVectors,
+    StoredCluster,
+    axis_vectors,
+    put_cluster,
+    retire_clusters,
+    stored_clusters,
+)
+from harken.storage.records.rows import each_kept, find_kept, kept_uid
+
+LEAST_EXPERIENCES = 20
+_MOST_SENTENCES = 64
+DEVIATIONS = 0.5
+
+
+class SpacePort(Protocol):
+    """The space that answers, and the model that embeds into it."""
+
+    @property
+    def space(self) -> StoredSpace:
+        """Whose vectors are read."""
+        ...
+
+    @property
+    def embedder(self) -> Embedder:
+        """Embeds a value's text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AxisClusters:
+    """What was found on an axis.
+
+    Attributes:
+        experiences: how many were looked at.
+        note: why there are no clusters, or what is missing; else empty.
+    """
+
+    axis: str
+    experiences: int
+    clusters: tuple[StoredCluster, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An experience of a cluster.
+
+    Attributes:
+        distance: Euclidean to the centroid.
+        said: what it says on the cluster's axis, in a sentence; values are compared with these.
+    """
+
+    experience: Experience
+    distance: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """How a text stands to a cluster.
+
+    Attributes:
+        similarity: cosine to the centroid, -1 to 1.
+        distance: Euclidean to the centroid, both of unit length.
+        limit: mean plus half a standard deviation of the distances of what the members say, each in a sentence; a valid
+            text is not farther.
+        nearest: the cluster of the axis whose centroid is nearest; a valid text's own.
+    """
+
+    cluster_id: str
+    similarity: float
+    distance: float
+    limit: float
+    nearest: str
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the cluster bears the text out."""
+        return self.distance <= self.limit and self.nearest == self.cluster_id
+
+
+@dataclass(slots=True)
+class Values:
+    """Clusters of experiences and the values distilled from them; reached as `Harken.values`.
+
+    Args:
+        answering: the space whose vectors are read; None while nothing is embedded.
+    """
+
+    store: Store
+    keeper: RecordWriter
+    answering: Callable[[], SpacePort | None]
+
+    def clusters(self, axis: str | None = None) -> Sequence[AxisClusters]:
+        """Find the clusters of an axis, or of all; a cluster that was found before keeps its id.
+
+        Raises:
+            UsageError: there is no such axis, or no model by which texts are compared.
+            MissingExtraError: scikit-learn is not installed.
+        """
+        if axis is not None:
+            check_axis(axis)
+        reader = self._space()
+        return [self._find(each, reader.space) for each in ((axis,) if axis else AXES)]
+
+    def members(self, cluster_id: str, limit: int = 50) -> Sequence[Member]:
+        """The experiences of a cluster as it was found last, the nearest to its centroid first.
+
+        Raises:
+            UsageError: the limit is not possible.
+            NotFoundError: there is no such cluster.
+        """
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        with self.store.reading() as tx:
+            one = _cluster(tx, cluster_id)
+            known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:limit]])
+            each = [(read_experience(known[uid]), distance) for uid, distance in one.members[:limit]]
+        return [Member(experience, distance, in_a_sentence(experience, one.axis)) for experience, distance in each]
+
+    def validate(self, text: str, cluster_id: str) -> Validity:
+        """How a text stands to a cluster: valid where it is within the limit, and no other cluster is nearer.
+
+        Sentences are compared with sentences: a principle lies farther from whole stories than any of them from the
+        others, however apt it is (measured: 0.63 to 0.79, where stories end at 0.53; what is not apt begins at 0.8).
+
+        Raises:
+            UsageError: the text is empty or too long, or the cluster is of another embedding model.
+            NotFoundError: there is no such cluster.
+        """
+        check_text("value", text, VALUE_CHARS)
+        with self.store.reading() as tx:
+            one = _cluster(tx, cluster_id)
+            others = [each for each in stored_clusters(tx, one.axis) if each.space == one.space]
+            known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:_MOST_SENTENCES]])
+        reader = self._space()
+        if reader.space.name != one.space:
+            raise UsageError(
+                f"{cluster_id} was found with another embedding model. Find it anew: harken values clusters"
+            )
+        sentences = [in_a_sentence(read_experience(kept), one.axis) for kept in known.values()]
+        found = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
+        vector, away = found[0], distances(found, one.centroid)
+        told = away[1:] if len(sentences) else np.asarray([one.mean_distance])
+        nearest = min([one, *others], key=lambda each: float(distances(found[:1], each.centroid)[0]))
+        limit = float(told.mean() + DEVIATIONS * told.std())
+        return Validity(one.uid, float(vector @ one.centroid), float(away[0]), limit, nearest.uid)
+
+    def add(self, text: str, cluster_id: str) -> Value:
+        """Keep a value that its cluster bears out, with the cluster and members that it came from.
+
+        Raises:
+            UsageError: the text is empty, too long, or too far from the cluster.
+            NotFoundError: there is no such cluster.
+        """
+        validity = self.validate(text, cluster_id)
+        if not validity.is_valid:
+            raise UsageError(_refused(validity))
+
+        def write(tx: Transaction) -> Sequence[Kept]:
+            one = _cluster(tx, cluster_id)
+            members = tuple(uid for uid, _ in one.members)
+            known = [read_experience(kept) for kept in find_kept(tx, EXPERIENCE, members).values()]
+            value = Value(
+                uid=self.keeper.new_uid(),
+                project="",
+                created_at=self.keeper.now(),
+                text=text.strip(),
+                axis=one.axis,
+                cluster_id=one.uid,
+                cluster_size=len(members),
+                similarity_to_centroid=round(validity.similarity, 6),
+                distance=round(validity.distance, 6),
+                distance_limit=round(validity.limit, 6),
+                space=one.space,
+                members=members,
+                domains=_frequent(each.domain for each in known),
+                strategies=_frequent(each.strategy for each in known),
+            )
+            return [kept_value(value, None)]
+
+        return read_value(self.keeper.keep(VALUE, write)[0])
+
+    def list(self, axis: str | None = None, limit: int = 20) -> Sequence[Value]:
+        """Values, the newest first.
+
+        Raises:
+            UsageError: there is no such axis, or the limit is not possible.
+        """
+        if axis is not None:
+            check_axis(axis)
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        with self.store.reading() as tx:
+            found = [read_value(kept) for kept in each_kept(tx, VALUE)]
+        return [one for one in reversed(found) if axis in (None, one.axis)][:limit]
+
+    def forget(self, uid: str) -> str:
+        """Forget a value for good; its id.
+
+        Raises:
+            NotFoundError: it names nothing, or more than one.
+        """
+        whole = self.whole_uid(uid)
+        self.keeper.forget(VALUE, [whole])
+        return whole
+
+    def whole_uid(self, uid: str) -> str:
+        """The whole id of a value.
+
+        Raises:
+            NotFoundError: it names nothing, or more than one.
+        """
+        with self.store.reading() as tx:
+            return kept_uid(tx, VALUE, uid)
+
+    def _space(self) -> SpacePort:
+        reader = self.answering()
+        if reader is None:
+            raise UsageError(
+                "Clusters need vectors, and nothing is embedded. Name a model (harken config set embedder …) and run: "
+                "harken worker run --until-idle"
+            )
+        return reader
+
+    def _find(self, axis: str, space: StoredSpace) -> AxisClusters:
+        with self.store.reading() as tx:
+            vectors = axis_vectors(tx, space, axis)
+        known = len(vectors.uids)
+        waiting = f"{vectors.waiting} of its experiences wait for a vector: harken worker run --until-idle"
+        if known < LEAST_EXPERIENCES:
+            note = f"Axis {axis} has {known} experiences; clusters need {LEAST_EXPERIENCES}."
+            return AxisClusters(axis, known, note=f"{note} {waiting}" if vectors.waiting else note)
+        found = [vectors_of(vectors, rows) for rows in density_clusters(vectors.matrix)]
+        moment = self.keeper.now()
+        with self.store.writing() as tx:
+            before, every = _earlier(tx, axis)
+            names = follow(before, [frozenset(one.uids) for one in found])
+            fresh = _new_names(axis, every)
+            made = [
+                _made(name or next(fresh), axis, space, one, moment) for name, one in zip(names, found, strict=True)
+            ]
+            for one in made:
+                put_cluster(tx, one, moment)
+            retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
+        return AxisClusters(axis, known, tuple(made), waiting if vectors.waiting else "")
+
+
+def _refused(validity: Validity) -> str:
+    of = validity.cluster_id
+    if validity.distance > validity.limit:
+        return (
+            f"The value is too far from {of}: distance {validity.distance:.3f}, at most {validity.limit:.3f}. "
+            f"Say what its members have in common: harken values members {of}"
+        )
+    return f"The value is nearer to {validity.nearest} than to {of}. Add it there: harken values add {validity.nearest}"
+
+
+def vectors_of(vectors: AxisVectors, rows: Sequence[int]) -> AxisVectors:
+    """Some rows of an axis."""
+    uids, tiers = tuple(vectors.uids[row] for row in rows), tuple(vectors.tiers[row] for row in rows)
+    return AxisVectors(uids, tiers, vectors.matrix[list(rows)], 0)
+
+
+def _made(uid: str, axis: str, space: StoredSpace, one: AxisVectors, moment: datetime) -> StoredCluster:
+    centroid = weighted_centroid(one.matrix, [TIER_WEIGHTS.get(tier, UNKNOWN_WEIGHT) for tier in one.tiers])
+    away = distances(one.matrix, centroid)
+    members = sorted(zip(one.uids, map(float, away), strict=True), key=lambda member: (member[1], member[0]))
+    return StoredCluster(uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members))
+
+
+def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set[str]]:
+    """Members of the clusters that were found last, and every id that was ever given.
+
+    Where the rows were lost, what the values say of their clusters stands for them.
+    """
+    rows = stored_clusters(tx, axis, retired=True)
+    known = [read_value(kept) for kept in each_kept(tx, VALUE)]
+    named = {one.cluster_id: frozenset(one.members) for one in known if one.axis == axis}
+    present = {one.uid for one in rows}
+    before = {uid: members for uid, members in named.items() if uid not in present}
+    before |= {one.uid: frozenset(uid for uid, _ in one.members) for one in rows if one.retired_at is None}
+    return before, present | named.keys()
+
+
+def _new_names(axis: str, given: Iterable[str]) -> Iterator[str]:
+    """Ids behind the highest that was ever given."""
+    numbers = [uid.removeprefix(f"{axis}_") for uid in given]
+    highest = max((int(number) for number in numbers if number.isdigit()), default=0)
+    return (f"{axis}_{number}" for number in count(highest + 1))
+
+
+def _cluster(tx: Transaction, cluster_id: str) -> StoredCluster:
+    found = next((one for one in stored_clusters(tx, retired=True) if one.uid == cluster_id), None)
+    if found is None:
+        raise NotFoundError(f"There is no cluster '{cluster_id}'. Find them: harken values clusters")
+    return found
+
+
+def _frequent(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word, _ in Counter(words).most_common())

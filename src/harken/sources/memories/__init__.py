@@ -1,0 +1,1 @@
+"""Memories saved on purpose."""

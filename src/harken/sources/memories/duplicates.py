@@ -1,0 +1,246 @@
+"""Which saved memories say the same, say it anew, or deny it: the rule by which duplicates never pile up."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rapidfuzz import fuzz, process
+
+from harken.text.words import content_terms
+
+_OPPOSITE_MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
+_CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not"}
+# What denies a sentence, affirms it, or says since when it holds; `do` is there only for `not`.
+_DENYING = "not never no longer always anymore now still do does did не нет никогда больше теперь всегда уже"
+_DENIALS = frozenset(_DENYING.split())
+_NEGATIONS = frozenset(["not", "never", "no", "не", "нет", "никогда"])
+_LONGEST_DENIAL = 30
+_LEAST_SHARED, _SPELLED_ALIKE = 3, 60
+_CHANGES = re.compile(
+    r"\b(?:now|moved?|switched|migrated|changed|renamed|replaced|rescheduled|postponed|no longer|any ?more|instead"
+    r"|теперь|больше не|отныне|вместо|перен[её]с\w*|перешл\w+|переехал\w*|сменил\w*|замен\w+)\b",
+    re.IGNORECASE,
+)
+_WEEKDAY = re.compile(
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|понедельник\w*|вторник\w*|сред(?:у|ам|ами)|четверг\w*|пятниц\w+"
+    r"|суббот\w+|воскресень\w+",
+    re.IGNORECASE,
+)
+# Said one in place of the other, they are another stand on the same thing.
+_TAKING_A_STAND = """
+    add allow avoid deny disable drop enable exclude forbid hide include keep often only prefer remove show sometimes
+    start stop use usually можно нельзя редко часто
+"""
+_STANCES = _DENIALS | frozenset(_TAKING_A_STAND.split())
+_DETERMINING = "the our a an my your their his her its this that"
+_DETERMINERS = frozenset(_DETERMINING.split())
+_HELPING = "is are was were has have had will would must should shall can could may might"
+_AUXILIARIES = frozenset(_HELPING.split())
+_FINITE = re.compile(r"[a-z]{2,}[a-rt-z]s|[а-яё]+[иеёаяую]т(?:ся)?")
+
+
+def bare_words(text: str) -> list[str]:
+    """The words in small letters, without the marks around them."""
+    words = (word.strip(_OPPOSITE_MARKS) for word in text.replace("’", "'").casefold().split())
+    return [word for word in words if word]
+
+
+def is_weekday(word: str) -> bool:
+    """Whether a word names a day of the week, in English or Russian."""
+    return _WEEKDAY.fullmatch(word) is not None
+
+
+def restates(one: str, other: str) -> bool:
+    """Whether they are the same words, but for those that deny or affirm, or say since when it holds."""
+    if abs(len(one) - len(other)) > _LONGEST_DENIAL:
+        return False
+    first, second = _undenied(one), _undenied(other)
+    return bool(first) and first == second
+
+
+def denies(one: str, other: str) -> bool:
+    """Whether they are the same words, and one of them denies what the other says."""
+    return restates(one, other) and _is_negated(one) is not _is_negated(other)
+
+
+def changes(new: str, old: str) -> bool:
+    """Whether the new sentence says that what the old one is about has changed, and to what."""
+    if _CHANGES.search(new) is None:
+        return False
+    about, now_about = _subject(old), _subject(new)
+    if not about or not about <= now_about:
+        return False
+    before, after = _values(old), _values(new)
+    return any(before[kind] and after[kind] and before[kind] != after[kind] for kind in before)
+
+
+def are_of_two(one: str, other: str) -> bool:
+    """Whether they say the same of two subjects: of Ann and of Bob, of the staging and of the production server."""
+    first, second = bare_words(one), bare_words(other)
+    begin = _shared(first, second)
+    end = _shared(first[begin:][::-1], second[begin:][::-1])
+    before, behind = first[:begin], first[len(first) - end :]
+    middles = (first[begin : len(first) - end], second[begin : len(second) - end])
+    if not behind or not all(1 <= len(middle) <= 2 for middle in middles):
+        return False
+    if any(word in _STANCES for middle in middles for word in middle):
+        return False
+    if all(middle[-1].endswith("'s") for middle in middles):
+        return True
+    if not before:
+        return _is_finite(behind[0])
+    return (before[-1] == "of" or (len(before) == 1 and before[0] in _DETERMINERS)) and any(map(_is_finite, behind[:3]))
+
+
+def name_others(one: str, other: str) -> bool:
+    """Whether the same words end in one or two that stand for something else: another module, another host.
+
+    Words that are spelled alike are the same word, mistyped or bent.
+    """
+    first, second = bare_words(one), bare_words(other)
+    begin = _shared(first, second)
+    left, right = first[begin:], second[begin:]
+    if len(left) != len(right) or not 1 <= len(left) <= 2 or begin < _LEAST_SHARED:
+        return False
+    pairs = zip(left, right, strict=True)
+    return all(content_terms(a) and content_terms(b) and fuzz.ratio(a, b) < _SPELLED_ALIKE for a, b in pairs)
+
+
+def marked_words(text: str) -> Iterator[str]:
+    """Words with a number in them, and those with a capital inside of a sentence."""
+    words = text.split()
+    for place, word in enumerate(words):
+        begins = place == 0 or words[place - 1].endswith((".", "!", "?", ":"))
+        bare = word.strip(_OPPOSITE_MARKS)
+        if any(map(str.isdigit, bare)) or (not begins and any(map(str.isupper, bare))):
+            yield bare.casefold()
+
+
+def _undenied(text: str) -> list[str]:
+    return [_stem(word) for word in _spelled_out(text) if word not in _DENIALS]
+
+
+def _is_negated(text: str) -> bool:
+    return not _NEGATIONS.isdisjoint(_spelled_out(text))
+
+
+def _spelled_out(text: str) -> list[str]:
+    """The words, `don't` as two."""
+    found: list[str] = []
+    for word in bare_words(re.sub(r"\bany more\b", "anymore", text)):
+        found += (_CONTRACTED.get(word) or (f"{word[:-3]} not" if word.endswith("n't") else word)).split()
+    return found
+
+
+def _subject(text: str) -> set[str]:
+    """Words that say what a sentence is about, rather than how it stands with it."""
+    values = set(marked_words(text))
+    words = (word for word in content_terms(text) if word not in values and not is_weekday(word))
+    return {_stem(word) for word in words if word not in _DENIALS}
+
+
+def _values(text: str) -> dict[str, set[str]]:
+    """How it stands, by kind: weekdays, numbers, names."""
+    found: dict[str, set[str]] = {"day": set(), "number": set(), "name": set()}
+    found["day"] = {word for word in bare_words(text) if is_weekday(word)}
+    for word in marked_words(text):
+        if not is_weekday(word):
+            found["number" if any(map(str.isdigit, word)) else "name"].add(word)
+    return found
+
+
+def _shared(one: list[str], other: list[str]) -> int:
+    """How many words both begin with."""
+    return next(
+        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
+        min(len(one), len(other)),
+    )
+
+
+def _is_finite(word: str) -> bool:
+    return word in _AUXILIARIES or _FINITE.fullmatch(word) is not None
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
+
+
+ALIKE_IN_WORDS, ALIKE_IN_MEANING = 0.90, 0.92
+SAME, WORDS, MEANING = "the same words", "alike in words", "alike in meaning"
+DENIED, CHANGED = "says otherwise", "says what has changed"
+_LIKENESS_MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
+_OF_A_SUBJECT = frozenset({"fact", "context"})
+_OF_A_MOMENT = frozenset({"event", "error"})
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """A memory that says the same as another.
+
+    Attributes:
+        similarity: 0 to 1; what it measures stands in `why`.
+        why: `the same words`, `alike in words`, `alike in meaning`, `says otherwise` or `says what has changed`.
+    """
+
+    uid: str
+    similarity: float
+    why: str
+
+
+def find_alike(content: str, category: str, others: Mapping[str, str], meanings: Mapping[str, float]) -> list[Alike]:
+    """Those of the others that say the same or say it anew, the likest first.
+
+    Args:
+        content: what is to be saved.
+        category: its category, which is theirs as well.
+        others: contents by id.
+        meanings: cosine similarities of those that have been compared by meaning.
+    """
+    own = normal(content)
+    normals = {uid: normal(text) for uid, text in others.items()}
+    least = 100 * ALIKE_IN_WORDS
+    worded = process.extract(own, normals, scorer=fuzz.ratio, score_cutoff=least, limit=None)
+    found = {uid: Alike(uid, score / 100, SAME if text == own else WORDS) for text, score, uid in worded}
+    for uid, similarity in meanings.items():
+        if uid in others and similarity >= ALIKE_IN_MEANING and uid not in found:
+            found[uid] = Alike(uid, similarity, MEANING)
+    if category not in _OF_A_MOMENT:
+        found |= _opposed(content, {uid: text for uid, text in others.items() if uid not in found})
+    sure = (SAME, DENIED, CHANGED)
+    kept = [one for one in found.values() if one.why in sure or not _are_two(content, others[one.uid], category)]
+    return sorted(kept, key=lambda one: (one.why != SAME, -one.similarity, one.uid))
+
+
+def _opposed(content: str, others: Mapping[str, str]) -> dict[str, Alike]:
+    """Those that the content denies, or says the change of, however few words they share."""
+    found = {}
+    for uid, text in others.items():
+        if why := DENIED if restates(content, text) else CHANGED if changes(content, text) else "":
+            found[uid] = Alike(uid, fuzz.ratio(normal(content), normal(text)) / 100, why)
+    return found
+
+
+def normal(text: str) -> str:
+    """The words in small letters with one space between them, without the marks around them."""
+    words = unicodedata.normalize("NFKC", text).casefold().split()
+    return " ".join(filter(None, [word.strip(_LIKENESS_MARKS) for word in words])) or " ".join(words)
+
+
+def _are_two(one: str, other: str, category: str) -> bool:
+    """Whether they differ in what makes them two things rather than one said anew.
+
+    Two subjects make two things. Two names make two facts, and another number, weekday or last word another event; a
+    decision, a preference or a way of working that differs in these is the same one, decided anew.
+    """
+    if are_of_two(one, other) or (category in _OF_A_MOMENT and (denies(one, other) or name_others(one, other))):
+        return True
+    if category not in _OF_A_SUBJECT | _OF_A_MOMENT:
+        return False
+    first, second = Counter(marked_words(one)), Counter(marked_words(other))
+    differing = [*(first - second), *(second - first)]
+    numbered = [word for word in differing if is_weekday(word) or any(map(str.isdigit, word))]
+    return len(numbered) < len(differing) or (bool(numbered) and category in _OF_A_MOMENT)

@@ -1,0 +1,168 @@
+"""Searches of every source beside conversations, all through the one retrieval path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from harken.model.experiences import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
+from harken.sources.experiences.source import ExperienceSource, ValueSource
+from harken.sources.found import DEFAULT_LIMIT, SourceHit, SourceSearch
+from harken.sources.memories.memories import SearchPort
+from harken.sources.memories.memory import MemorySource, checked_category
+from harken.sources.source import Source
+from harken.sources.workspace.code import CodeSource, language_facets
+from harken.sources.workspace.commits import CommitSource, author_facet
+from harken.sources.workspace.documents import DocumentSource
+from harken.storage.ports import Readable
+
+MOST_MEMORIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSearcher:
+    """Finds records, and shows them as a context does; reached as `Harken.sources`.
+
+    Every limit is from 1 to 50, that of memories to 100; every mode is `hybrid`, `keyword` or `semantic`.
+
+    Args:
+        store: where records are looked up.
+        search: the one retrieval path.
+    """
+
+    store: Readable
+    search: SearchPort
+
+    def search_memories(
+        self, query: str, limit: int = DEFAULT_LIMIT, *, category: str | None = None, mode: str = "hybrid"
+    ) -> SourceHit:
+        """Saved memories; those that were superseded are not among them.
+
+        Raises:
+            UsageError: the limit, the category or the mode is not possible.
+        """
+        facets = () if category is None else (f"category:{checked_category(category)}",)
+        return self._of(MemorySource()).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
+
+    def search_code(
+        self,
+        query: str,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        language: str | None = None,
+        project: str | None = None,
+        mode: str = "hybrid",
+    ) -> SourceHit:
+        """Units of code.
+
+        Raises:
+            UsageError: the limit, the language or the mode is not possible.
+            NotFoundError: there is no such project.
+        """
+        facets = language_facets(language)
+        return self._of(CodeSource()).find(query, facets=facets, project=project, limit=limit, mode=mode)
+
+    def search_experiences(
+        self,
+        query: str,
+        axis: str = "full",
+        domain: str | None = None,
+        strategy: str | None = None,
+        outcome: str | None = None,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        mode: str = "hybrid",
+        is_filled: bool = False,
+    ) -> SourceHit:
+        """Experiences that have ended, by one of their four texts.
+
+        Args:
+            query: words, or a question.
+            axis: `full`, `strategy`, `surprise` or `root_cause`.
+            domain: only of this one.
+            strategy: only of this one.
+            outcome: `confirmed`, `falsified` or `abandoned`.
+            limit: 1 to 50.
+            mode: `hybrid`, `keyword` or `semantic`.
+            is_filled: whether the newest others of axis, domain, strategy and outcome follow, up to the limit.
+        Raises:
+            UsageError: a value is not possible.
+        """
+        check_one_of("axis", axis, AXES)
+        filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
+        facets = [f"axis:{axis}"]
+        for name, value, known in filters:
+            if value is not None:
+                check_one_of(name, value, known)
+                facets.append(f"{name}:{value}")
+        return self._found(ExperienceSource(), query, tuple(facets), limit, mode, is_filled)
+
+    def search_values(
+        self,
+        query: str,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        axis: str | None = None,
+        domain: str | None = None,
+        mode: str = "hybrid",
+        is_filled: bool = False,
+    ) -> SourceHit:
+        """Values.
+
+        Args:
+            query: words, or a question.
+            limit: 1 to 50.
+            axis: only those whose cluster is of this one.
+            domain: only those that experiences of this one bear out.
+            mode: `hybrid`, `keyword` or `semantic`.
+            is_filled: whether the newest others of axis and domain follow, up to the limit.
+        Raises:
+            UsageError: a value is not possible.
+        """
+        facets = []
+        for name, value, known in (("axis", axis, AXES), ("domain", domain, DOMAINS)):
+            if value is not None:
+                check_one_of(name, value, known)
+                facets.append(f"{name}:{value}")
+        return self._found(ValueSource(), query, tuple(facets), limit, mode, is_filled)
+
+    def search_commits(
+        self,
+        query: str,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        author: str | None = None,
+        since: datetime | None = None,
+        project: str | None = None,
+        mode: str = "hybrid",
+    ) -> SourceHit:
+        """Commits.
+
+        Raises:
+            UsageError: the limit or the mode is not possible.
+            NotFoundError: there is no such project.
+        """
+        facets = () if author is None else (author_facet(author),)
+        search = self._of(CommitSource())
+        return search.find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
+
+    def search_documents(
+        self, query: str, limit: int = DEFAULT_LIMIT, *, project: str | None = None, mode: str = "hybrid"
+    ) -> SourceHit:
+        """Passages of documents.
+
+        Raises:
+            UsageError: the limit or the mode is not possible.
+            NotFoundError: there is no such project.
+        """
+        return self._of(DocumentSource()).find(query, project=project, limit=limit, mode=mode)
+
+    def _of(self, source: Source) -> SourceSearch:
+        return SourceSearch(self.store, source, self.search)
+
+    def _found(
+        self, source: Source, query: str, facets: tuple[str, ...], limit: int, mode: str, is_filled: bool
+    ) -> SourceHit:
+        search = self._of(source)
+        found = search.find(query, facets=facets, limit=limit, mode=mode)
+        return search.fill(found, facets, limit) if is_filled and len(found.hits) < limit else found

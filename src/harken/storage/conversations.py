@@ -1,0 +1,430 @@
+"""Conversations read back: messages in their surroundings, heads, counts, what is known and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import BindParameter, Row, Select, Table, and_, bindparam, func, or_, select, true
+
+from harken.errors import NotFoundError
+from harken.model.conversations import (
+    KEPT_FOLDERS,
+    Conversation,
+    Grave,
+    Kept,
+    Message,
+    MessageType,
+    ProjectIdentity,
+    Role,
+    Tombstone,
+    Trust,
+)
+from harken.storage.columns import Dialect
+from harken.storage.ports import Transaction, batches, rows_among
+from harken.storage.tables import (
+    conversations,
+    entries,
+    exchanges,
+    failed_work,
+    messages,
+    projects,
+    refers,
+    segments,
+    tombstones,
+    vectors,
+)
+
+
+def find_known(tx: Transaction, table: Table, uids: Sequence[str]) -> set[str]:
+    """Which of the uids the table has."""
+    known: set[str] = set()
+    for batch in batches(uids):
+        known.update(tx.connection.scalars(_BY_UID[table.name], {"of_tenant": tx.tenant, "uids": batch}))
+    return known
+
+
+# Built once: they run with every recorded message.
+_BY_UID = {
+    table.name: select(table.c.uid).where(
+        table.c.tenant == bindparam("of_tenant"), table.c.uid.in_(bindparam("uids", expanding=True))
+    )
+    for table in (conversations, segments, exchanges, messages, tombstones)
+}
+
+
+def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:
+    """Which of the uids were forgotten."""
+    return find_known(tx, tombstones, list(uids))
+
+
+_SHORTEST_BEGINNING = 6
+_TITLE_CHARS = 70
+_ROWS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Some messages of a conversation, oldest first.
+
+    Attributes:
+        message: the one that was asked for; None where the whole conversation was.
+        before: how many earlier messages there are that are not shown.
+        after: how many later ones.
+    """
+
+    conversation: Conversation
+    messages: tuple[Message, ...]
+    message: Message | None = None
+    before: int = 0
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much the store holds.
+
+    Attributes:
+        embedded: entries with a vector in the answering space.
+        embeddable: entries that have or wait for a vector.
+    """
+
+    messages: int
+    conversations: int
+    exchanges: int
+    projects: int
+    entries: int
+    embeddable: int
+    embedded: int
+    failed: int
+    forgotten: int
+
+
+def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
+    """A line for people per conversation: its title, else the first words of its first question."""
+    rows = tx.connection.execute(
+        select(conversations.c.uid, conversations.c.id, conversations.c.title).where(
+            conversations.c.tenant == tx.tenant, conversations.c.uid.in_(uids)
+        )
+    ).all()
+    return {row.uid: row.title or _first_words(tx, row.id) for row in rows}
+
+
+def _first_words(tx: Transaction, conversation_id: int) -> str:
+    text = tx.connection.execute(
+        select(messages.c.text)
+        .where(
+            messages.c.tenant == tx.tenant,
+            messages.c.conversation_id == conversation_id,
+            messages.c.type == MessageType.TEXT.value,
+        )
+        .order_by(messages.c.created_at, messages.c.id)
+        .limit(1)
+    ).scalar()
+    words = " ".join((text or "").split())
+    return words if len(words) <= _TITLE_CHARS else words[: _TITLE_CHARS - 1] + "…"
+
+
+def list_projects(tx: Transaction) -> list[tuple[str, str, int]]:
+    """(key, name, conversations) of every project, the busiest first."""
+    count = func.count(conversations.c.id)
+    rows = tx.connection.execute(
+        select(projects.c.key, projects.c.name, count)
+        .select_from(projects.outerjoin(conversations, refers(conversations.c.project_id, projects)))
+        .where(projects.c.tenant == tx.tenant)
+        .group_by(projects.c.key, projects.c.name)
+        .order_by(count.desc())
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def find_conversation(tx: Transaction, uid: str) -> Conversation | None:
+    """The conversation, or None."""
+    row = tx.connection.execute(
+        select(conversations, projects.c.key, projects.c.name)
+        .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
+        .where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+    ).first()
+    if row is None:
+        return None
+    return Conversation(
+        uid=row.uid,
+        channel=row.channel,
+        external_id=row.external_id,
+        title=row.title,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        project=None if row.key is None else ProjectIdentity(row.key, row.name),
+        parent_uid=row.parent_uid,
+        metadata=row.metadata,
+    )
+
+
+def find_message(tx: Transaction, uid: str) -> Message | None:
+    """The message, or None."""
+    row = tx.connection.execute(_messages(tx).where(messages.c.uid == uid)).first()
+    return None if row is None else _message(row)
+
+
+def resolve_uid(tx: Transaction, prefix: str) -> list[tuple[str, str]]:
+    """(kind, uid) of every message, conversation or exchange whose id begins like this; ten at most."""
+    found: list[tuple[str, str]] = []
+    for kind, table in (("message", messages), ("conversation", conversations), ("exchange", exchanges)):
+        statement = select(table.c.uid).where(
+            table.c.tenant == tx.tenant, table.c.uid >= prefix, table.c.uid < prefix + "\U0010ffff"
+        )
+        found.extend((kind, uid) for uid in tx.connection.scalars(statement.limit(10)))
+    return found
+
+
+def messages_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> list[Message]:
+    """The conversation's messages, oldest first."""
+    return list(each_message_of(tx, conversation_uid, limit))
+
+
+def each_message_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> Iterator[Message]:
+    """The same one by one: there may be more of them than fit in memory."""
+    statement = _messages(tx).where(conversations.c.uid == conversation_uid)
+    ordered = statement.order_by(messages.c.created_at, messages.c.id).limit(limit)
+    rows = tx.connection.execute(ordered, execution_options={"yield_per": _ROWS_AT_ONCE})
+    return (_message(row) for row in rows)
+
+
+def messages_of_segment(
+    tx: Transaction, conversation_uid: str, segment_uid: str, newest: int | None = None
+) -> list[Message]:
+    """The segment's messages, or so many of its newest, oldest first."""
+    asked = {"of_tenant": tx.tenant, "of_conversation": conversation_uid, "of_segment": segment_uid}
+    rows = tx.connection.execute(_OF_SEGMENT.limit(newest), asked).all()
+    return [_message(row) for row in reversed(rows)]
+
+
+def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(uid, text) of every message that has all of these words somewhere in its text, written in one of the usual ways.
+
+    Reads all messages. Not every engine knows the capitals of every alphabet, so the usual ways are tried one by one.
+    """
+    holding = [
+        or_(*(messages.c.text.contains(form, autoescape=True) for form in {word, word.upper(), word.capitalize()}))
+        for word in map(str.lower, words)
+    ]
+    rows = tx.connection.execute(
+        select(messages.c.uid, messages.c.text).where(messages.c.tenant == tx.tenant, *holding).order_by(messages.c.id)
+    )
+    return ((row.uid, row.text) for row in rows)
+
+
+def messages_of_exchange(tx: Transaction, exchange_uid: str) -> list[Message]:
+    """The exchange's messages, oldest first."""
+    statement = _messages(tx).where(exchanges.c.uid == exchange_uid)
+    rows = tx.connection.execute(statement.order_by(messages.c.created_at, messages.c.id))
+    return [_message(row) for row in rows]
+
+
+def tombstones_of(tx: Transaction, conversation_uid: str) -> list[Grave]:
+    """What was forgotten of a conversation, itself included, or of a kept source's folder, oldest first."""
+    rows = tx.connection.execute(
+        select(tombstones)
+        .where(tombstones.c.tenant == tx.tenant, tombstones.c.conversation_uid == conversation_uid)
+        .order_by(tombstones.c.id)
+    )
+    return [
+        Kept(row.kind, row.uid, row.at, None)
+        if row.kind in KEPT_FOLDERS
+        else Tombstone(row.uid, row.conversation_uid, row.kind, row.at)
+        for row in rows
+    ]
+
+
+def messages_around(tx: Transaction, message: Message, reach: int) -> tuple[list[Message], int, int]:
+    """Up to `reach` messages on each side and the message itself, with how many lie before and after those."""
+    row_id = tx.connection.execute(
+        select(messages.c.id).where(messages.c.tenant == tx.tenant, messages.c.uid == message.uid)
+    ).scalar_one()
+    of_conversation = _messages(tx).where(conversations.c.uid == message.conversation_uid)
+    moment = message.created_at
+    earlier = or_(messages.c.created_at < moment, and_(messages.c.created_at == moment, messages.c.id < row_id))
+    later = or_(messages.c.created_at > moment, and_(messages.c.created_at == moment, messages.c.id > row_id))
+    before = tx.connection.execute(
+        of_conversation.where(earlier).order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(reach)
+    ).all()
+    after = tx.connection.execute(
+        of_conversation.where(later).order_by(messages.c.created_at, messages.c.id).limit(reach)
+    ).all()
+    shown = [*(_message(row) for row in reversed(before)), message, *(_message(row) for row in after)]
+    return shown, _count(tx, message, earlier) - len(before), _count(tx, message, later) - len(after)
+
+
+def count_all(tx: Transaction, space_id: int | None) -> Counts:
+    """How much there is; `embedded` is of the given space."""
+
+    def rows(table: Any, *conditions: Any) -> int:
+        return int(
+            tx.connection.execute(
+                select(func.count()).select_from(table).where(table.c.tenant == tx.tenant, *conditions)
+            ).scalar_one()
+        )
+
+    return Counts(
+        messages=rows(messages),
+        conversations=rows(conversations),
+        exchanges=rows(exchanges),
+        projects=rows(projects),
+        entries=rows(entries),
+        embeddable=rows(entries, entries.c.space_id.is_not(None)),
+        embedded=0 if space_id is None else rows(vectors, vectors.c.space_id == space_id),
+        failed=rows(failed_work),
+        forgotten=rows(tombstones),
+    )
+
+
+def look_up(tx: Transaction, beginning: str, reach: int) -> Surroundings:
+    """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.
+
+    Raises:
+        NotFoundError: it names nothing, or more than one thing.
+    """
+    found = resolve_uid(tx, beginning) if len(beginning) >= _SHORTEST_BEGINNING else []
+    if len(found) != 1:
+        what = "names nothing" if not found else "is the beginning of several ids"
+        raise NotFoundError(f"'{beginning}' {what}. Ids are printed by: harken search QUERY")
+    kind, uid = found[0]
+    message = find_message(tx, uid) if kind == "message" else None
+    before = after = 0
+    if message is not None:
+        shown, before, after = messages_around(tx, message, reach)
+    else:
+        shown = messages_of(tx, uid) if kind == "conversation" else messages_of_exchange(tx, uid)
+    if kind == "exchange" and not shown:
+        raise NotFoundError(f"Nothing is left of exchange {uid}: its messages were forgotten.")
+    conversation = find_conversation(tx, uid if kind == "conversation" else shown[0].conversation_uid)
+    if conversation is None:
+        raise NotFoundError(f"'{beginning}' has no conversation. Repair the store: harken doctor --fix")
+    return Surroundings(conversation, tuple(shown), message, before, after)
+
+
+def _count(tx: Transaction, message: Message, condition: Any) -> int:
+    statement = (
+        select(func.count())
+        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
+        .where(messages.c.tenant == tx.tenant, conversations.c.uid == message.conversation_uid, condition)
+    )
+    return int(tx.connection.execute(statement).scalar_one())
+
+
+def _messages(tx: Transaction) -> Select[Any]:
+    return _WHOLE.where(messages.c.tenant == tx.tenant)
+
+
+_WHOLE = select(
+    messages,
+    conversations.c.uid.label("conversation_uid"),
+    segments.c.uid.label("segment_uid"),
+    exchanges.c.uid.label("exchange_uid"),
+).select_from(
+    messages.join(conversations, refers(messages.c.conversation_id, conversations))
+    .join(segments, refers(messages.c.segment_id, segments))
+    .join(exchanges, refers(messages.c.exchange_id, exchanges))
+)
+# Built once: it runs before every model call.
+_OF_SEGMENT = _WHOLE.where(
+    messages.c.tenant == bindparam("of_tenant"),
+    conversations.c.uid == bindparam("of_conversation"),
+    segments.c.uid == bindparam("of_segment"),
+).order_by(messages.c.created_at.desc(), messages.c.id.desc())
+
+
+def _message(row: Row[Any]) -> Message:
+    return Message(
+        uid=row.uid,
+        conversation_uid=row.conversation_uid,
+        segment_uid=row.segment_uid,
+        exchange_uid=row.exchange_uid,
+        role=Role(row.role),
+        type=MessageType(row.type),
+        text=row.text,
+        created_at=row.created_at,
+        author=row.author,
+        trust=Trust(row.trust),
+        call_id=row.call_id,
+        tool_name=row.tool_name,
+        external_id=row.external_id,
+        metadata=row.metadata,
+    )
+
+
+# What is dated further ahead than clocks differ was written by one that is wrong.
+AHEAD_AT_MOST = timedelta(days=1)
+# Built once: these run before every model call.
+_OF_TENANT: BindParameter[str] = bindparam("of_tenant")
+_NEWEST_SEGMENT = (
+    select(segments.c.uid)
+    .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
+    .where(segments.c.tenant == _OF_TENANT, conversations.c.uid == bindparam("of_conversation"))
+    .order_by(segments.c.number.desc())
+    .limit(1)
+)
+
+
+def newest_segment(tx: Transaction, conversation_uid: str) -> str | None:
+    """The id of a conversation's newest segment; None where it has none, or is not there."""
+    asked = {"of_tenant": tx.tenant, "of_conversation": conversation_uid}
+    found: str | None = tx.connection.execute(_NEWEST_SEGMENT, asked).scalar()
+    return found
+
+
+def newest_conversation(tx: Transaction, now: datetime, channel: str | None = None) -> str | None:
+    """The id of the conversation in which something was said last, of a channel or of all; None where none is.
+
+    One that a wrong clock has dated into the future comes after all others.
+    """
+    of_channel = true() if channel is None else conversations.c.channel == channel
+    newest = (
+        select(conversations.c.uid)
+        .where(conversations.c.tenant == tx.tenant, of_channel)
+        .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
+        .limit(1)
+    )
+    # Two looks at an index rather than a sort of all that there is.
+    found: str | None = tx.connection.execute(newest.where(conversations.c.updated_at <= now + AHEAD_AT_MOST)).scalar()
+    if found is None:
+        found = tx.connection.execute(newest).scalar()
+    return found
+
+
+def entries_of(tx: Transaction, ref_uids: Iterable[str]) -> set[int]:
+    """Row ids of the entries that were made from these records."""
+    return {row[0] for row in rows_among(tx, _made_from(tx.dialect), ref_uids)}
+
+
+@cache
+def _made_from(dialect: Dialect) -> Select[Any]:
+    return select(entries.c.id).where(entries.c.tenant == _OF_TENANT, dialect.among(entries.c.ref_uid))
+
+
+def begins_with(tx: Transaction, beginning: str) -> list[str]:
+    """Ids of conversations whose id begins like this, or whose own name is this; two at most."""
+    return list(
+        tx.connection.scalars(
+            select(conversations.c.uid)
+            .where(
+                conversations.c.tenant == tx.tenant,
+                conversations.c.uid.startswith(beginning, autoescape=True) | (conversations.c.external_id == beginning),
+            )
+            .limit(2)
+        )
+    )
+
+
+def exchanges_of(tx: Transaction, entry_ids: Iterable[int]) -> dict[int, int]:
+    """The exchange of each entry that is in one, both as row ids."""
+    return {row[0]: row[1] for row in rows_among(tx, _exchanges(tx.dialect), entry_ids)}
+
+
+@cache
+def _exchanges(dialect: Dialect) -> Select[Any]:
+    of_one = entries.c.tenant == _OF_TENANT, entries.c.exchange_id.is_not(None)
+    return select(entries.c.id, entries.c.exchange_id).where(*of_one, dialect.among(entries.c.id))

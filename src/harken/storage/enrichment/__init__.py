@@ -1,0 +1,1 @@
+"""What enrichment asks of the rows: jobs, summaries, rolling summaries of segments, spend."""

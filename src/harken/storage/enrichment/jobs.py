@@ -1,0 +1,327 @@
+"""Background work as rows: found by query, claimed with a lease, given up after enough failures, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, case, delete, func, insert, or_, select, update
+
+from harken.storage.ports import StoredSpace, Transaction, batches
+from harken.storage.state import get_setting, set_setting
+from harken.storage.tables import entries, failed_work, summaries, work
+from harken.storage.vectors import list_spaces
+
+EMBED = "embed"
+BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An entry to embed: its row, what it is of, and its words with their speaker."""
+
+    entry_id: int
+    source: str
+    author: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedWork:
+    """Work that was given up."""
+
+    kind: str
+    item_id: int
+    attempts: int
+    error_class: str
+    failed_at: datetime
+
+
+def is_free(now: datetime) -> ColumnElement[bool]:
+    """Whether a joined row of work, if there is one, lets its item be taken now."""
+    return or_(
+        work.c.id.is_(None),
+        and_(
+            or_(work.c.lease_until.is_(None), work.c.lease_until < now),
+            or_(work.c.retry_at.is_(None), work.c.retry_at <= now),
+        ),
+    )
+
+
+def claim_unembedded(
+    tx: Transaction, space: StoredSpace, owner: str, limit: int, now: datetime, lease_seconds: float
+) -> list[Claimed]:
+    """Take up to `limit` entries without a vector in the space, newest first, that nobody else is working on.
+
+    What has failed before comes last, so that an outage does not use up the attempts of the newest, and in ever
+    smaller parts, half as many each time: in the end, an entry that spoils every batch is tried, and given up, alone.
+    """
+    attempts = func.coalesce(work.c.attempts, 0)
+    ready = (
+        _waiting(
+            tx,
+            space,
+            select(entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts")),
+        )
+        .where(is_free(now))
+        .order_by(entries.c.created_at.desc(), entries.c.id.desc())
+        .limit(limit)
+    )
+    # Where writers run beside each other, what another one claims at this moment is passed over.
+    ready = ready.with_for_update(of=entries, skip_locked=True)
+    rows = tx.connection.execute(ready.where(attempts == 0)).all() or tx.connection.execute(ready).all()
+    alike = [row for row in rows if row.attempts == rows[0].attempts]
+    rows = alike[: max(1, limit >> rows[0].attempts)] if rows else []
+    mine = claim(tx, EMBED, [row.id for row in rows], owner, now, lease_seconds)
+    return [Claimed(row.id, row.source, row.author, row.text) for row in rows if row.id in mine]
+
+
+def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
+    """How many entries still wait for a vector in the space; what was given up is not among them."""
+    return int(tx.connection.execute(_waiting(tx, space, select(func.count()))).scalar_one())
+
+
+def count_embeddable(tx: Transaction) -> int:
+    """How many entries have or wait for a vector."""
+    statement = select(func.count()).where(entries.c.tenant == tx.tenant, entries.c.space_id.is_not(None))
+    return int(tx.connection.execute(statement).scalar_one())
+
+
+def _waiting(tx: Transaction, space: StoredSpace, columns: Select[Any]) -> Select[Any]:
+    others = [0, *(other.id for other in list_spaces(tx) if other.id != space.id)]
+    of_work = and_(work.c.tenant == entries.c.tenant, work.c.kind == EMBED, work.c.item_id == entries.c.id)
+    given_up = select(failed_work.c.id).where(
+        failed_work.c.tenant == tx.tenant, failed_work.c.kind == EMBED, failed_work.c.item_id == entries.c.id
+    )
+    return (
+        columns.select_from(entries.outerjoin(work, of_work))
+        .where(entries.c.tenant == tx.tenant, entries.c.space_id.in_(others))
+        .where(~given_up.exists())
+    )
+
+
+def claim(
+    tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, now: datetime, lease_seconds: float
+) -> set[int]:
+    """Lease items to an owner; rows of earlier attempts keep their count.
+
+    Returns:
+        Those that are the owner's now: another worker may have been quicker.
+    """
+    lease = {"claimed_by": owner, "lease_until": now + timedelta(seconds=lease_seconds)}
+    free = or_(work.c.lease_until.is_(None), work.c.lease_until < now)
+    rows = [{"tenant": tx.tenant, "kind": kind, "item_id": item_id, "attempts": 0, **lease} for item_id in item_ids]
+    if rows:
+        # The rows apart from the statement, which is then made once however many they are.
+        tx.connection.execute(tx.dialect.upsert(work, {}, ("kind", "item_id"), lease, where=free), rows)
+    return owned(tx, kind, item_ids, owner)
+
+
+def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:
+    """Which of the items are still leased to the owner; the others were taken over after the lease ended."""
+    rows = select(work.c.item_id).where(
+        work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids), work.c.claimed_by == owner
+    )
+    return set(tx.connection.scalars(rows))
+
+
+def complete(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
+    """The items are done."""
+    tx.connection.execute(_of(tx, delete(work), kind, item_ids))
+
+
+def drop_work(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
+    """The items are no more: neither work nor failures of theirs remain."""
+    for batch in batches(item_ids):
+        for table in (work, failed_work):
+            gone = (table.c.tenant == tx.tenant, table.c.kind == kind, table.c.item_id.in_(batch))
+            tx.connection.execute(delete(table).where(*gone))
+
+
+def release(tx: Transaction, kind: str, owner: str) -> None:
+    """Give back everything the owner has leased, as if it had never been taken."""
+    tx.connection.execute(
+        update(work)
+        .where(work.c.tenant == tx.tenant, work.c.kind == kind, work.c.claimed_by == owner)
+        .values(claimed_by=None, lease_until=None)
+    )
+
+
+def fail(tx: Transaction, kind: str, item_ids: Sequence[int], error_class: str, now: datetime) -> None:
+    """An attempt failed: try again after a while, or give up after the last one."""
+    rows = tx.connection.execute(
+        select(work.c.item_id, work.c.attempts).where(
+            work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids)
+        )
+    ).all()
+    for row in rows:
+        if row.attempts < len(BACKOFF_SECONDS):
+            retry_at = now + timedelta(seconds=BACKOFF_SECONDS[row.attempts])
+            values = {"claimed_by": None, "lease_until": None, "attempts": row.attempts + 1, "retry_at": retry_at}
+            tx.connection.execute(_of(tx, update(work), kind, [row.item_id]).values(**values))
+        else:
+            given_up = {"item_id": row.item_id, "attempts": row.attempts + 1, "failed_at": now}
+            tx.connection.execute(
+                insert(failed_work).values(tenant=tx.tenant, kind=kind, error_class=error_class, **given_up)
+            )
+            tx.connection.execute(_of(tx, delete(work), kind, [row.item_id]))
+
+
+def retry_failed(tx: Transaction) -> int:
+    """Make everything that was given up work again.
+
+    Returns:
+        How many items that is.
+    """
+    return tx.connection.execute(delete(failed_work).where(failed_work.c.tenant == tx.tenant)).rowcount
+
+
+def list_failed(tx: Transaction, limit: int = 100) -> list[FailedWork]:
+    """What was given up, newest first."""
+    rows = tx.connection.execute(
+        select(failed_work)
+        .where(failed_work.c.tenant == tx.tenant)
+        .order_by(failed_work.c.failed_at.desc())
+        .limit(limit)
+    )
+    return [FailedWork(row.kind, row.item_id, row.attempts, row.error_class, row.failed_at) for row in rows]
+
+
+def next_retry(tx: Transaction) -> datetime | None:
+    """When the earliest item that backs off may be tried again."""
+    statement = select(func.min(work.c.retry_at)).where(work.c.tenant == tx.tenant, work.c.claimed_by.is_(None))
+    return tx.connection.execute(statement).scalar()
+
+
+def lease_owners(tx: Transaction, kind: str) -> list[str]:
+    """Everybody who has leased work of the kind."""
+    statement = select(work.c.claimed_by).where(
+        work.c.tenant == tx.tenant, work.c.kind == kind, work.c.claimed_by.is_not(None)
+    )
+    return list(tx.connection.scalars(statement.distinct()))
+
+
+def stale_leases(tx: Transaction, now: datetime) -> int:
+    """How many leases have ended without their owner finishing or giving back."""
+    statement = select(func.count()).where(
+        work.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until < now
+    )
+    return int(tx.connection.execute(statement).scalar_one())
+
+
+def drop_stale_leases(tx: Transaction, now: datetime) -> None:
+    """Give every ended lease back."""
+    tx.connection.execute(
+        update(work)
+        .where(work.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until < now)
+        .values(claimed_by=None, lease_until=None)
+    )
+
+
+def _of(tx: Transaction, statement: Any, kind: str, item_ids: Sequence[int]) -> Any:
+    return statement.where(work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids))
+
+
+_SWITCH = "worker:"
+_HALT = "halted:"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkCounts:
+    """Rows of one kind of work.
+
+    Attributes:
+        leased: items that somebody is working on.
+        retrying: items that failed and are tried again.
+        given_up: items that failed too often.
+        retry_at: when the first of those is tried again; None where none waits.
+        last_error: class of the error that was given up on last.
+    """
+
+    leased: int = 0
+    retrying: int = 0
+    given_up: int = 0
+    retry_at: datetime | None = None
+    last_error: str | None = None
+
+
+def count_work(tx: Transaction, kind: str, now: datetime) -> WorkCounts:
+    """How the rows of a kind of work stand."""
+    leased = (work.c.claimed_by.is_not(None)) & (work.c.lease_until >= now)
+    retrying = (work.c.claimed_by.is_(None)) & (work.c.retry_at.is_not(None))
+    row = tx.connection.execute(
+        select(
+            func.sum(case((leased, 1), else_=0)).label("leased"),
+            func.sum(case((retrying, 1), else_=0)).label("retrying"),
+            func.min(case((retrying, work.c.retry_at))).label("retry_at"),
+        ).where(work.c.tenant == tx.tenant, work.c.kind == kind)
+    ).one()
+    of_kind = (failed_work.c.tenant == tx.tenant, failed_work.c.kind == kind)
+    given_up = tx.connection.execute(select(func.count()).select_from(failed_work).where(*of_kind)).scalar_one()
+    last_error = tx.connection.execute(
+        select(failed_work.c.error_class).where(*of_kind).order_by(failed_work.c.failed_at.desc()).limit(1)
+    ).scalar()
+    return WorkCounts(int(row.leased or 0), int(row.retrying or 0), int(given_up), row.retry_at, last_error)
+
+
+def count_summaries(tx: Transaction, kind: str) -> int:
+    """How many summaries of a kind there are."""
+    mine = (summaries.c.tenant == tx.tenant, summaries.c.kind == kind)
+    return int(tx.connection.execute(select(func.count()).select_from(summaries).where(*mine)).scalar_one())
+
+
+def is_enabled(tx: Transaction, kind: str) -> bool:
+    """Whether the work is to be done; all work is, until somebody says otherwise."""
+    return get_setting(tx, _SWITCH + kind) is not False
+
+
+def put_enabled(tx: Transaction, kind: str, enabled: bool) -> None:
+    """Remember whether the work is to be done, for every process and after restarts."""
+    set_setting(tx, _SWITCH + kind, None if enabled else False)
+
+
+def halted(tx: Transaction, kind: str) -> str:
+    """Why nothing was done when somebody last tried, in words for a person; empty while work goes on."""
+    return str(get_setting(tx, _HALT + kind) or "")
+
+
+def put_halted(tx: Transaction, kind: str, why: str) -> None:
+    """Remember why nothing is done; empty when work goes on."""
+    set_setting(tx, _HALT + kind, why or None)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCounts:
+    """Vectors of one source; what was given up is neither embedded nor waiting."""
+
+    embedded: int = 0
+    waiting: int = 0
+
+
+def count_vectors(tx: Transaction, space: StoredSpace | None) -> dict[str, VectorCounts]:
+    """Vectors in a space by source; without a space, everything that may have one waits."""
+    filled = entries.c.space_id == (space.id if space else -1)
+    of_failed = and_(
+        failed_work.c.tenant == entries.c.tenant, failed_work.c.kind == EMBED, failed_work.c.item_id == entries.c.id
+    )
+    rows = tx.connection.execute(
+        select(
+            entries.c.source,
+            func.sum(case((filled, 1), else_=0)).label("embedded"),
+            func.sum(case((and_(~filled, failed_work.c.id.is_(None)), 1), else_=0)).label("waiting"),
+        )
+        .select_from(entries.outerjoin(failed_work, of_failed))
+        .where(entries.c.tenant == tx.tenant, entries.c.space_id.is_not(None))
+        .group_by(entries.c.source)
+    )
+    return {row.source: VectorCounts(int(row.embedded), int(row.waiting)) for row in rows}
+
+
+def embeddable_texts(tx: Transaction, sources: Sequence[str] = ()) -> Iterator[str]:
+    """The text of every entry that has or waits for a vector; all sources where none is named."""
+    wanted = [entries.c.tenant == tx.tenant, entries.c.space_id.is_not(None)]
+    if sources:
+        wanted.append(entries.c.source.in_(sources))
+    yield from tx.connection.scalars(select(entries.c.text).where(*wanted))

@@ -1,0 +1,198 @@
+"""The books on calls of language models: a row for each call, written before the call and settled after it.
+
+A call is never booked twice: its row is there before it is sent, and settling a settled row changes nothing. A process
+that dies in between leaves the row `open`: whether the endpoint charged for it, nobody here can know, so it counts with
+its estimate against the day's limit, and not in what was spent. Lost with a database that is made anew from the
+journal: the books themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, case, func, insert, select, update
+
+from harken.storage.ports import Transaction
+from harken.storage.tables import spend
+
+# What a writing transaction of the books says that it writes.
+BOOKS = ("spend",)
+_ZERO = Decimal(0)
+
+
+class CallState(StrEnum):
+    """How far a call has come."""
+
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A call about to be made.
+
+    Attributes:
+        kind: what it is for: `exchange`, `conversation`, `segment`, `tools`, `chat`…
+        item_uid: the record it is for.
+        estimate_usd: the most it may cost; None where no price is known.
+    """
+
+    uid: str
+    kind: str
+    item_uid: str
+    model: str
+    started_at: datetime
+    estimate_usd: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How a call ended.
+
+    Attributes:
+        price_usd: what it cost; None where no price is known.
+    """
+
+    state: CallState
+    at: datetime
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    price_usd: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Sums over calls.
+
+    Attributes:
+        calls: those that were answered.
+        usd: what those cost whose price is known.
+        unpriced: answered calls of models without a known price.
+        unsettled: calls under way, and those whose end nobody saw.
+        unsettled_usd: the most that these may have cost.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal = _ZERO
+    unpriced: int = 0
+    unsettled: int = 0
+    unsettled_usd: Decimal = _ZERO
+
+    @property
+    def at_most_usd(self) -> Decimal:
+        """What may have been spent at most; this is held against a limit."""
+        return self.usd + self.unsettled_usd
+
+
+def day_of(moment: datetime) -> str:
+    """The day in the books, `YYYY-MM-DD` in UTC, as vendors count days."""
+    return moment.astimezone(UTC).date().isoformat()
+
+
+def book_call(tx: Transaction, call: ModelCall) -> None:
+    """Write down that a call is about to be made."""
+    tx.connection.execute(
+        insert(spend).values(
+            tenant=tx.tenant,
+            uid=call.uid,
+            day=day_of(call.started_at),
+            kind=call.kind,
+            item_uid=call.item_uid,
+            model=call.model,
+            state=CallState.OPEN.value,
+            input_tokens=0,
+            output_tokens=0,
+            cached_tokens=0,
+            estimate_usd=call.estimate_usd,
+            started_at=call.started_at,
+        )
+    )
+
+
+def settle_call(tx: Transaction, uid: str, end: Settlement) -> bool:
+    """Write down how a call ended.
+
+    Returns:
+        Whether it was open; a call that is settled already stays as it is.
+    """
+    settled = tx.connection.execute(
+        update(spend)
+        .where(spend.c.tenant == tx.tenant, spend.c.uid == uid, spend.c.state == CallState.OPEN.value)
+        .values(
+            state=end.state.value,
+            ended_at=end.at,
+            input_tokens=end.input_tokens,
+            output_tokens=end.output_tokens,
+            cached_tokens=end.cached_tokens,
+            price_usd=end.price_usd,
+        )
+    )
+    return settled.rowcount == 1
+
+
+def spent_in_all(tx: Transaction) -> Spent:
+    """Everything in the books."""
+    return _sum(tx)
+
+
+def spent_on_day(tx: Transaction, day: str) -> Spent:
+    """Everything of one day, `YYYY-MM-DD`."""
+    return _sum(tx, spend.c.day == day)
+
+
+def spent_on_item(tx: Transaction, kind: str, item_uid: str) -> Spent:
+    """Everything for one record; a second summary of it adds to the first."""
+    return _sum(tx, spend.c.kind == kind, spend.c.item_uid == item_uid)
+
+
+def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
+    """The sums of each kind of work, of one day or of all."""
+    within = [] if day is None else [spend.c.day == day]
+    kinds = select(spend.c.kind).where(spend.c.tenant == tx.tenant, *within).distinct().order_by(spend.c.kind)
+    return {kind: _sum(tx, spend.c.kind == kind, *within) for kind in tx.connection.scalars(kinds).all()}
+
+
+def spent_by_day(tx: Transaction, limit: int = 30) -> dict[str, Spent]:
+    """The sums of the latest days on which anything was called, newest first."""
+    days = select(spend.c.day).where(spend.c.tenant == tx.tenant).distinct().order_by(spend.c.day.desc()).limit(limit)
+    return {day: spent_on_day(tx, day) for day in tx.connection.scalars(days).all()}
+
+
+_ANSWERED = spend.c.state == CallState.DONE.value
+_UNSETTLED = spend.c.state.in_((CallState.OPEN.value, CallState.LOST.value))
+
+
+def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
+
+
+_SUMS = select(
+    _count(_ANSWERED).label("calls"),
+    func.coalesce(func.sum(spend.c.input_tokens), 0).label("input_tokens"),
+    func.coalesce(func.sum(spend.c.output_tokens), 0).label("output_tokens"),
+    func.sum(case((_ANSWERED, spend.c.price_usd))).label("usd"),
+    _count(_ANSWERED & spend.c.price_usd.is_(None)).label("unpriced"),
+    _count(_UNSETTLED).label("unsettled"),
+    func.sum(case((_UNSETTLED, spend.c.estimate_usd))).label("unsettled_usd"),
+)
+
+
+def _sum(tx: Transaction, *conditions: ColumnElement[bool]) -> Spent:
+    row = tx.connection.execute(_SUMS.where(spend.c.tenant == tx.tenant, *conditions)).one()
+    return Spent(
+        calls=int(row.calls),
+        input_tokens=int(row.input_tokens),
+        output_tokens=int(row.output_tokens),
+        usd=row.usd or _ZERO,
+        unpriced=int(row.unpriced),
+        unsettled=int(row.unsettled),
+        unsettled_usd=row.unsettled_usd or _ZERO,
+    )

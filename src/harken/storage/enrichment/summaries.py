@@ -1,0 +1,414 @@
+"""Summaries as rows: which are missing or stale, what each is made from; each makes an entry that search sees."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, insert, null, or_, select
+
+from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
+from harken.storage.conversations import AHEAD_AT_MOST
+from harken.storage.enrichment.jobs import claim, drop_work, is_free
+from harken.storage.entries import add_entries
+from harken.storage.ports import Transaction, batches, rows_in
+from harken.storage.source_entries import remove_entries
+from harken.storage.tables import conversations, entries, exchanges, failed_work, messages, refers, summaries, work
+
+# Of a longer message only its head is read; of a longer conversation only both ends.
+_MESSAGE_CHARS = 16_000
+_ENDS = 250
+# Exchanges of so few messages are read together.
+_FEW = 20
+
+
+@dataclass(frozen=True, slots=True)
+class MessageText:
+    """A message as far as a summary needs it."""
+
+    exchange_uid: str
+    role: Role
+    type: MessageType
+    author: str | None
+    text: str
+    tool_name: str | None
+    call_id: str | None
+
+
+def short_exchanges(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, list[MessageText]]:
+    """The messages of several exchanges by one statement, each's oldest first, by the exchange's row.
+
+    Args:
+        tx: any transaction.
+        wanted: rows of exchanges, each with its conversation's.
+    Returns:
+        Those of at most 20 messages: what longer ones say is too much to hold at once.
+    """
+    conversation_ids = set(wanted.values())
+    short = (
+        select(messages.c.exchange_id)
+        .where(messages.c.tenant == tx.tenant, messages.c.conversation_id.in_(conversation_ids))
+        .where(messages.c.exchange_id.in_(wanted))
+        .group_by(messages.c.exchange_id)
+        .having(func.count() <= _FEW)
+    )
+    statement = (
+        _messages(tx, conversation_ids)
+        .add_columns(messages.c.exchange_id)
+        .where(messages.c.exchange_id.in_(short))
+        .order_by(messages.c.created_at, messages.c.id)
+    )
+    found: dict[int, list[MessageText]] = {}
+    for row in rows_in(tx, statement, messages.c.exchange_id, wanted):
+        found.setdefault(row.exchange_id, []).append(_told(row))
+    return found
+
+
+def exchange_messages(tx: Transaction, conversation_id: int, exchange_id: int) -> list[MessageText]:
+    """The messages of an exchange, oldest first, both ends of very many."""
+    return _both_ends(tx, _messages(tx, [conversation_id]).where(messages.c.exchange_id == exchange_id))
+
+
+def conversation_messages(tx: Transaction, conversation_id: int) -> list[MessageText]:
+    """What people and agents said in a conversation, without tools, oldest first, both ends of very many."""
+    spoken = messages.c.type == MessageType.TEXT.value
+    return _both_ends(tx, _messages(tx, [conversation_id]).where(spoken))
+
+
+def _messages(tx: Transaction, conversation_ids: Collection[int]) -> Select[Any]:
+    return (
+        select(
+            messages.c.id,
+            exchanges.c.uid.label("exchange_uid"),
+            messages.c.role,
+            messages.c.type,
+            messages.c.author,
+            func.substr(messages.c.text, 1, _MESSAGE_CHARS).label("text"),
+            messages.c.tool_name,
+            messages.c.call_id,
+        )
+        .select_from(messages.join(exchanges, refers(messages.c.exchange_id, exchanges)))
+        .where(messages.c.tenant == tx.tenant, messages.c.conversation_id.in_(conversation_ids))
+    )
+
+
+def _both_ends(tx: Transaction, statement: Select[Any]) -> list[MessageText]:
+    first = statement.order_by(messages.c.created_at, messages.c.id).limit(_ENDS)
+    rows = list(tx.connection.execute(first).all())
+    if len(rows) == _ENDS:
+        last = statement.order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(_ENDS)
+        known = {row.id for row in rows}
+        rows += [row for row in reversed(tx.connection.execute(last).all()) if row.id not in known]
+    return [_told(row) for row in rows]
+
+
+def _told(row: Row[Any]) -> MessageText:
+    role, kind = Role(row.role), MessageType(row.type)
+    return MessageText(row.exchange_uid, role, kind, row.author, row.text, row.tool_name, row.call_id)
+
+
+EXCHANGE = "exchange"
+CONVERSATION = "conversation"
+# The tool calls of a long exchange, told beside the exchange itself: a part for each batch, apart by a blank line.
+TOOLS = "tools"
+# Kinds of work by what they summarize.
+SUMMARIZE = {EXCHANGE: "summarize_exchange", CONVERSATION: "summarize_conversation"}
+
+
+@dataclass(frozen=True, slots=True)
+class DueSummary:
+    """Something to summarize.
+
+    Attributes:
+        item_id: its row, which work is claimed by.
+        ended_at: what was said until then is to be in the summary.
+        status: of an exchange; a conversation counts as completed.
+        error: how an exchange failed.
+    """
+
+    item_id: int
+    uid: str
+    conversation_id: int
+    ended_at: datetime
+    status: ExchangeStatus = ExchangeStatus.COMPLETED
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """A summary as it is kept.
+
+    Attributes:
+        kind: `exchange`, `conversation`, `segment` or `tools`.
+        text: empty where there was nothing to summarize.
+        covers: what was said until then is in it.
+    """
+
+    kind: str
+    item_uid: str
+    text: str
+    title: str
+    model: str
+    covers: datetime
+    created_at: datetime
+
+
+def find_due(tx: Transaction, kind: str, limit: int, now: datetime, rest_seconds: float) -> list[int]:
+    """Rows of up to `limit` items whose summary is missing or outlived and that nobody works on, newest first.
+
+    Any transaction will do: looking may take a while, during which nobody is to be kept from recording.
+
+    Args:
+        tx: any transaction.
+        kind: `exchange` or `conversation`.
+        limit: how many at most.
+        now: the present.
+        rest_seconds: how long nothing must have been said in a conversation, or in that of an exchange without an end.
+    """
+    # In the order of an index, so that only what is returned is looked at while there is much to do.
+    newest = exchanges.c.started_at if kind == EXCHANGE else conversations.c.updated_at
+    due = _due(tx, kind, now, rest_seconds).where(is_free(now)).order_by(newest.desc()).limit(limit)
+    return [row.item_id for row in tx.connection.execute(due)]
+
+
+def claim_due(
+    tx: Transaction,
+    kind: str,
+    item_ids: Sequence[int],
+    owner: str,
+    now: datetime,
+    lease_seconds: float,
+    rest_seconds: float,
+) -> list[DueSummary]:
+    """Take those of the items that are still due and free, in a writing transaction; arguments as of `find_due`."""
+    wanted = _ITEMS[kind].c.id.in_(item_ids)
+    ready = _due(tx, kind, now, rest_seconds).where(wanted, is_free(now))
+    rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
+    mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
+    found = {row.item_id: _as_due(row) for row in rows if row.item_id in mine}
+    return [found[item_id] for item_id in item_ids if item_id in found]
+
+
+def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+    """How many items wait for a summary; what was given up is not among them."""
+    waiting = _due(tx, kind, now, rest_seconds).subquery()
+    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+
+
+def count_outlived(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+    """How many of those that wait have a summary already, which is outlived."""
+    waiting = _due(tx, kind, now, rest_seconds).where(summaries.c.id.is_not(None)).subquery()
+    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+
+
+def in_hand(tx: Transaction, kind: str, now: datetime) -> str | None:
+    """The id of what somebody summarizes at this moment; of several, the one that was taken last."""
+    item = _ITEMS[kind]
+    mine = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
+    found: str | None = tx.connection.execute(
+        select(item.c.uid)
+        .select_from(item.join(work, mine))
+        .where(item.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until >= now)
+        .order_by(work.c.lease_until.desc(), work.c.id)
+        .limit(1)
+    ).scalar()
+    return found
+
+
+def put_summaries(tx: Transaction, made: Sequence[tuple[StoredSummary, str]]) -> None:
+    """Keep summaries of one kind, each with its conversation's uid; those that are new by one statement for all."""
+    known = read_summaries(tx, made[0][0].kind, [found.item_uid for found, _ in made]) if made else {}
+    new = [each for each in made if each[0].item_uid not in known]
+    for found, conversation_uid in made:
+        if found.item_uid in known:
+            put_summary(tx, found, conversation_uid)
+    if new:
+        tx.connection.execute(insert(summaries), [_row(tx, found, conversation_uid) for found, conversation_uid in new])
+        places = _places(tx, new[0][0].kind, [found.item_uid for found, _ in new])
+        told = [(found, places[found.item_uid]) for found, _ in new if found.text and found.item_uid in places]
+        add_entries(tx, [row for found, place in told for row in _entry_rows(found, place)], frozenset())
+
+
+def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
+    """Keep a summary in place of the one before it, and have search see it."""
+    row = _row(tx, found, conversation_uid)
+    tx.connection.execute(tx.dialect.upsert(summaries, row, ("kind", "item_uid"), row))
+    remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
+    _add_entry(tx, found)
+
+
+def read_summaries(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, StoredSummary]:
+    """The summaries that there are, by what they summarize."""
+    found: dict[str, StoredSummary] = {}
+    for batch in batches(item_uids):
+        of_items = and_(summaries.c.kind == kind, tx.dialect.one_of(summaries.c.item_uid, batch))
+        found.update({each.item_uid: each for each in _select(tx, of_items)})
+    return found
+
+
+def conversation_uids_of(tx: Transaction, conversation_ids: Collection[int]) -> dict[int, str]:
+    """The uids of conversations by their rows; those that are gone are left out."""
+    statement = select(conversations.c.id, conversations.c.uid).where(conversations.c.tenant == tx.tenant)
+    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.id, conversation_ids)}
+
+
+def restore_summaries(tx: Transaction, conversation_uid: str) -> None:
+    """Give summaries their entries again, after a conversation was made anew from the journal."""
+    for found in _select(tx, summaries.c.conversation_uid == conversation_uid):
+        _add_entry(tx, found)
+
+
+def drop_summaries_of(tx: Transaction, conversation_uid: str) -> None:
+    """Forget every summary of a conversation and of its parts."""
+    _drop(tx, summaries.c.conversation_uid == conversation_uid)
+
+
+def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
+    """Forget the summaries that a message is in: they may quote it; the work to make them anew is found again."""
+    row = tx.connection.execute(
+        select(
+            exchanges.c.id,
+            exchanges.c.uid,
+            conversations.c.id.label("conversation_id"),
+            conversations.c.uid.label("conversation_uid"),
+        )
+        .select_from(messages)
+        .join(exchanges, refers(messages.c.exchange_id, exchanges))
+        .join(conversations, refers(messages.c.conversation_id, conversations))
+        .where(messages.c.tenant == tx.tenant, messages.c.uid == message_uid)
+    ).first()
+    if row is not None:
+        others = and_(summaries.c.kind.in_((EXCHANGE, TOOLS)), summaries.c.item_uid != row.uid)
+        _drop(tx, and_(summaries.c.conversation_uid == row.conversation_uid, ~others))
+        # Who is summarizing it at this moment has read the message, and finds that the lease is gone.
+        drop_work(tx, SUMMARIZE[EXCHANGE], [row.id])
+        drop_work(tx, SUMMARIZE[CONVERSATION], [row.conversation_id])
+
+
+def drop_summary_work(tx: Transaction, conversation_id: int) -> None:
+    """Neither work nor failures remain of a conversation whose rows go: another may get their numbers."""
+    of_conversation = and_(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id == conversation_id)
+    exchange_ids = tx.connection.scalars(select(exchanges.c.id).where(of_conversation)).all()
+    drop_work(tx, SUMMARIZE[EXCHANGE], exchange_ids)
+    drop_work(tx, SUMMARIZE[CONVERSATION], [conversation_id])
+
+
+_ITEMS = {EXCHANGE: exchanges, CONVERSATION: conversations}
+_ENDED: dict[str, ColumnElement[datetime]] = {
+    EXCHANGE: func.coalesce(exchanges.c.completed_at, conversations.c.updated_at),
+    CONVERSATION: conversations.c.updated_at,
+}
+
+
+def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> Select[Any]:
+    item, ended = _ITEMS[kind], _ENDED[kind]
+    # A clock that was wrong dates words into a future in which nothing would ever rest.
+    rests = or_(
+        conversations.c.updated_at <= now - timedelta(seconds=rest_seconds),
+        conversations.c.updated_at > now + AHEAD_AT_MOST,
+    )
+    columns: list[ColumnElement[Any]] = [
+        item.c.id.label("item_id"),
+        item.c.uid,
+        conversations.c.id.label("conversation_id"),
+        ended.label("ended_at"),
+    ]
+    source: FromClause = conversations
+    if kind == EXCHANGE:
+        columns += [exchanges.c.status, exchanges.c.error]
+        source = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
+        rests = or_(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value, rests)
+    of_summary = and_(summaries.c.tenant == item.c.tenant, summaries.c.kind == kind, summaries.c.item_uid == item.c.uid)
+    of_work = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
+    given_up = select(failed_work.c.id).where(
+        failed_work.c.tenant == tx.tenant, failed_work.c.kind == SUMMARIZE[kind], failed_work.c.item_id == item.c.id
+    )
+    return (
+        select(*columns)
+        .select_from(source.outerjoin(summaries, of_summary).outerjoin(work, of_work))
+        .where(item.c.tenant == tx.tenant, rests, ~given_up.exists())
+        .where(or_(summaries.c.id.is_(None), summaries.c.covers < ended))
+    )
+
+
+def _as_due(row: Row[Any]) -> DueSummary:
+    found = row._mapping
+    status = ExchangeStatus(found.get("status", ExchangeStatus.COMPLETED))
+    return DueSummary(row.item_id, row.uid, row.conversation_id, row.ended_at, status, found.get("error"))
+
+
+def _select(tx: Transaction, condition: ColumnElement[bool]) -> list[StoredSummary]:
+    rows = tx.connection.execute(select(summaries).where(summaries.c.tenant == tx.tenant, condition))
+    return [
+        StoredSummary(row.kind, row.item_uid, row.text, row.title, row.model, row.covers, row.created_at)
+        for row in rows
+    ]
+
+
+def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
+    for found in _select(tx, condition):
+        remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
+    tx.connection.execute(delete(summaries).where(summaries.c.tenant == tx.tenant, condition))
+
+
+def _add_entry(tx: Transaction, found: StoredSummary) -> None:
+    """What search sees of a summary; nothing where it is empty or what it summarizes is gone."""
+    if found.text and found.kind in (*_ITEMS, TOOLS):
+        places = _places(tx, found.kind, [found.item_uid])
+        add_entries(tx, [row for place in places.values() for row in _entry_rows(found, place)], frozenset())
+
+
+def _row(tx: Transaction, found: StoredSummary, conversation_uid: str) -> dict[str, Any]:
+    return {
+        "tenant": tx.tenant,
+        "kind": found.kind,
+        "item_uid": found.item_uid,
+        "conversation_uid": conversation_uid,
+        "text": found.text,
+        "title": found.title,
+        "model": found.model,
+        "covers": found.covers,
+        "created_at": found.created_at,
+    }
+
+
+def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
+    row = {
+        "source": found.kind,
+        "part": "",
+        "ref_uid": found.item_uid,
+        "conversation_id": place.conversation_id,
+        "segment_id": place.segment_id,
+        "exchange_id": place.exchange_id,
+        "project_id": place.project_id,
+        "role": None,
+        "author": None,
+        # Their summaries are made of what tools brought.
+        "trust": (Trust.TOOL if found.kind == TOOLS else Trust.AGENT).value,
+        "created_at": found.covers,
+        "text": f"{found.title}\n{found.text}" if found.title else found.text,
+        "weight": 1.0,
+        "is_turn": False,
+        "space_id": 0,
+    }
+    parts = found.text.split("\n\n") if found.kind == TOOLS else []
+    rows = [{**row, "part": str(number), "text": text} for number, text in enumerate(parts, start=1)]
+    return rows or [row]
+
+
+def _places(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Where the entries of summaries belong, by what is summarized; what is gone is left out."""
+    head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
+    item = _ITEMS.get(kind, exchanges)
+    if kind in (EXCHANGE, TOOLS):
+        statement = (
+            select(exchanges.c.uid, *head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
+            .select_from(exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)))
+            .where(exchanges.c.tenant == tx.tenant)
+        )
+    else:
+        nowhere = (null().label("segment_id"), null().label("exchange_id"))
+        statement = select(conversations.c.uid, *head, *nowhere).where(conversations.c.tenant == tx.tenant)
+    return {row.uid: row for row in rows_in(tx, statement, item.c.uid, item_uids)}

@@ -1,1 +1,0 @@
-"""Records of kept sources as rows: a file per source, and the registry that names them all."""

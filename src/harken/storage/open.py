@@ -1,0 +1,98 @@
+"""Opening and migrating a store: where it is, as a URL says it, and which engine has it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from harken.errors import ConfigError, MissingExtraError, UsageError
+from harken.storage.ports import EMBEDDED_TENANT, Migrated, Store
+
+SERVER_ENGINE = "postgresql"
+
+
+def parse_url(place: str) -> URL:
+    """A store's URL.
+
+    Raises:
+        ConfigError: it is none, or names an engine that this Harken does not have.
+    """
+    usage = "Use sqlite:///PATH or postgresql://USER@HOST/DATABASE."
+    try:
+        url = make_url(place)
+    except ArgumentError as error:
+        raise ConfigError(f"store: what was given is no URL. {usage}") from error
+    engine = url.get_backend_name()
+    if engine not in ("sqlite", SERVER_ENGINE):
+        raise ConfigError(f"store: there is no engine '{engine}'. {usage}")
+    return url
+
+
+def file_of(url: URL | None) -> Path | None:
+    """The file that a URL of the embedded engine names; None for a store in memory."""
+    database = None if url is None else url.database
+    return Path(database) if database and database != ":memory:" else None
+
+
+def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) -> Store:
+    """Open a store; the embedded one is made and upgraded as needed, a server's must have been (`harken migrate`).
+
+    Args:
+        place: the embedded store's file, or a URL: `sqlite:///PATH`, `sqlite://` for one in memory, or
+            `postgresql://USER@HOST/DATABASE`.
+        cache: a folder for derived indexes; made when it is first needed.
+        tenant: whose rows of a server's tables; the embedded store has one tenant.
+    Raises:
+        ConfigError: the URL is none, or names an engine that this Harken does not have.
+        MissingExtraError: what the engine needs is not installed.
+        StoreError: the database cannot be opened.
+    """
+    url = None if isinstance(place, Path) else parse_url(place)
+    if url is not None and url.get_backend_name() == SERVER_ENGINE:
+        _need_driver()
+        from harken.storage.postgres.store import PostgresStore
+
+        return PostgresStore(url, tenant)
+    if tenant != EMBEDDED_TENANT:
+        raise ConfigError(f"tenant: the embedded store has one tenant, '{EMBEDDED_TENANT}', not '{tenant}'.")
+    from harken.storage.sqlite.store import SqliteStore
+
+    return SqliteStore(place if isinstance(place, Path) else file_of(url), cache)
+
+
+def migrate_store(
+    place: str, tenant: str, cache: Path, language: str | None = None, role: str | None = None, distribute: bool = False
+) -> Migrated:
+    """Make or upgrade a store's schema; the embedded one is upgraded whenever it is opened.
+
+    Args:
+        place: as for `open_store`.
+        tenant: likewise.
+        cache: likewise.
+        language: whose word forms a server's full text knows; None keeps what is there, English at first.
+        role: who gets the rights to use a server's tables.
+        distribute: spread the tables over a Citus cluster by tenant.
+    Raises:
+        UsageError: the embedded store has no such options, or the server no such language or role.
+        StoreError: the database cannot be opened or changed.
+    """
+    url = parse_url(place)
+    if url.get_backend_name() == SERVER_ENGINE:
+        _need_driver()
+        from harken.storage.postgres.store import migrate
+
+        return migrate(url, language, role, distribute)
+    if language or role or distribute:
+        raise UsageError("Language, role and distribution are a server's matter; this store is an embedded file.")
+    open_store(place, cache, tenant).close()
+    from harken.storage.migrations import HEAD
+
+    return Migrated(HEAD)
+
+
+def _need_driver() -> None:
+    if importlib.util.find_spec("psycopg") is None:
+        raise MissingExtraError("A store on PostgreSQL", "postgres")

@@ -1,0 +1,414 @@
+"""Ports of a store: transactions over the shared tables, and the two searches that engines do differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Select
+
+from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS
+from harken.storage.columns import AMONG, Dialect
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+Scored = tuple[int, float]
+EMBEDDED_TENANT = "local"
+# Entries of these belong to no conversation.
+APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})
+
+
+@dataclass(frozen=True, slots=True)
+class RowScope:
+    """Which entries a search may see, as row ids and microseconds; None or empty means no limit.
+
+    Attributes:
+        conversation_ids: any of these conversations.
+        without_conversation_id: no entry of this one.
+        facets: all of these.
+        without_sources: no entry of these sources.
+        without_untrusted: no entry that is not to be trusted.
+    """
+
+    sources: tuple[str, ...] = ()
+    project_id: int | None = None
+    conversation_id: int | None = None
+    segment_id: int | None = None
+    roles: tuple[str, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    conversation_ids: tuple[int, ...] = ()
+    without_conversation_id: int | None = None
+    facets: tuple[str, ...] = ()
+    without_sources: tuple[str, ...] = ()
+    without_untrusted: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is limited."""
+        return self == RowScope()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is some conversations, or a part of one."""
+        return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is of no conversation at all, by its sources alone."""
+        return bool(self.sources) and APART_SOURCES.issuperset(self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSpace:
+    """A space as the store knows it: its row, and how its embedder is opened again."""
+
+    id: int
+    name: str
+    dims: int
+    threshold: float
+    spec: dict[str, object]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Who has which word.
+
+    Attributes:
+        of: each term with the ids of the entries that hold it.
+        entries: how many entries the scope has, with any of the words or none; 0 where they were not counted.
+    """
+
+    of: Mapping[str, frozenset[int]]
+    entries: int
+
+
+class TextIndex(Protocol):
+    """Full text over each entry's own words, those of its neighbours, and its date in words."""
+
+    def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Index entries as their rows stand now."""
+        ...
+
+    def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Take entries out, before their rows or their neighbours' change."""
+        ...
+
+    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+        """Say that entries are added anew once their neighbours have changed, which they have not yet."""
+        ...
+
+    def search(
+        self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
+    ) -> list[Scored]:
+        """Entries that hold any of the words, best first, with a score that is higher for better ones.
+
+        Args:
+            connection: of a transaction.
+            terms: words or phrases, in any case.
+            scope: what may be found.
+            limit: how many at most.
+            with_context: whether neighbours' words and the date count as well, less than the entry's own.
+        """
+        ...
+
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
+        """Who of a scope has each word in its own text.
+
+        Args:
+            connection: of a transaction.
+            terms: words or phrases, in any case.
+            scope: what may be found; narrow, for all of it is counted.
+            few: where no word has more holders than this, the scope's entries are not counted.
+        """
+        ...
+
+    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
+        """Entries whose own text has these words in this order, whatever stands between them, best first."""
+        ...
+
+    def find(
+        self,
+        connection: Connection,
+        terms: Sequence[str],
+        quote: str,
+        scope: RowScope,
+        limit: int,
+        with_context: bool = True,
+    ) -> tuple[list[Scored], set[int]]:
+        """What `search` finds, and who is `quoting`; nobody where the quote is empty."""
+        ...
+
+    def rebuild(self, connection: Connection) -> None:
+        """Make the index anew from the rows."""
+        ...
+
+    def problems(self, connection: Connection) -> list[str]:
+        """One sentence for each way in which the index differs from the rows; empty when all agrees."""
+        ...
+
+
+class NearestIndex(Protocol):
+    """Comparison of vectors: the nearest of a scope, and how near some entries are."""
+
+    def nearest(
+        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
+    ) -> dict[int, float]:
+        """The nearest entries in the scope with their exact cosine similarity, -1 to 1, best first.
+
+        Args:
+            tx: any transaction.
+            space: whose vectors are compared.
+            query: `(dims,)` float32, unit length.
+            scope: what may be found.
+            limit: how many at most.
+        """
+        ...
+
+    def compare(
+        self,
+        tx: Transaction,
+        space: StoredSpace,
+        query: NDArray[np.float32],
+        scope: RowScope,
+        limit: int,
+        also: Sequence[int],
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """What is `nearest`; and the similarities of those and of these entries besides."""
+        ...
+
+    def save(self) -> None:
+        """Keep what this process has derived, where that is worth it; quick, for it is called at the end of each."""
+        ...
+
+    def settle(self) -> None:
+        """Make what many new vectors ask for, however long it takes; called when all are embedded."""
+        ...
+
+    def discard(self) -> None:
+        """Throw the derived index away, in memory and on disk; rows are untouched."""
+        ...
+
+    def problems(self, connection: Connection) -> list[str]:
+        """One sentence for each way in which a kept index cannot be trusted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A connection inside a transaction, with the tenant that every statement is bound to."""
+
+    connection: Connection
+    tenant: str
+    text: TextIndex
+    dialect: Dialect
+
+
+class Store(Protocol):
+    """One open store; safe to use from several threads, each transaction on its own connection."""
+
+    url: str
+    tenant: str
+
+    @property
+    def text(self) -> TextIndex:
+        """The full-text index."""
+        ...
+
+    @property
+    def nearest(self) -> NearestIndex:
+        """The index of nearest vectors."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """A consistent view that writes nothing."""
+        ...
+
+    def writing(self, of: Sequence[str] | None = None) -> AbstractContextManager[Transaction]:
+        """A transaction that holds the write lock from its start; an exception rolls it back.
+
+        Args:
+            of: names of what is written, so that an engine may let others write the rest meanwhile; empty where
+                rows are claimed one by one. None keeps every other writer of the tenant out.
+        Raises:
+            StoreBusyError: another process held the lock for too long.
+            StoreFullError: no space is left.
+            StoreReadOnlyError: the database cannot be written.
+        """
+        ...
+
+    def brought_in(self) -> None:
+        """Be told that many rows came at once; quick for the most part."""
+        ...
+
+    def check(self) -> list[str]:
+        """One sentence for each damage that the engine itself can see."""
+        ...
+
+    def scrub(self) -> bool:
+        """Overwrite what deleted rows left in the files; False when other processes prevented it."""
+        ...
+
+    def backup(self, target: Path) -> None:
+        """Write a consistent copy of the database while others use it."""
+        ...
+
+    def size_bytes(self) -> int:
+        """What the database takes on disk."""
+        ...
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None] | None:
+        """Call `wake` whenever another process leaves work behind, until the returned function is called.
+
+        Returns:
+            What ends it; None where the engine has no such signal, and workers find their work by polling.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give every connection back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What bringing a schema up to date did.
+
+    Attributes:
+        before: the schema version that was there; None for an empty database.
+        distributed: tables that were spread over the machines of a cluster just now.
+    """
+
+    before: str | None
+    distributed: tuple[str, ...] = ()
+
+
+# SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.
+_MOST = 10_000
+
+_Value = TypeVar("_Value")
+
+
+def batches(values: Iterable[_Value]) -> Iterator[list[_Value]]:
+    """The values in order, in lists that one statement can bind."""
+    rest = iter(values)
+    while batch := list(islice(rest, _MOST)):
+        yield batch
+
+
+def rows_in(
+    tx: Transaction, statement: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
+) -> Iterator[Any]:
+    """The rows of a statement whose column has one of the values.
+
+    A statement that is built once names the tenant by `bindparam("of_tenant")`.
+    """
+    for batch in batches(values):
+        # All at once: one by one they take half as long again.
+        yield from tx.connection.execute(
+            statement.where(tx.dialect.one_of(column, batch)), {"of_tenant": tx.tenant}
+        ).all()
+
+
+def rows_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -> Iterator[Any]:
+    """The rows of a statement that was made once, with the places `of_tenant` and that of `Dialect.among`."""
+    for batch in batches(values):
+        yield from tx.connection.execute(statement, {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}).all()
+
+
+def bare_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    """The same by place alone and sooner, where the types of its columns convert nothing."""
+    for batch in batches(values):
+        asked = {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}
+        yield from tx.dialect.bare_rows(tx.connection, statement, asked)
+
+
+# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
+_SOON_SECONDS = 0.05
+
+_Result = TypeVar("_Result")
+
+
+class Readable(Protocol):
+    """What of a store a search needs."""
+
+    @property
+    def text(self) -> TextIndex:
+        """The full-text index."""
+        ...
+
+    @property
+    def nearest(self) -> NearestIndex:
+        """The index of nearest vectors."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """A consistent view that writes nothing."""
+        ...
+
+
+class OneReading:
+    """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
+
+    Where a reading fails, the transaction ends with it, and the next one begins another.
+
+    Args:
+        store: what is read.
+    """
+
+    def __init__(self, store: Readable) -> None:
+        self._store = store
+        self._open = ExitStack()
+        self._transaction: Transaction | None = None
+
+    @property
+    def text(self) -> TextIndex:
+        """The full-text index."""
+        return self._store.text
+
+    @property
+    def nearest(self) -> NearestIndex:
+        """The index of nearest vectors."""
+        return self._store.nearest
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """The one view, begun by whoever first reads."""
+        if self._transaction is None:
+            self._transaction = self._open.enter_context(self._store.reading())
+        try:
+            yield self._transaction
+        except BaseException as error:
+            self._transaction = None
+            # The store's own reading sees the error, and says it in our words.
+            self._open.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def release(self) -> None:
+        """End the view before something that takes long; whoever reads next begins another."""
+        self._transaction = None
+        self._open.close()
+
+    def wait_for(self, asked: Future[_Result]) -> _Result:
+        """What another thread makes; where that takes seconds, it is waited for without a view."""
+        if not wait([asked], _SOON_SECONDS).done:
+            self.release()
+        return asked.result()
+
+    def __enter__(self) -> OneReading:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

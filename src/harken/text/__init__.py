@@ -1,0 +1,1 @@
+"""Words, tokens, sentences and dates in texts, whoever said them."""

@@ -1,0 +1,286 @@
+"""Codex's rollouts: what the person typed is recorded once, and nothing that Codex says in their name."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from harken.errors import TranscriptError
+from harken.importers.blocks import OWN_RESULT
+from harken.importers.codex import Codex
+from harken.importers.formats import formats
+from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedMessage, ParsedTitle, Unreadable
+
+Write = Callable[..., Path]
+Said = Callable[..., list[tuple[str, str, str]]]
+CODEX = Codex(Path("/nowhere"))
+THREAD = "019c8a4c-ed82-79a1-aa28-7738fc5ab61a"
+
+
+def entry(kind: str, **payload: Any) -> dict[str, Any]:
+    return {"timestamp": "2026-01-15T12:00:00Z", "type": kind, "payload": payload}
+
+
+def item(kind: str, **payload: Any) -> dict[str, Any]:
+    return entry("response_item", type=kind, **payload)
+
+
+def spoken(role: str, *texts: str) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return item("message", role=role, content=[{"type": kind, "text": text} for text in texts])
+
+
+def typed(text: str) -> dict[str, Any]:
+    return entry("event_msg", type="user_message", message=text, images=[])
+
+
+def completed(text: str, **more: Any) -> dict[str, Any]:
+    words = {"type": "UserMessage", "content": [{"type": "text", "text": text}], **more}
+    return entry("event_msg", type="item_completed", item=words)
+
+
+META = entry("session_meta", id=THREAD, timestamp="2026-01-15T11:59:00Z", cwd="/work", cli_version="0.104")
+CONTEXT = spoken("user", "an unmarked instruction")
+
+
+def test_events_tell_what_was_typed_and_everything_else_in_the_persons_name_is_dropped(
+    write: Write, said: Said
+) -> None:
+    path = write(
+        *[META, spoken("developer", "rules"), CONTEXT, spoken("user", "fix it"), typed("fix it"), CONTEXT],
+        *[spoken("assistant", "done"), CONTEXT, spoken("user", "thanks"), typed("thanks")],
+        entry("event_msg", type="agent_message", message="done"),
+    )
+    assert said(CODEX.parse(path)) == [
+        ("user", "text", "fix it"),
+        ("assistant", "text", "done"),
+        ("user", "text", "thanks"),
+    ]
+
+
+def test_newer_rollouts_tell_it_by_completed_items(write: Write, said: Said) -> None:
+    path = write(META, CONTEXT, completed("fix it", id="i1"), typed("fix it"), spoken("assistant", "done"))
+    assert said(CODEX.parse(path)) == [("user", "text", "fix it"), ("assistant", "text", "done")]
+    assert next(found.external_id for found in CODEX.parse(path) if isinstance(found, ParsedMessage)) == "i1"
+
+
+def test_rollouts_without_events_give_the_models_user_texts_without_codexs_own(write: Write, said: Said) -> None:
+    context = [
+        "# AGENTS.md instructions for /x\n<INSTRUCTIONS>a</INSTRUCTIONS>",
+        "<environment_context>b</environment_context>",
+    ]
+    path = write(META, spoken("user", *context, "fix it"), item("reasoning"), spoken("user", "and this"))
+    assert said(CODEX.parse(path)) == [("user", "text", "fix it"), ("user", "text", "and this")]
+
+
+def test_the_first_rollouts_had_no_envelopes(write: Write, said: Said) -> None:
+    path = write(
+        {"id": THREAD, "timestamp": "2025-06-01T12:00:00Z", "instructions": None},
+        {"record_type": "state"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hello"}]},
+    )
+    head = next(CODEX.parse(path))
+    assert isinstance(head, ParsedConversation)
+    assert head.external_id == THREAD
+    assert said(CODEX.parse(path)) == [("user", "text", "hi"), ("assistant", "text", "hello")]
+
+
+def test_calls_are_paired_with_their_results(write: Write) -> None:
+    wrapped = json.dumps({"output": "no such file", "metadata": {"exit_code": 2}})
+    path = write(
+        META,
+        item("function_call", name="exec_command", arguments='{"cmd": "ls"}', call_id="c1"),
+        item("custom_tool_call", name="apply_patch", input="*** Begin", call_id="c2"),
+        item("local_shell_call", action={"command": ["ls"]}, call_id="c3"),
+        item("web_search_call", action={"query": "tea"}),
+        item("web_search_call", status="completed"),
+        item("function_call_output", call_id="c1", output="a.py"),
+        item("custom_tool_call_output", call_id="c2", output=wrapped),
+        item(
+            "function_call_output",
+            call_id="c3",
+            output={"content": [{"type": "input_text", "text": "b"}], "success": False},
+        ),
+    )
+    found = [m for m in CODEX.parse(path) if isinstance(m, ParsedMessage)]
+    assert [(m.type, m.text, m.call_id, m.tool_name, m.metadata) for m in found] == [
+        ("tool_call", 'exec_command {"cmd": "ls"}', "c1", "exec_command", {}),
+        ("tool_call", "apply_patch *** Begin", "c2", "apply_patch", {}),
+        ("tool_call", 'local_shell {"command": ["ls"]}', "c3", "local_shell", {}),
+        ("tool_call", 'web_search {"query": "tea"}', None, "web_search", {}),
+        ("tool_result", "a.py", "c1", "exec_command", {}),
+        ("tool_result", "no such file", "c2", "apply_patch", {"is_error": True}),
+        ("tool_result", "b", "c3", "local_shell", {"is_error": True}),
+    ]
+    assert len({m.external_id for m in found}) == len(found)
+
+
+def test_compaction_and_interruption_leave_markers_and_a_name_is_the_title(write: Write) -> None:
+    path = write(
+        META,
+        typed("go"),
+        entry("compacted", message="a summary", replacement_history=[{"role": "user"}]),
+        entry("event_msg", type="turn_aborted", reason="interrupted"),
+        entry("event_msg", type="thread_name_updated", thread_name="Ledger"),
+    )
+    found = list(CODEX.parse(path))
+    assert [m.metadata for m in found if isinstance(m, ParsedMessage)][1:] == [
+        {"event": "compact_boundary"},
+        {"event": "interrupted"},
+    ]
+    assert ParsedTitle(THREAD, "Ledger") in found
+
+
+@pytest.mark.parametrize(
+    ("url", "remote"),
+    [
+        ("https://github.com/a/b.git", "https://github.com/a/b.git"),
+        ("git@github.com:a/b.git", "git@github.com:a/b.git"),
+        ("redacted://url/5d14a88c6f", None),
+        ("nowhere", None),
+        (7, None),
+    ],
+)
+def test_the_head_tells_the_repository_only_if_it_is_one(write: Write, url: Any, remote: str | None) -> None:
+    meta = entry("session_meta", id=THREAD, cwd="/work", git={"repository_url": url, "branch": "main"})
+    head = next(CODEX.parse(write(meta, typed("hi"))))
+    assert isinstance(head, ParsedConversation)
+    assert (head.git_remote, head.cwd, head.metadata["git_branch"]) == (remote, "/work", "main")
+
+
+def test_a_subagent_names_its_parent_and_its_copied_history_is_left_out(write: Write, said: Said) -> None:
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": "p", "agent_role": "worker"}}}
+    meta = entry("session_meta", id=THREAD, source=source, subagent_history_start_ordinal=3)
+    parent = entry("session_meta", id="p")
+    lines = [meta, parent, typed("the parent's words"), typed("the task"), spoken("assistant", "done")]
+    path = write(*({**each, "ordinal": number} for number, each in enumerate(lines)))
+    head = next(CODEX.parse(path))
+    assert isinstance(head, ParsedConversation)
+    assert (head.external_id, head.parent_external_id, head.metadata) == (THREAD, "p", {"agent_type": "worker"})
+    assert said(CODEX.parse(path)) == [("user", "text", "the task"), ("assistant", "text", "done")]
+
+
+def test_a_rollout_without_session_facts_is_known_by_its_name(write: Write) -> None:
+    head = next(CODEX.parse(write(typed("hi"), name=f"rollout-2026-01-15T12-00-00-{THREAD}.jsonl")))
+    assert isinstance(head, ParsedConversation)
+    assert head.external_id == THREAD
+
+
+def test_broken_lines_are_counted_and_the_others_read(write: Write, said: Said) -> None:
+    path = write(
+        META,
+        {"type": "response_item", "payload": "text"},
+        item("message", role="assistant", content=5),
+        item("function_call_output", call_id="c", output=5),
+        typed(""),
+        entry("event_msg", type="user_message", message=None),
+        {"type": "world_state", "payload": 3},
+        spoken("assistant", "fine"),
+    )
+    assert said(CODEX.parse(path)) == [("assistant", "text", "fine")]
+    assert [found.line for found in CODEX.parse(path) if isinstance(found, Unreadable)] == [2, 3, 4, 6]
+
+
+def test_user_texts_are_held_back_until_it_is_known_who_wrote_them(write: Write, said: Said) -> None:
+    path = write(META, spoken("user", "hi"))
+    before = list(CODEX.parse(path))
+    assert said(before) == [("user", "text", "hi")]
+    reached = [found.offset for found in before if isinstance(found, Checkpoint)]
+    assert reached == [len(json.dumps(META)) + 1]
+    write(META, spoken("user", "hi"), typed("hi"), spoken("assistant", "hello"))
+    after = list(CODEX.parse(path, reached[0]))
+    assert said(after) == [("user", "text", "hi"), ("assistant", "text", "hello")]
+    assert before[-1] == after[1]
+
+
+def test_reading_on_knows_the_conversation_and_that_there_are_events(write: Write, said: Said) -> None:
+    path = write(META, typed("one"), CONTEXT, spoken("assistant", "done"))
+    offset = len(json.dumps(META)) + len(json.dumps(typed("one"))) + 2
+    head, message, _ = CODEX.parse(path, offset)
+    assert isinstance(head, ParsedConversation)
+    assert isinstance(message, ParsedMessage)
+    assert (head.external_id, message.text) == (THREAD, "done")
+
+
+def test_a_compressed_rollout_reads_as_the_plain_one(write: Write) -> None:
+    plain = write(META, typed("hi"), spoken("assistant", "hello"), name="rollout-a.jsonl")
+    packed = plain.with_name("rollout-b.jsonl.zst")
+    packed.write_bytes(zstandard.compress(plain.read_bytes()))
+    whole = list(CODEX.parse(packed))
+    assert whole == [found for found in CODEX.parse(plain) if not isinstance(found, Checkpoint)]
+    packed.write_bytes(b"this is not compressed")
+    with pytest.raises(TranscriptError, match="Zstandard"):
+        list(CODEX.parse(packed))
+
+
+def test_files_are_the_rollouts_and_the_plain_one_of_a_pair(write: Write, tmp_path: Path) -> None:
+    for name in (
+        "d/rollout-2.jsonl",
+        "d/rollout-1.jsonl",
+        "d/rollout-1.jsonl.zst",
+        "rollout-0.jsonl.zst",
+        "history.jsonl",
+    ):
+        write(META, name=name)
+    found = [str(path.relative_to(tmp_path)) for path in CODEX.files(tmp_path)]
+    assert found == ["rollout-0.jsonl.zst", "d/rollout-1.jsonl", "d/rollout-2.jsonl"]
+
+
+def test_live_and_archived_sessions_are_found(tmp_path: Path) -> None:
+    for name in ("sessions", "archived_sessions"):
+        (tmp_path / ".codex" / name).mkdir(parents=True)
+    assert [path.name for path in formats({}, tmp_path)["codex"].discover()] == ["sessions", "archived_sessions"]
+    assert formats({"CODEX_HOME": str(tmp_path)}, tmp_path)["codex"].discover() == []
+
+
+def counted(path: Path) -> tuple[Counter[str], list[str]]:
+    """Count a real rollout anew, and list the marks of what was typed, without any of the parser's code."""
+    found: Counter[str] = Counter()
+    marks = []
+    for raw in path.read_text("utf-8").splitlines():
+        kind, payload = (record := json.loads(raw))["type"], record["payload"]
+        if kind == "event_msg" and payload["type"] == "user_message":
+            marks.append(payload["message"].split("sha=")[1])
+        if kind == "response_item" and (payload["type"] != "message" or payload["role"] == "assistant"):
+            found[payload["type"].replace("custom_tool", "function")] += 1
+    return found, marks
+
+
+def test_real_rollouts_give_every_prompt_answer_call_and_result_once(shared_data: Path) -> None:
+    files = CODEX.files(shared_data / "transcripts" / "codex")
+    assert len(files) == 3
+    for path in files:
+        found = [m for m in CODEX.parse(path) if isinstance(m, ParsedMessage)]
+        expected, marks = counted(path)
+        assert [m.text.split("sha=")[1] for m in found if m.role == "user"] == marks
+        kinds = Counter(m.type for m in found if m.role != "user")
+        assert kinds["text"] == expected["message"]
+        assert kinds["tool_call"] == expected["function_call"]
+        assert kinds["tool_result"] == expected["function_call_output"]
+        assert len({m.external_id for m in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "search", "namespace": "mcp__harken__", "arguments": '{"query": "zebras"}'},
+        {"name": "mcp__harken__search", "arguments": '{"query": "zebras"}'},
+        {"name": "exec_command", "arguments": '{"cmd": "harken search zebras"}'},
+    ],
+)
+def test_what_harkens_own_tools_recalled_is_not_recorded_again(write: Write, said: Said, call: dict[str, str]) -> None:
+    path = write(
+        META,
+        item("function_call", call_id="c1", **call),
+        item("function_call_output", call_id="c1", output="The zebras eat marmalade."),
+        item("function_call_output", call_id="c2", output="a.py"),
+    )
+    told = [text for _, kind, text in said(CODEX.parse(path)) if kind == "tool_result"]
+    assert told == [OWN_RESULT, "a.py"]

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from harken.errors import EndpointError, ProviderError
+from harken.jobs.embed import EmbedWork
+from harken.jobs.job import run_until_idle
+from harken.model.conversations import Role
+from harken.providers.embedder import Vectors
+from harken.record.recorder import NewMessage
+from harken.storage.conversations import count_all
+from harken.storage.enrichment.jobs import EMBED, list_failed, owned, retry_failed
+from harken.storage.ports import RowScope, StoredSpace
+from harken.storage.tables import entries, vectors
+from harken.storage.vectors import ensure_space, list_spaces, read_vectors
+from harken.testing import HashingEmbedder
+from recorded import LONG, RecordedHome
+
+
+class Desk:
+    """A home with entries that wait for vectors, and workers over it."""
+
+    def __init__(self, place: RecordedHome, count: int) -> None:
+        self.place = place
+        self.embedder = HashingEmbedder()
+        batch = [NewMessage(Role.USER, f"Number {number}: {LONG}") for number in range(count)]
+        for message in batch:
+            place.clock.go_on(seconds=1)
+            place.record("c", message)
+
+    def space(self, embedder: HashingEmbedder) -> StoredSpace:
+        with self.place.store.writing() as tx:
+            return ensure_space(tx, embedder.space.id, embedder.space.dims, embedder.space.threshold, {})
+
+    def worker(
+        self, embedder: HashingEmbedder | None = None, batch_size: int = 4, owner: str | None = None
+    ) -> EmbedWork:
+        """A worker as another process would start one."""
+        model = embedder or self.embedder
+        work = EmbedWork(self.place.store, model, self.space(model), batch_size, 60, self.place.clock)
+        work.owner = work.owner if owner is None else owner
+        return work
+
+    def embedded(self) -> list[str]:
+        """The texts that have a vector, oldest first."""
+        with self.place.store.reading() as tx:
+            rows = tx.connection.execute(
+                select(entries.c.text).join(vectors, vectors.c.entry_id == entries.c.id).order_by(entries.c.created_at)
+            )
+            return [text.partition(":")[0] for text in rows.scalars()]
+
+    def given_up(self) -> list[str]:
+        """Why each entry was given up that was."""
+        with self.place.store.reading() as tx:
+            return [failure.error_class for failure in list_failed(tx)]
+
+
+class TestBatches:
+    def test_the_newest_are_embedded_first(self, place: RecordedHome) -> None:
+        desk = Desk(place, 6)
+        worker = desk.worker()
+        assert worker.run_once() == 4
+        assert desk.embedded() == ["Number 2", "Number 3", "Number 4", "Number 5"]
+        assert worker.waiting() == 2
+        assert (worker.run_once(), worker.run_once(), worker.waiting()) == (2, 0, 0)
+        assert (desk.embedder.calls, worker.stored) == (2, 6)
+
+    def test_a_vector_is_that_of_the_words_with_their_speaker(self, place: RecordedHome) -> None:
+        desk = Desk(place, 0)
+        place.say("c", LONG, author="Melanie")
+        worker = desk.worker()
+        worker.run_once()
+        with place.store.reading() as tx:
+            _, (kept,) = read_vectors(tx, worker.space, [1])
+        assert np.allclose(kept, desk.embedder.embed_query(f"Melanie: {LONG}"), atol=0.001)
+
+    def test_two_workers_share_the_work(self, place: RecordedHome) -> None:
+        desk = Desk(place, 8)
+        one, other = desk.worker(), desk.worker()
+        assert (one.run_once(), other.run_once(), one.run_once(), other.run_once()) == (4, 4, 0, 0)
+        assert len(desk.embedded()) == 8
+        assert desk.embedder.embedded == 8
+
+    def test_short_words_and_tools_are_left_alone(self, place: RecordedHome) -> None:
+        desk = Desk(place, 0)
+        place.say("c", "ok")
+        assert desk.worker().run_once() == 0
+        assert desk.embedder.calls == 0
+
+    def test_what_is_forgotten_while_it_is_embedded_gets_no_vector(self, place: RecordedHome) -> None:
+        desk = Desk(place, 0)
+        message = place.say("c", LONG)
+        embedder = _Meanwhile(lambda: place.forget(message))
+        assert desk.worker(embedder).run_once() == 1
+        assert desk.embedded() == []
+
+
+class TestFailures:
+    def test_a_text_that_the_model_refuses_takes_no_other_with_it(self, place: RecordedHome) -> None:
+        desk = Desk(place, 8)
+        desk.embedder.refuse("Number 5", ProviderError("too strange"))
+        worker = desk.worker(batch_size=8)
+        assert worker.run_once() == 8
+        assert desk.embedded() == [f"Number {number}" for number in range(8) if number != 5]
+        assert worker.waiting() == 1
+
+    def test_an_endpoint_that_fails_is_left_alone_for_a_growing_while(self, place: RecordedHome) -> None:
+        desk = Desk(place, 1)
+        worker = desk.worker()
+        desk.embedder.fail(*[EndpointError("down")] * 6)
+        tried = []
+        for second in range(70):
+            if worker.run_once():
+                tried.append(second)
+            place.clock.go_on(seconds=1)
+        assert tried == [0, 1, 3, 7, 15, 31, 63]
+        assert desk.embedded() == ["Number 0"]
+        assert desk.given_up() == []
+
+    def test_after_the_seventh_failure_it_is_given_up_until_somebody_asks(self, place: RecordedHome) -> None:
+        desk = Desk(place, 1)
+        worker = desk.worker()
+        desk.embedder.fail(*[EndpointError("down")] * 7)
+        for _ in range(140):
+            worker.run_once()
+            place.clock.go_on(seconds=1)
+        assert desk.given_up() == ["EndpointError"]
+        assert (desk.embedder.calls, worker.waiting()) == (7, 0)
+        with place.store.writing() as tx:
+            assert retry_failed(tx) == 1
+        assert worker.run_once() == 1
+        assert desk.embedded() == ["Number 0"]
+        assert desk.given_up() == []
+
+    def test_an_outage_uses_up_the_attempts_of_few(self, place: RecordedHome) -> None:
+        desk = Desk(place, 40)
+        worker = desk.worker()
+        desk.embedder.fail(*[EndpointError("down")] * 8)
+        for _ in range(200):
+            worker.run_once()
+            place.clock.go_on(seconds=1)
+        assert desk.given_up() == []
+        assert len(desk.embedded()) == 40
+
+    def test_a_text_that_an_endpoint_refuses_is_given_up_alone(self, place: RecordedHome) -> None:
+        desk = Desk(place, 16)
+        desk.embedder.refuse("Number 9", EndpointError("status 400"))
+        worker = desk.worker(batch_size=16)
+        for _ in range(600):
+            worker.run_once()
+            place.clock.go_on(seconds=1)
+        assert desk.embedded() == [f"Number {number}" for number in range(16) if number != 9]
+        assert desk.given_up() == ["EndpointError"]
+
+    def test_a_worker_told_to_fail_fast_says_so_at_once(self, place: RecordedHome) -> None:
+        desk = Desk(place, 8)
+        worker = desk.worker()
+        worker.fail_fast = True
+        desk.embedder.fail(EndpointError("down"))
+        with pytest.raises(EndpointError):
+            run_until_idle(worker)
+        assert desk.embedder.calls == 1
+        with place.store.reading() as tx:
+            assert owned(tx, EMBED, list(range(1, 9)), worker.owner) == set()
+
+    def test_an_error_that_nobody_expected_leaves_the_entries_to_the_next(self, place: RecordedHome) -> None:
+        desk = Desk(place, 4)
+        desk.embedder.fail(RuntimeError("bug"))
+        with pytest.raises(RuntimeError):
+            run_until_idle(desk.worker())
+        assert desk.worker().run_once() == 4
+
+    def test_a_failure_of_one_who_was_too_slow_disturbs_nobody(self, place: RecordedHome) -> None:
+        desk = Desk(place, 1)
+        other = desk.worker()
+
+        def taken_over() -> None:
+            place.clock.go_on(seconds=61)
+            assert other.run_once() == 1
+
+        slow = desk.worker(_Meanwhile(taken_over, EndpointError("down")))
+        assert slow.run_once() == 1
+        assert desk.embedded() == ["Number 0"]
+        assert desk.given_up() == []
+        assert slow.waiting() == 0
+
+
+class TestLeases:
+    def test_a_batch_of_one_who_was_too_slow_is_not_stored_twice(self, place: RecordedHome) -> None:
+        desk = Desk(place, 4)
+        other = desk.worker()
+
+        def taken_over() -> None:
+            place.clock.go_on(seconds=61)
+            assert other.run_once() == 4
+
+        slow = desk.worker(_Meanwhile(taken_over))
+        assert slow.run_once() == 4
+        assert (slow.stored, other.stored, len(desk.embedded())) == (0, 4, 4)
+
+    def test_leases_of_a_process_that_is_gone_are_taken_over_at_once(self, place: RecordedHome) -> None:
+        desk = Desk(place, 4)
+        gone = _pid_of_nobody()
+        dead = desk.worker(owner=f"{socket.gethostname()}:{gone}:abc")
+        dead.embedder = _Meanwhile(lambda: None, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            dead.run_once()
+        assert desk.worker().run_once() == 4
+
+    @pytest.mark.parametrize(
+        "owner",
+        ["elsewhere:1:abc", f"{socket.gethostname()}:{os.getpid()}:abc", "a:b", "nobody", ""],
+        ids=["elsewhere", "this process", "malformed", "no process", "empty"],
+    )
+    def test_leases_of_anybody_else_are_waited_for(self, place: RecordedHome, owner: str) -> None:
+        desk = Desk(place, 4)
+        other = desk.worker(owner=owner)
+        other.embedder = _Meanwhile(lambda: None, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            other.run_once()
+        assert desk.worker().run_once() == 0
+        place.clock.go_on(seconds=61)
+        assert desk.worker().run_once() == 4
+
+    def test_what_was_claimed_is_given_back_on_an_interruption(self, place: RecordedHome) -> None:
+        desk = Desk(place, 4)
+        worker = desk.worker(_Meanwhile(lambda: None, KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            run_until_idle(worker)
+        assert desk.worker().run_once() == 4
+
+
+class TestChangingTheModel:
+    def test_the_old_space_answers_until_the_new_one_is_full(self, place: RecordedHome) -> None:
+        desk = Desk(place, 6)
+        run_until_idle(desk.worker())
+        new = HashingEmbedder(name="new")
+        worker = desk.worker(new)
+        worker.run_once()
+        assert _active(place) == desk.embedder.space.id
+        run_until_idle(worker)
+        assert _active(place) == new.space.id
+        with place.store.reading() as tx:
+            assert count_all(tx, worker.space.id).embedded == 6
+            assert len(tx.connection.execute(select(vectors.c.id)).all()) == 6
+
+    def test_messages_that_come_meanwhile_are_embedded_with_the_rest(self, place: RecordedHome) -> None:
+        desk = Desk(place, 6)
+        run_until_idle(desk.worker())
+        worker = desk.worker(HashingEmbedder(name="new"))
+        worker.run_once()
+        place.say("c", f"Number 6: {LONG}")
+        run_until_idle(worker)
+        assert len(desk.embedded()) == 7
+
+    def test_once_it_has_taken_over_it_lets_the_index_be(self, place: RecordedHome) -> None:
+        desk = Desk(place, 4)
+        run_until_idle(desk.worker())
+        worker = desk.worker(HashingEmbedder(name="new"))
+        run_until_idle(worker)
+        assert worker.space.state == "active"
+        with place.store.reading() as tx:
+            place.store.nearest.nearest(tx, worker.space, worker.embedder.embed_query("x"), RowScope(), 5)
+        derived = place.store.nearest.cache._derived  # type: ignore[attr-defined]
+        before = dict(derived)
+        worker.run_once()
+        assert dict(derived) == before != {}
+
+    def test_going_back_half_way_embeds_nothing_twice(self, place: RecordedHome) -> None:
+        desk = Desk(place, 6)
+        run_until_idle(desk.worker())
+        desk.worker(HashingEmbedder(name="new")).run_once()
+        back = desk.worker()
+        assert back.waiting() == 0
+        run_until_idle(back)
+        assert desk.embedder.embedded == 6
+        with place.store.reading() as tx:
+            assert {space.name: space.state for space in list_spaces(tx)}[desk.embedder.space.id] == "active"
+
+    def test_what_was_given_up_does_not_hold_the_new_space_back(self, place: RecordedHome) -> None:
+        desk = Desk(place, 6)
+        run_until_idle(desk.worker())
+        new = HashingEmbedder(name="new")
+        new.refuse("Number 2", ProviderError("too strange"))
+        worker = desk.worker(new)
+        for _ in range(200):
+            worker.run_once()
+            place.clock.go_on(seconds=1)
+        assert _active(place) == new.space.id
+        assert place.doctor() == []
+        new.refuse("nothing", ProviderError(""))
+        with place.store.writing() as tx:
+            retry_failed(tx)
+        run_until_idle(worker)
+        assert len(desk.embedded()) == 6
+
+
+def _active(place: RecordedHome) -> str:
+    with place.store.reading() as tx:
+        return next(space.name for space in list_spaces(tx) if space.state == "active")
+
+
+def _pid_of_nobody() -> int:
+    """The id of a process that was here and is gone."""
+    child = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(child, 0)
+    return child
+
+
+class _Meanwhile(HashingEmbedder):
+    """Something happens while it embeds; then it answers, or raises."""
+
+    def __init__(self, happens: Callable[[], object], error: BaseException | None = None) -> None:
+        super().__init__()
+        self._happens = happens
+        self._error = error
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        self._happens()
+        if self._error is not None:
+            raise self._error
+        return super().embed_passages(texts)

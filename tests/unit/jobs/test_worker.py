@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from harken.jobs import job as worker_module
+from harken.jobs.job import Worker, WorkerState, run_until_idle
+
+# Far longer than any test may last: whoever waits for it hangs.
+NEVER = 3600.0
+PATIENCE_SECONDS = 120.0
+
+
+class Pile:
+    """Work that is there in pieces; each piece is a number of items, or an error."""
+
+    name = "pile"
+
+    def __init__(self, *pieces: int | Exception) -> None:
+        self.pieces = list(pieces)
+        self.given_back = 0
+        self.done = threading.Semaphore(0)
+        self.idle = threading.Semaphore(0)
+        self.hold: Callable[[], None] = lambda: None
+
+    def run_once(self) -> int:
+        if not self.pieces:
+            self.idle.release()
+            return 0
+        piece = self.pieces.pop(0)
+        self.hold()
+        self.done.release()
+        if isinstance(piece, Exception):
+            raise piece
+        return piece
+
+    def waiting(self) -> int:
+        return len(self.pieces)
+
+    def give_back(self) -> None:
+        self.given_back += 1
+
+    def add(self, piece: int | Exception) -> None:
+        self.pieces.append(piece)
+
+    def is_idle(self) -> bool:
+        """Whether it was found empty, within our patience."""
+        return self.idle.acquire(timeout=PATIENCE_SECONDS)
+
+    def is_done(self) -> bool:
+        """Whether one more piece was done."""
+        return self.done.acquire(timeout=PATIENCE_SECONDS)
+
+
+class TestStates:
+    def test_it_goes_from_stopped_over_idle_back_to_stopped(self) -> None:
+        pile = Pile()
+        worker = Worker(pile, NEVER)
+        assert worker.status().state is WorkerState.STOPPED
+        worker.start()
+        assert pile.is_idle()
+        assert worker.status().state in (WorkerState.IDLE, WorkerState.PROCESSING)
+        worker.stop()
+        assert worker.status().state is WorkerState.STOPPED
+
+    def test_it_is_processing_while_it_works(self) -> None:
+        pile, begun, go_on = Pile(1), threading.Event(), threading.Event()
+
+        def hold() -> None:
+            begun.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+
+        pile.hold = hold
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert begun.wait(PATIENCE_SECONDS)
+        assert worker.status().state is WorkerState.PROCESSING
+        go_on.set()
+        worker.stop()
+        assert worker.status().done == 1
+
+    def test_it_does_everything_there_is_and_counts_it(self) -> None:
+        pile = Pile(3, 4, 5)
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert pile.is_idle()
+        worker.stop()
+        assert worker.status().done == 12
+
+    def test_starting_it_twice_is_starting_it_once(self) -> None:
+        pile = Pile()
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert pile.is_idle()
+        worker.start()
+        # By name: threads that other tests have left end when they will.
+        assert [thread.name for thread in threading.enumerate()].count("harken-pile") == 1
+        worker.stop()
+
+    def test_it_can_be_started_again(self) -> None:
+        pile = Pile(1)
+        worker = Worker(pile, NEVER)
+        for _ in range(2):
+            worker.start()
+            assert pile.is_idle()
+            worker.stop()
+            pile.add(1)
+        assert worker.status().done == 2
+
+    def test_one_that_could_not_stop_in_time_ends_and_leaves_the_rest_to_the_next(self) -> None:
+        pile, begun, go_on = Pile(1, 1, 1), threading.Event(), threading.Event()
+
+        def hold() -> None:
+            begun.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+
+        pile.hold = hold
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert begun.wait(PATIENCE_SECONDS)
+        worker.stop(timeout_seconds=0.01)
+        slow = next(thread for thread in threading.enumerate() if thread.name == "harken-pile")
+        pile.hold = lambda: None
+        worker.start()
+        go_on.set()
+        slow.join(PATIENCE_SECONDS)
+        assert not slow.is_alive()
+        assert pile.is_idle()
+        worker.stop()
+        assert pile.pieces == []
+
+    def test_stopping_what_never_ran_does_nothing(self) -> None:
+        Worker(Pile(), NEVER).stop()
+
+
+class TestSignals:
+    def test_a_signal_wakes_it_at_once(self) -> None:
+        pile = Pile()
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert pile.is_idle()
+        pile.add(1)
+        worker.wake()
+        assert pile.is_done()
+        worker.stop()
+
+    def test_it_looks_by_itself_now_and_then(self) -> None:
+        pile = Pile()
+        worker = Worker(pile, 0.01)
+        worker.start()
+        assert pile.is_idle()
+        pile.add(1)
+        assert pile.is_done()
+        worker.stop()
+
+    def test_it_stops_though_it_waits_for_a_signal(self) -> None:
+        pile = Pile()
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert pile.is_idle()
+        worker.stop()
+        assert worker.status().state is WorkerState.STOPPED
+
+
+class TestErrors:
+    def test_it_outlives_an_error_and_shows_its_class(self) -> None:
+        pile = Pile(ValueError("a secret"))
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert pile.is_done()
+        worker.wake()
+        assert pile.is_idle()
+        assert worker.status().last_error == "ValueError"
+        pile.add(1)
+        worker.wake()
+        assert pile.is_done()
+        assert pile.is_idle()
+        worker.stop()
+        assert worker.status().last_error is None
+
+
+class TestRunUntilIdle:
+    def test_everything_is_done_and_told(self) -> None:
+        told: list[int] = []
+        assert run_until_idle(Pile(3, 4), told.append) == 7
+        assert told == [3, 7]
+
+    def test_an_error_gives_back_what_was_taken(self) -> None:
+        pile = Pile(3, ValueError("no"))
+        with pytest.raises(ValueError, match="no"):
+            run_until_idle(pile)
+        assert pile.given_back == 1
+
+    def test_an_interruption_gives_back_what_was_taken(self) -> None:
+        pile = Pile(3)
+
+        def interrupt(_done: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_until_idle(pile, interrupt)
+        assert pile.given_back == 1
+
+    def test_patience_waits_for_what_backs_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        waits: list[float] = []
+        pile = _BackingOff(3)
+        monkeypatch.setattr(worker_module.time, "sleep", waits.append)
+        assert run_until_idle(pile, patient=True) == 1
+        assert len(waits) == 3
+
+    def test_without_patience_it_does_not(self) -> None:
+        assert run_until_idle(_BackingOff(3)) == 0
+
+
+class _BackingOff(Pile):
+    """One item that is not ready before it was asked for so often."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(1)
+        self._times = times
+
+    def run_once(self) -> int:
+        self._times -= 1
+        return 0 if self._times >= 0 else super().run_once()

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harken.search.query import MAX_QUERY_TOKENS, MAX_TERMS, STOP_WORDS, parse_query, whole_words
+from harken.text import tokens
+
+
+class TestTerms:
+    @pytest.mark.parametrize(
+        ("text", "terms"),
+        [
+            ("Where did we put the Kubernetes config?", ("put", "kubernetes", "config")),
+            ("KUBERNETES kubernetes Kubernetes", ("kubernetes",)),
+            ("what is it", ("what", "is", "it")),
+            ("don't panic", ("panic",)),
+            ("O'Brien's files", ("o'brien's", "files")),
+            ("foo_bar v2.0", ("foo_bar", "v2", "0")),
+            ("что ты думаешь о Москве", ("думаешь", "москве")),
+            ("北京天气怎么样", ("北京", "京天", "天气", "气怎", "怎么", "么样")),
+            ("去 x北京y", ("去", "北京", "x", "y")),
+            ("雨", ("雨",)),
+            ("naïve café", ("naïve", "café")),
+        ],
+    )
+    def test_a_query_has_these_terms(self, text: str, terms: tuple[str, ...]) -> None:
+        assert parse_query(text).terms == terms
+
+    def test_no_query_has_more_terms_than_can_be_looked_up(self) -> None:
+        assert len(parse_query(" ".join(f"word{number}" for number in range(500))).terms) == MAX_TERMS
+
+    @pytest.mark.parametrize("text", ["", "   ", "?!", "\n\t", "🦓", "---"])
+    def test_a_query_without_a_word_asks_for_nothing(self, text: str) -> None:
+        query = parse_query(text)
+        assert (query.text, query.terms, query.words) == ("", (), frozenset())
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "what failed? <system-reminder>secret plan</system-reminder>",
+            "<environment_context>\n<cwd>/secret plan</cwd>\n</environment_context>\nwhat failed?",
+            'what <harken-recall id="1">secret plan</harken-recall> failed?',
+            "what failed? ```python\nsecret = plan()\n```",
+            "<ide_opened_file>secret plan</ide_opened_file>what failed?",
+        ],
+    )
+    def test_scaffolding_and_code_are_no_part_of_it(self, text: str) -> None:
+        query = parse_query(text)
+        assert query.text.split() == ["what", "failed?"]
+        assert query.terms == ("failed",)
+
+    def test_where_nothing_else_is_there_the_code_is_the_query(self) -> None:
+        assert parse_query("```\nimport zebra\n```").terms == ("import", "zebra")
+
+    def test_a_long_text_keeps_both_ends(self) -> None:
+        query = parse_query("alpha " + "filler words " * 3000 + " omega")
+        assert query.text.startswith("alpha")
+        assert query.text.endswith("omega")
+        assert tokens.estimate(query.text) <= MAX_QUERY_TOKENS * 1.1
+
+    def test_blanks_are_evened_out(self) -> None:
+        assert parse_query("  a   zebra \n crossing ").text == "a zebra crossing"
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_taken_apart(text: str) -> None:
+    query = parse_query(text)
+    assert len(query.terms) == len(set(query.terms)) <= MAX_TERMS
+    assert all(term == term.lower() and term.strip() for term in query.terms)
+    assert bool(query.text) == bool(query.words)
+    assert not (query.terms and not query.text)
+
+
+@given(st.text(max_size=100))
+def test_taking_apart_what_was_taken_apart_changes_nothing(text: str) -> None:
+    once = parse_query(text)
+    if "<" not in text and "`" not in text:
+        assert parse_query(once.text).terms == once.terms
+
+
+class TestWholeWords:
+    @pytest.mark.parametrize(
+        ("query", "text", "found"),
+        [
+            ("Zebra", "two ZEBRAs, one zebra!", True),
+            ("zebra", "zebras", False),
+            ("art", "start", False),
+            ("art", "state-of-the-art", True),
+            ("don't", "I don't", True),
+            ("москва", "Москва!", True),
+            ("北京", "我在北京工作", True),
+            ("deploy", "我deploy了", True),
+            ("sure.", "100% sure", True),
+        ],
+    )
+    def test_a_word_is_found_in_any_case_and_not_inside_another(self, query: str, text: str, found: bool) -> None:
+        (pattern,) = whole_words(query).values()
+        assert bool(pattern.search(text)) is found
+
+    def test_each_word_is_looked_for_once(self) -> None:
+        assert list(whole_words("the Zebra, the zebra")) == ["the", "zebra"]
+        assert whole_words("?!") == {}
+
+
+class TestStopWords:
+    def test_stop_words_are_words_in_lower_case(self) -> None:
+        assert all(word == word.lower().strip() for word in STOP_WORDS)

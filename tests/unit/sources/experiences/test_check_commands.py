@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from harken.sources.experiences.check_commands import check_command, command_line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pytest -q",
+        "uv run pytest tests/a.py -k b",
+        "python3 -m unittest discover",
+        "python manage.py test shop",
+        "cd web && npm test -- --watch=false",
+        "pnpm run test:unit",
+        "npx vitest run",
+        "cargo test --all",
+        "go test ./...",
+        "make -j4 test",
+        "./gradlew :app:test",
+        "mvn -q verify",
+        "timeout 60 pytest",
+        "CI=1 npm run e2e",
+        "(cd core && make check)",
+        "uv run --with hypothesis -q pytest",
+        "uv run -p 3.12 python -m pytest",
+        "npx --yes jest",
+        "sudo -u app pytest",
+        "docker compose exec -T web pytest -x",
+        "docker compose run --rm -e CI=1 web npm test",
+        "docker exec -it box make test",
+        "docker compose -f ci.yml --profile test exec -T web pytest",
+        "docker --context far exec box go test ./...",
+        "bash -c 'pytest -q'",
+        "cd api && /bin/sh -ec 'cd core && cargo test'",
+        "docker compose run web bash -lc 'npm test'",
+    ],
+)
+def test_commands_that_test_are_known(line: str) -> None:
+    found = check_command(line)
+    assert found is not None
+    assert found.is_test
+
+
+@pytest.mark.parametrize(
+    "line", ["npx tsc --noEmit", "gcc -O2 -o a a.c", "cargo build", "go vet ./...", "npm run build", "make", "mypy src"]
+)
+def test_commands_that_build_are_known(line: str) -> None:
+    found = check_command(line)
+    assert found is not None
+    assert not found.is_test
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git commit -m 'npm test passes'",
+        "cat test.log | grep FAILED",
+        "pytest --version",
+        "make clean",
+        "npm run dev",
+        "go run main.go",
+        "echo pytest",
+        "cat > run.sh <<EOF\npytest\nEOF",
+        "npm install",
+        "uv run -q",
+        "docker compose up -d",
+        "docker exec box ls",
+        "docker compose -f test up",
+        "bash -c",
+        "bash -c ''",
+        "bash run.sh -c pytest",
+        "python -c 'pytest'",
+        "grep -r 'unbalanced",
+        "",
+    ],
+)
+def test_other_commands_are_none(line: str) -> None:
+    assert check_command(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "success", "failure"),
+    [
+        ("pytest", True, True),
+        ("cd api && pytest", True, True),
+        ("pytest 2>&1 | tail -5", False, False),
+        ("pytest || true", False, False),
+        ("pytest; echo done", False, False),
+        ("cd api && bash -c 'cd core && pytest'", True, True),
+        ("bash -c 'pytest | tail -5'", False, False),
+        ("bash -c 'pytest' | tail -5", False, False),
+        ("bash -c 'pytest || true' && echo done", False, False),
+        ("pytest && git push", True, False),
+        ("npm install && npm test", True, False),
+        ("tsc && npm test", True, True),
+    ],
+)
+def test_an_exit_code_counts_only_where_it_is_the_checks_own(line: str, success: bool, failure: bool) -> None:
+    found = check_command(line)
+    assert found is not None
+    assert (found.owns_success, found.owns_failure) == (success, failure)
+
+
+@pytest.mark.parametrize(
+    ("tool", "call", "line"),
+    [
+        ("Bash", 'Bash {"command": "pytest -q", "description": "Run"}', "pytest -q"),
+        ("shell", 'shell {"command": ["bash", "-lc", "npm test"]}', "npm test"),
+        ("exec_command", 'exec_command {"cmd": "cargo test"}', "cargo test"),
+        ("shell", "shell go test ./...", "go test ./..."),
+        ("Read", 'Read {"command": "pytest"}', ""),
+        ("Bash", "Bash {broken", ""),
+        (None, "pytest", ""),
+    ],
+)
+def test_the_command_line_is_read_from_the_call_of_a_shell(tool: str | None, call: str, line: str) -> None:
+    assert command_line(tool, call) == line

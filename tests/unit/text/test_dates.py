@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harken.errors import UsageError
+from harken.text.dates import parse_since, parse_until
+
+# A Wednesday in summer.
+NOW = datetime(2026, 7, 15, 10, 30, tzinfo=UTC)
+ALL_DAY = timedelta(days=1)
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
+
+
+@pytest.fixture(autouse=True)
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine's clock runs on UTC, unless a test says otherwise."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+class TestSpans:
+    @pytest.mark.parametrize(
+        ("text", "since", "until"),
+        [
+            ("2026-05-08", utc(2026, 5, 8), utc(2026, 5, 9)),
+            ("20260508", utc(2026, 5, 8), utc(2026, 5, 9)),
+            (" 2026-05-08 ", utc(2026, 5, 8), utc(2026, 5, 9)),
+            ("2026-05-08T10:30", utc(2026, 5, 8, 10, 30), utc(2026, 5, 8, 10, 30)),
+            ("2026-05-08T10:30:00+02:00", utc(2026, 5, 8, 8, 30), utc(2026, 5, 8, 8, 30)),
+            ("today", utc(2026, 7, 15), utc(2026, 7, 16)),
+            ("yesterday", utc(2026, 7, 14), utc(2026, 7, 15)),
+            ("two weeks ago", utc(2026, 7, 1), utc(2026, 7, 2)),
+            ("3 hours ago", utc(2026, 7, 15, 7, 30), utc(2026, 7, 15, 7, 30)),
+            ("May 2023", utc(2023, 5, 1), utc(2023, 6, 1)),
+            ("February 2024", utc(2024, 2, 1), utc(2024, 3, 1)),
+            ("8 May 2023", utc(2023, 5, 8), utc(2023, 5, 9)),
+            ("2024", utc(2024, 1, 1), utc(2025, 1, 1)),
+            ("март 2023", utc(2023, 3, 1), utc(2023, 4, 1)),
+        ],
+    )
+    def test_what_is_named_begins_and_ends_here(self, text: str, since: datetime, until: datetime) -> None:
+        assert (parse_since(text, NOW), parse_until(text, NOW)) == (since, until)
+
+    @given(st.dates(min_value=datetime(1900, 1, 1).date(), max_value=datetime(2200, 1, 1).date()))
+    def test_a_day_lasts_a_day(self, day: object) -> None:
+        assert parse_until(str(day), NOW) - parse_since(str(day), NOW) == ALL_DAY
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "someday", "2026-02-30", "2026-13-01", "9999-12-31", "🦓", "December 9999", "1 January 0001",
+         "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "in 7973 years", "a\0b", "\ud83d"],
+    )  # fmt: skip
+    def test_what_is_no_date_is_refused_with_an_example(self, text: str) -> None:
+        with pytest.raises(UsageError, match="is not a"):
+            parse_until(text, NOW)
+
+
+class TestOtherClocks:
+    """Days are those of this machine's clock, with summer time where there is one."""
+
+    @pytest.fixture(autouse=True)
+    def berlin(self, zone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        if time.tzname[0] != "CET":
+            pytest.skip("this machine has no time zone data")
+
+    def test_a_day_in_winter_is_counted_in_winter_time(self) -> None:
+        assert parse_since("2026-01-15", NOW) == utc(2026, 1, 14, 23)
+        assert parse_since("2026-07-01", NOW) == utc(2026, 6, 30, 22)
+
+    def test_the_day_on_which_summer_begins_has_23_hours(self) -> None:
+        assert parse_until("2026-03-29", NOW) - parse_since("2026-03-29", NOW) == timedelta(hours=23)
+
+    def test_today_is_what_the_clock_on_the_wall_says(self) -> None:
+        late = utc(2026, 7, 15, 22, 30)
+        assert parse_since("today", late) == utc(2026, 7, 15, 22)
+        assert os.environ["TZ"] == "Europe/Berlin"

@@ -1,0 +1,120 @@
+"""Fail where the house is larger, deeper or more tangled than it may be.
+
+Sizes: a file of the project may have 500 lines, a function 60, a function of SQL 100, a class of the product 15 public
+methods. The house itself (`src/harken`): how many files and lines in all, how many modules at the top and in a folder,
+how many files that are hardly worth one, no class name twice, no circle of imports, late ones included. An exemption
+needs an ADR, and its line here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+FILE_LINES, FUNCTION_LINES, SQL_FUNCTION_LINES, PUBLIC_METHODS = 500, 60, 100, 15
+FILES, LINES, TOP_MODULES, FOLDER_MODULES, SMALL_FILES, SMALL_LINES = 290, 43_000, 7, 14, 20, 60
+ROOTS = ("src", "tests", "benchmarks", "tools")
+HOUSE = Path("src/harken")
+# What ADR 17 lets be larger until its next steps are done, and what it may be meanwhile.
+EXEMPT = {"files": 321, "lines": 50_500, "folder src/harken/serve/cli": 26, "small": 34, "function harken_find": 172}
+_SQL_FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION ", re.MULTILINE | re.IGNORECASE)
+
+
+def _oversized(path: Path) -> Iterator[str]:
+    text = path.read_text(encoding="utf-8")
+    yield from _over(f"{path}: lines", text.count("\n"), FILE_LINES)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            yield from _over(f"{path}:{node.lineno}: lines of {node.name}", length, FUNCTION_LINES)
+        elif isinstance(node, ast.ClassDef) and path.parts[0] == "src":
+            methods = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
+            public = [m for m in methods if not m.name.startswith(("_", "test_"))]
+            yield from _over(f"{path}:{node.lineno}: public methods of {node.name}", len(public), PUBLIC_METHODS)
+
+
+def _oversized_sql(path: Path) -> Iterator[str]:
+    for part in _SQL_FUNCTION.split(path.read_text(encoding="utf-8"))[1:]:
+        name, body = part.split("(", 1)[0], part[: part.rfind("$$")]
+        limit = EXEMPT.get(f"function {name}", SQL_FUNCTION_LINES)
+        yield from _over(f"{path}: lines of {name}", body.count("\n") + 1, limit)
+
+
+def _over(what: str, count: int, limit: int) -> Iterator[str]:
+    if count > limit:
+        yield f"{what}: {count:,}, {limit:,} allowed"
+
+
+def _crowded(modules: Mapping[str, Path]) -> Iterator[str]:
+    """Whether there are too many files, lines, modules in a folder, or files that are hardly worth one."""
+    lines = {path: path.read_text(encoding="utf-8").count("\n") for path in modules.values()}
+    yield from _over("src/harken: files", len(lines), EXEMPT.get("files", FILES))
+    yield from _over("src/harken: lines", sum(lines.values()), EXEMPT.get("lines", LINES))
+    folders = Counter(path.parent for path in lines if path.name != "__init__.py")
+    yield from _over("src/harken: modules at the top", folders[HOUSE] + 1, TOP_MODULES)
+    for folder, count in folders.items():
+        limit = EXEMPT.get(f"folder {folder.as_posix()}", FOLDER_MODULES)
+        yield from _over(f"{folder}: modules", count, limit)
+    small = [path for path, count in lines.items() if count < SMALL_LINES and path.name != "__init__.py"]
+    yield from _over(f"src/harken: files under {SMALL_LINES} lines", len(small), EXEMPT.get("small", SMALL_FILES))
+
+
+def _named_twice(modules: Mapping[str, Path]) -> Iterator[str]:
+    places = defaultdict(list)
+    for path in modules.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path}:{node.lineno}")
+    for name, where in places.items():
+        if len(where) > 1:
+            yield f"class {name} stands more than once: {', '.join(where)}"
+
+
+def imports_of(modules: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Every module's imports from the house, those inside of functions included."""
+    imports: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        found = imports[module] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= {name if name in modules else node.module for name in names} & modules.keys()
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names} & modules.keys()
+    return imports
+
+
+def _circles(imports: Mapping[str, set[str]]) -> Iterator[str]:
+    """Modules that reach one another: what is left once all that imports nothing more, or is not imported, is out."""
+    left = {module: set(found) - {module} for module, found in imports.items()}
+    while True:
+        used = set().union(*left.values()) if left else set()
+        leaves = {module for module, found in left.items() if not found or module not in used}
+        if not leaves:
+            break
+        left = {module: found - leaves for module, found in left.items() if module not in leaves}
+    if left:
+        yield f"imports run in a circle among: {', '.join(sorted(left))}"
+
+
+def main() -> int:
+    """Check every Python and SQL file of the project, and the house as a whole."""
+    files = [path for root in ROOTS for path in sorted(Path(root).rglob("*.py"))]
+    modules = {}
+    for path in sorted(HOUSE.rglob("*.py")):
+        parts = path.with_suffix("").parts[1:]
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    found = [line for path in files for line in _oversized(path)]
+    found += [line for path in sorted(HOUSE.rglob("*.sql")) for line in _oversized_sql(path)]
+    found += [*_crowded(modules), *_named_twice(modules), *_circles(imports_of(modules))]
+    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in modules.values())
+    print("\n".join(found) or f"The house: {len(modules)} files, {lines:,} lines, all within its limits.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
