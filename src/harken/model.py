@@ -123,6 +123,7 @@ class Message:
         call_id: links a tool call with its result, as the agent named it.
         tool_name: for tool calls and results.
         external_id: the id in the transcript it was read from, else empty.
+        position: ascends in the order of the conversation's transcript; 0 until it has its place.
     """
 
     uid: str
@@ -139,6 +140,7 @@ class Message:
     tool_name: str | None = None
     external_id: str = ""
     metadata: Mapping[str, Any] = EMPTY
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ class Entry:
         text: what search sees, clipped, without the author's name.
         weight: importance, 1.0 is neutral.
         part: which of a record's several entries it is, such as the axis of an experience; else empty.
+        position: its message's, in the conversation.
     """
 
     id: int
@@ -167,6 +170,7 @@ class Entry:
     text: str
     weight: float = 1.0
     part: str = ""
+    position: int = 0
 
     @property
     def spoken(self) -> str:
@@ -327,11 +331,7 @@ class Titled:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Something was forgotten; nothing of it remains but its id.
-
-    Attributes:
-        kind: `message` or `conversation`.
-    """
+    """Something was forgotten, by its kind a `message` or a `conversation`; nothing remains but its id."""
 
     uid: str
     conversation_uid: str

@@ -44,6 +44,8 @@ _ID = re.compile(r"\w[\w.-]{0,127}")
 _ID_FIELDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid", "parent_uid")
 _HEADER_BYTES = 1000
 _MOST = 2**31 - 1
+# What is said afterwards finds room behind it.
+_LAST_POSITION = 2**52
 _PROGRESS_EVERY = 1000
 
 
@@ -206,6 +208,8 @@ def _fault(event: Event) -> str:
         return "an id is none"
     if isinstance(event, Segment | Exchange) and not 0 < event.number <= _MOST:
         return "a number is out of range"
+    if isinstance(event, Message) and not 0 <= event.position <= _LAST_POSITION:
+        return "a position is out of range"
     if isinstance(event, ExchangeEnd) and event.status is ExchangeStatus.IN_PROGRESS:
         return "an end that is none"
     if isinstance(event, Titled):

@@ -158,6 +158,7 @@ class Importer:
 class _Thread:
     head: NewConversation
     messages: list[NewMessage] = field(default_factory=list)
+    last: NewMessage | None = None
     seen: Counter[tuple[object, ...]] = field(default_factory=Counter)
     last_at: datetime | None = None
     changed: bool = False
@@ -323,6 +324,7 @@ class _FileImport:
         self._report.forgotten += recorded.forgotten
         self._report.conversations.update(message.conversation_uid for message in recorded.messages)
         for thread in self._threads.values():
+            thread.last = thread.messages[-1] if thread.messages else thread.last
             thread.messages = []
         self._waiting = 0
         self._show(self._offset or self._size)
@@ -330,7 +332,7 @@ class _FileImport:
     def _batches(self, finish: bool) -> Iterable[Batch]:
         for thread in self._threads.values():
             if thread.messages or (finish and thread.changed):
-                yield Batch(thread.head, thread.messages, finish)
+                yield Batch(thread.head, thread.messages, finish, thread.last)
 
     def _current_fingerprint(self, finish: bool) -> str:
         if self._format.appends:

@@ -35,7 +35,7 @@ _KINDS: dict[str, type] = {
         ("title", "text", "author", "call_id", "tool_name", "kind", "error", "section", "key", "value", "source"), str
     ),
     **dict.fromkeys(("project", "metadata", "fields"), dict),
-    "number": int,
+    **dict.fromkeys(("number", "position"), int),
 }
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -178,6 +178,7 @@ def _write_message(event: Any) -> dict[str, Any]:
         "role": event.role.value,
         "type": event.type.value,
         "at": format_time(event.created_at),
+        "position": event.position,
         "author": event.author,
         "trust": event.trust.value,
         "call_id": event.call_id,
@@ -204,6 +205,7 @@ def _read_message(fields: Mapping[str, Any]) -> Message:
         tool_name=fields.get("tool_name"),
         external_id=fields.get("external_id", ""),
         metadata=fields.get("metadata", {}),
+        position=fields.get("position", 0),
     )
 
 

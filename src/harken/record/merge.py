@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ from harken.storage.core import core_facts
 from harken.storage.ingest import Ingest
 from harken.storage.kept.rows import kept_times
 from harken.storage.known import find_known, find_tombstones
+from harken.storage.positions import find_places
 from harken.storage.store import Transaction
 from harken.storage.tables import conversations, exchanges, segments, tombstones
 
@@ -81,10 +82,11 @@ def merge_export(recorder: Recorder, file: Path, forget: Forget) -> Iterator[Mer
         StoreError: the store refuses; what was brought in before stays.
     """
     lines = read_export(file)
+    last: dict[str, str] = {}
     while True:
         batch, broken = _next_batch(lines)
         if batch:
-            yield _write(recorder, file, batch, forget)
+            yield _write(recorder, file, batch, forget, last)
         if broken is not None:
             raise broken
         if not batch:
@@ -102,8 +104,16 @@ def _next_batch(lines: Iterator[ExportLine]) -> tuple[list[ExportLine], ExportEr
     return batch, None
 
 
-def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget) -> Merged:
-    """Records first, then what was forgotten: then it does not matter in which order a file has them."""
+def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget, last: dict[str, str]) -> Merged:
+    """Records first, then what was forgotten: then it does not matter in which order a file has them.
+
+    Args:
+        recorder: where they go.
+        file: that they are of.
+        lines: some of its lines.
+        forget: erases what was forgotten elsewhere.
+        last: the message of each conversation that the lines before these ended with; changed to that of these.
+    """
     done = Merged(offset=lines[-1].end)
     events = [clean_event(recorder, line.event) for line in lines if not _is_grave(line.event)]
     graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
@@ -112,15 +122,31 @@ def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: 
         fresh = ingest.unknown(events)
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
         _count(tx, events, fresh, done)
-        changes = _changes(tx, fresh, _retitled(tx, events, recorder.now()))
+        changes = _changes(tx, _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now()))
         done.kept = sum(1 for event in changes if isinstance(event, Kept))
         return changes
 
     if events:
         recorder.admit(_conversations(events), lacking)
+    last |= {event.conversation_uid: event.uid for event in events if isinstance(event, Message)}
     if graves:
         done.erased = _bury(recorder, graves, forget)
     return done
+
+
+def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], last: Mapping[str, str]) -> list[Event]:
+    """What is new, each message behind the one that it follows in the export, in a conversation that went on here."""
+    lacking = {event.uid for event in fresh if isinstance(event, Message)}
+    spoken: dict[str, list[Message]] = {}
+    for event in events:
+        if isinstance(event, Message):
+            spoken.setdefault(event.conversation_uid, []).append(event)
+    positions = {
+        uid: place.position
+        for conversation, said in spoken.items()
+        for uid, place in find_places(tx, conversation, said, lacking, last.get(conversation, "")).items()
+    }
+    return [replace(event, position=positions[event.uid]) if isinstance(event, Message) else event for event in fresh]
 
 
 def _is_grave(event: Event) -> bool:

@@ -95,15 +95,17 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages of one conversation, oldest first.
+    """Messages of one conversation, in its order.
 
     Attributes:
+        after: the one that stands before them there, where it is known; it has been recorded.
         finish: nothing more will come for now: the last exchange is ended if it has its answer.
     """
 
     conversation: NewConversation
     messages: Sequence[NewMessage]
     finish: bool = False
+    after: NewMessage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,8 +369,8 @@ class Recorder:
             events.extend(self._retitled(batch.conversation, thread.title))
         elif fresh:
             events.append(self._conversation_event(batch.conversation, fresh[0].created_at))
-        for message in fresh:
-            thread.place(message)
+        after = "" if batch.after is None else self.prepare(uid, batch.after).uid
+        thread.place_all(tx, fresh, prepared, after)
         if batch.finish:
             thread.finish()
         events.extend(thread.events)

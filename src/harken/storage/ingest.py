@@ -6,6 +6,7 @@ Every function is idempotent by uid: an event that was applied before changes no
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +33,7 @@ from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
 from harken.storage.kept.rows import apply_kept
 from harken.storage.known import find_known, find_tombstones
+from harken.storage.positions import STEP, last_position
 from harken.storage.scopes import ensure_project
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
@@ -83,7 +85,7 @@ class Ingest:
         self._insert(exchanges, [self._exchange_row(event, ends.pop(event.uid, None)) for event in begun])
         fresh = [event for event in wanted if isinstance(event, Message)]
         if fresh:
-            self._messages(fresh)
+            self._messages(self._placed(fresh))
         self._end_exchanges(ends.values())
         for event in wanted:
             if isinstance(event, Titled):
@@ -177,6 +179,15 @@ class Ingest:
         self._touch(fresh)
         count_up(self._tx, redaction_counts(event.metadata for event in fresh))
 
+    def _placed(self, fresh: Sequence[Message]) -> Sequence[Message]:
+        """The messages, those without a position behind everything that their conversation has."""
+        unplaced = [event for event in fresh if not event.position]
+        last = {uid: last_position(self._tx, uid) for uid in {event.conversation_uid for event in unplaced}}
+        places: dict[str, int] = {}
+        for event in unplaced:
+            places[event.uid] = last[event.conversation_uid] = last[event.conversation_uid] + STEP
+        return [replace(event, position=places[event.uid]) if event.uid in places else event for event in fresh]
+
     def _message_row(self, event: Message) -> dict[str, Any]:
         return {
             "tenant": self._tx.tenant,
@@ -194,6 +205,7 @@ class Ingest:
             "created_at": event.created_at,
             "text": event.text,
             "metadata": event.metadata,
+            "position": event.position,
         }
 
     def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,6 +227,7 @@ class Ingest:
             "weight": 1.0,
             "is_turn": is_text,
             "space_id": 0 if waits else None,
+            "position": event.position,
         }
 
     def _touch(self, fresh: Sequence[Message]) -> None:

@@ -157,9 +157,10 @@ def latest_exchange_summaries(tx: Transaction, conversation_uid: str, limit: int
     """Summaries of a conversation's last exchanges by their ids, oldest first: made at once, its own when it rests."""
     found = (
         select(summaries.c.item_uid, summaries.c.text)
+        .join(exchanges, and_(exchanges.c.tenant == summaries.c.tenant, exchanges.c.uid == summaries.c.item_uid))
         .where(summaries.c.tenant == tx.tenant, summaries.c.conversation_uid == conversation_uid)
         .where(summaries.c.kind == EXCHANGE, summaries.c.text != "")
-        .order_by(summaries.c.covers.desc(), summaries.c.id.desc())
+        .order_by(exchanges.c.number.desc(), exchanges.c.id.desc())
         .limit(limit)
     )
     return {row.item_uid: row.text for row in reversed(tx.connection.execute(found).all())}
@@ -195,7 +196,7 @@ def _spoken(dialect: Dialect) -> Select[Any]:
         .where(messages.c.conversation_id.in_(bindparam("of_conversations", expanding=True)))
         .where(messages.c.type == MessageType.TEXT.value)
         .where(messages.c.role.in_((Role.USER.value, Role.ASSISTANT.value)))
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, bindparam, func, or_, select
+from sqlalchemy import Row, Select, bindparam, func, literal, or_, select, tuple_
 
 from harken.errors import NotFoundError
 from harken.model import (
@@ -95,7 +95,7 @@ def _first_words(tx: Transaction, conversation_id: int) -> str:
             messages.c.conversation_id == conversation_id,
             messages.c.type == MessageType.TEXT.value,
         )
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
         .limit(1)
     ).scalar()
     words = " ".join((text or "").split())
@@ -162,7 +162,7 @@ def messages_of(tx: Transaction, conversation_uid: str, limit: int | None = None
 def each_message_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> Iterator[Message]:
     """The same one by one: there may be more of them than fit in memory."""
     statement = _messages(tx).where(conversations.c.uid == conversation_uid)
-    ordered = statement.order_by(messages.c.created_at, messages.c.id).limit(limit)
+    ordered = statement.order_by(messages.c.position, messages.c.id).limit(limit)
     rows = tx.connection.execute(ordered, execution_options={"yield_per": _AT_ONCE})
     return (_message(row) for row in rows)
 
@@ -194,7 +194,7 @@ def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[st
 def messages_of_exchange(tx: Transaction, exchange_uid: str) -> list[Message]:
     """The exchange's messages, oldest first."""
     statement = _messages(tx).where(exchanges.c.uid == exchange_uid)
-    rows = tx.connection.execute(statement.order_by(messages.c.created_at, messages.c.id))
+    rows = tx.connection.execute(statement.order_by(messages.c.position, messages.c.id))
     return [_message(row) for row in rows]
 
 
@@ -219,14 +219,13 @@ def messages_around(tx: Transaction, message: Message, reach: int) -> tuple[list
         select(messages.c.id).where(messages.c.tenant == tx.tenant, messages.c.uid == message.uid)
     ).scalar_one()
     of_conversation = _messages(tx).where(conversations.c.uid == message.conversation_uid)
-    moment = message.created_at
-    earlier = or_(messages.c.created_at < moment, and_(messages.c.created_at == moment, messages.c.id < row_id))
-    later = or_(messages.c.created_at > moment, and_(messages.c.created_at == moment, messages.c.id > row_id))
+    place, mine = tuple_(messages.c.position, messages.c.id), tuple_(literal(message.position), literal(row_id))
+    earlier, later = place < mine, place > mine
     before = tx.connection.execute(
-        of_conversation.where(earlier).order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(reach)
+        of_conversation.where(earlier).order_by(messages.c.position.desc(), messages.c.id.desc()).limit(reach)
     ).all()
     after = tx.connection.execute(
-        of_conversation.where(later).order_by(messages.c.created_at, messages.c.id).limit(reach)
+        of_conversation.where(later).order_by(messages.c.position, messages.c.id).limit(reach)
     ).all()
     shown = [*(_message(row) for row in reversed(before)), message, *(_message(row) for row in after)]
     return shown, _count(tx, message, earlier) - len(before), _count(tx, message, later) - len(after)
@@ -308,7 +307,7 @@ _OF_SEGMENT = _WHOLE.where(
     messages.c.tenant == bindparam("of_tenant"),
     conversations.c.uid == bindparam("of_conversation"),
     segments.c.uid == bindparam("of_segment"),
-).order_by(messages.c.created_at.desc(), messages.c.id.desc())
+).order_by(messages.c.position.desc(), messages.c.id.desc())
 
 
 def _message(row: Row[Any]) -> Message:
@@ -327,4 +326,5 @@ def _message(row: Row[Any]) -> Message:
         tool_name=row.tool_name,
         external_id=row.external_id,
         metadata=row.metadata,
+        position=row.position,
     )

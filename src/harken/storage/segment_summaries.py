@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, select, tuple_, update
 
-from harken.storage.columns import to_microseconds
 from harken.storage.store import Transaction
 from harken.storage.tables import (
     failed_work,
@@ -65,13 +64,13 @@ def has_left(tx: Transaction, message_uid: str) -> bool:
 def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
     """Everything before this message of its segment has left the window."""
     row = tx.connection.execute(
-        select(messages.c.id, messages.c.segment_id, messages.c.created_at).where(
+        select(messages.c.id, messages.c.segment_id, messages.c.position).where(
             messages.c.tenant == tx.tenant, messages.c.uid == message_uid
         )
     ).first()
     if row is None or has_left(tx, message_uid):
         return
-    values = {"left_at": to_microseconds(row.created_at), "left_id": row.id}
+    values = {"left_position": row.position, "left_id": row.id}
     mine = (segment_summaries.c.tenant == tx.tenant, segment_summaries.c.segment_id == row.segment_id)
     if tx.connection.execute(update(segment_summaries).where(*mine).values(**values)).rowcount == 0:
         fresh = {"tenant": tx.tenant, "segment_id": row.segment_id, "text": "", "updated_at": now, **values}
@@ -81,7 +80,7 @@ def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
 def count_left(tx: Transaction, message_uid: str) -> int:
     """How many messages of a message's segment stand before it and are in no summary."""
     mark = messages.alias("mark")
-    before = tuple_(messages.c.created_at, messages.c.id) < tuple_(mark.c.created_at, mark.c.id)
+    before = tuple_(messages.c.position, messages.c.id) < tuple_(mark.c.position, mark.c.id)
     same = and_(mark.c.tenant == messages.c.tenant, mark.c.segment_id == messages.c.segment_id)
     statement = (
         select(func.count())
@@ -113,7 +112,7 @@ def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seco
     left = tx.connection.execute(
         _uncovered(tx, select(*columns))
         .where(segment_summaries.c.segment_id == row.segment_id)
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
         .limit(limit)
     )
     return Due(row.segment_id, uid, row.text, tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in left))
@@ -204,8 +203,8 @@ def drop_orphans(tx: Transaction, segment_ids: Sequence[int]) -> None:
     drop_work(tx, SUMMARIZE_SEGMENT, segment_ids)
 
 
-_PLACE = tuple_(messages.c.created_at, messages.c.id)
-_MARK = tuple_(segment_summaries.c.left_at, segment_summaries.c.left_id)
+_PLACE = tuple_(messages.c.position, messages.c.id)
+_MARK = tuple_(segment_summaries.c.left_position, segment_summaries.c.left_id)
 
 
 def _of_segment() -> ColumnElement[bool]:

@@ -305,6 +305,7 @@ def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
         "weight": 1.0,
         "is_turn": False,
         "space_id": 0,
+        "position": 0,
     }
     parts = found.text.split("\n\n") if found.kind == TOOLS else []
     rows = [{**row, "part": str(number), "text": text} for number, text in enumerate(parts, start=1)]

@@ -54,7 +54,7 @@ def short_exchanges(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, lis
         _messages(tx, conversation_ids)
         .add_columns(messages.c.exchange_id)
         .where(messages.c.exchange_id.in_(short))
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
     )
     found: dict[int, list[Told]] = {}
     for row in rows_in(tx, statement, messages.c.exchange_id, wanted):
@@ -91,10 +91,10 @@ def _messages(tx: Transaction, conversation_ids: Collection[int]) -> Select[Any]
 
 
 def _both_ends(tx: Transaction, statement: Select[Any]) -> list[Told]:
-    first = statement.order_by(messages.c.created_at, messages.c.id).limit(_ENDS)
+    first = statement.order_by(messages.c.position, messages.c.id).limit(_ENDS)
     rows = list(tx.connection.execute(first).all())
     if len(rows) == _ENDS:
-        last = statement.order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(_ENDS)
+        last = statement.order_by(messages.c.position.desc(), messages.c.id.desc()).limit(_ENDS)
         known = {row.id for row in rows}
         rows += [row for row in reversed(tx.connection.execute(last).all()) if row.id not in known]
     return [_told(row) for row in rows]

@@ -9,12 +9,16 @@ from sqlalchemy import Connection, text
 from harken.errors import StoreError, UsageError
 from harken.storage import migrations
 from harken.storage.all_tables import ALL_TABLES
+from harken.storage.positions import TURNS_OUT_OF_TIME
+from harken.storage.postgres.fulltext import TsvectorIndex
 
 WORDS = "entry_words"
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
 _OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "serbian", "tamil", "yiddish")
 
 _STATEMENTS = "words.sql"
+# Before it, the words beside a turn were found by times.
+_POSITIONS_SINCE = "0011"
 # From then on a role that is not the owner may be allowed to vacuum.
 _MAINTAIN_SINCE = (17,)
 
@@ -32,12 +36,15 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
     """
     connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('harken migrate', 0))"))
     _ensure_vector(connection)
+    before = migrations.current_version(connection)
     migrations.upgrade(connection)
     schema = _quoted(connection, "SELECT quote_ident(current_schema())")
     _configure_words(connection, language)
     for statement in resources.files(__package__).joinpath(_STATEMENTS).read_text("utf-8").split("\n;;\n"):
         # Doubled, or the driver would take them for places of values.
         connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
+    if before is not None and before < _POSITIONS_SINCE:
+        _index_out_of_time(connection)
     for name in _tables():
         _secure(connection, name)
     if role is not None:
@@ -114,6 +121,16 @@ def _configure_words(connection: Connection, language: str | None) -> None:
     statements.append(f"COMMENT ON TEXT SEARCH CONFIGURATION harken IS '{language}'")
     for statement in statements:
         connection.exec_driver_sql(statement)
+
+
+def _index_out_of_time(connection: Connection) -> None:
+    """Index turns anew whose times are not in their order, with the words of their true neighbours."""
+    bind = text("SELECT set_config('harken.tenant', :tenant, true)")
+    turns = f"SELECT tenant, array_agg(id) FROM entries WHERE id IN ({TURNS_OUT_OF_TIME}) GROUP BY tenant"
+    for tenant, entry_ids in connection.execute(text(turns)).all():
+        connection.execute(bind, {"tenant": tenant})
+        TsvectorIndex().add(connection, entry_ids)
+    connection.execute(bind, {"tenant": ""})
 
 
 def _secure(connection: Connection, table: str) -> None:
