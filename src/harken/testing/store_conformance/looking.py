@@ -103,6 +103,7 @@ class LookingTests:
                 MessageType.TEXT,
                 "x",
                 START,
+                position=number + 3,
             )
             for number in range(2)
         ]
