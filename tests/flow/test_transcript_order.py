@@ -134,3 +134,42 @@ def test_every_transcript_is_kept_and_shown_in_its_own_order(
                     near = [one["text"] for one in shown if one["type"] != "marker"]
                     assert set(near) <= {one.text for one in talk[max(0, number - 1) : number + 2]}
                     assert shown[own]["text"] == message.text
+
+
+def test_a_resumed_session_that_was_stamped_anew_is_shown_in_its_order_as_it_grows(
+    stored: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "resumed.jsonl"
+    with file.open("w") as session:
+        for number in range(6):
+            session.write(stamped_anew(number))
+    stored("import", "claude-code", file)
+    with file.open("a") as session:
+        for number in range(6, 16):
+            session.write(stamped_anew(number))
+    stored("import", "claude-code", file)
+    with opened(stored) as harken:
+        (talk,) = talks_of(harken)
+        assert [one.text for one in talk] == [f"word{number}" for number in range(16)]
+        # Two neighbours on each side are searched with a turn's own words.
+        hits = harken.search("word5", mode="keyword").hits
+        assert {hit.entry.ref_uid for hit in hits} == {one.uid for one in talk[3:8]}
+    for number in (1, 4, 5, 6, 9):
+        shown = stored("show", talk[number].uid, "--around", "1", "--json").json()
+        assert [one["text"] for one in shown["messages"]] == [f"word{near}" for near in range(number - 1, number + 2)]
+        assert (shown["before"], shown["after"]) == (number - 1, 14 - number)
+
+
+def stamped_anew(number: int) -> str:
+    """A line of a session whose answers all have the time at which it was resumed."""
+    asks = number % 2 == 0
+    role, text = ("user", f"word{number}") if asks else ("assistant", [{"type": "text", "text": f"word{number}"}])
+    line = {
+        "type": role,
+        "uuid": f"line-{number}",
+        "parentUuid": f"line-{number - 1}" if number else None,
+        "sessionId": "resumed",
+        "timestamp": f"2025-09-19T23:{number + 20}:00.000Z" if asks else "2025-09-20T04:34:59.561Z",
+        "message": {"role": role, "content": text},
+    }
+    return json.dumps(line) + "\n"
