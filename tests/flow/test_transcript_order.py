@@ -35,8 +35,7 @@ ONE_IN = 40
 def true_sequences(agent: str, folder: Path) -> list[list[Token]]:
     """What each conversation says, read by plain JSON: along the chain of parents, then as the lines stand."""
     if agent == "claude-code":
-        sessions = [list(lines_of(path)) for path in sorted(folder.rglob("*.jsonl"))]
-        return [truth for lines in sessions for truth in along_parents(lines)]
+        return sessions(folder)
     if agent == "codex":
         return [[token for line in lines_of(path) for token in codex_tokens(line)] for path in folder.rglob("*.jsonl")]
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
@@ -46,17 +45,25 @@ def true_sequences(agent: str, folder: Path) -> list[list[Token]]:
     return [[token for message in talk["chat_messages"] for token in claude_ai_tokens(message)] for talk in talks]
 
 
-def along_parents(lines: list[dict[str, Any]]) -> list[list[Token]]:
-    """What a file says in each of its sessions: always the first line whose parent has been."""
+def sessions(folder: Path) -> list[list[Token]]:
+    """What each session says; one that is in several files as these were written, a subagent's by itself."""
+    said: dict[tuple[Any, bool], list[Token]] = {}
+    for path in sorted(folder.rglob("*.jsonl"), key=lambda path: (path.stat().st_mtime, str(path))):
+        for line in along_parents(list(lines_of(path))):
+            key = line.get("sessionId"), path.parent.name == "subagents"
+            said.setdefault(key, []).extend(claude_code_tokens(line))
+    return list(said.values())
+
+
+def along_parents(lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Always the first line whose parent has been."""
     present = {line["uuid"] for line in lines if line.get("uuid")}
     done: set[Any] = set()
-    said: dict[Any, list[Token]] = {}
     while lines:
         ready = next(line for line in lines if line.get("parentUuid") not in present - done)
         lines.remove(ready)
         done.add(ready.get("uuid"))
-        said.setdefault(ready.get("sessionId"), []).extend(claude_code_tokens(ready))
-    return list(said.values())
+        yield ready
 
 
 def branch_in_use(talk: dict[str, Any]) -> list[Token]:
@@ -104,7 +111,8 @@ def talks_of(harken: Harken) -> list[tuple[Message, ...]]:
 def matching(truth: list[Token], talks: list[tuple[Message, ...]], agent: str) -> tuple[Message, ...]:
     """The recorded talk of a transcript; of a tree, what is on the branch."""
     wanted = Counter(truth)
-    (talk,) = (talk for talk in talks if wanted <= Counter(as_token(one, agent) for one in talk))
+    holding = (talk for talk in talks if wanted <= Counter(as_token(one, agent) for one in talk))
+    talk = min(holding, key=len)
     return tuple(one for one in talk if as_token(one, agent) in wanted)
 
 
@@ -117,12 +125,12 @@ def test_every_transcript_is_kept_and_shown_in_its_own_order(
     assert truths
     with opened(stored) as harken:
         talks = talks_of(harken)
-        whole = {len(talk): talk for talk in talks}
         for truth in truths:
             talk = matching(truth, talks, agent)
             assert [as_token(one, agent) for one in talk] == truth
-            if len(talk) not in whole or whole[len(talk)] != talk:
-                continue  # Beside the branch in use stand others.
+            if talk not in talks:
+                # Beside the branch in use stand others.
+                continue
             for number, message in enumerate(talk):
                 around = harken.show(message.uid, 2).messages
                 said = [as_token(one, agent) for one in around if one.type is not MessageType.MARKER]
