@@ -42,7 +42,7 @@ def foreign(path: Path | str) -> str:
     except FileNotFoundError:
         return ""
     if not stat.S_ISDIR(found.st_mode):
-        return "is no folder"
+        return "is a link" if stat.S_ISLNK(found.st_mode) else "is no folder"
     return "" if found.st_uid == os.getuid() else f"belongs to another user (uid {found.st_uid})"
 
 
