@@ -204,6 +204,19 @@ class NearestIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Right:
+    """A right that somebody has on a server and should not have, or the other way round.
+
+    Attributes:
+        problem: one sentence.
+        fixed: whether it is right now.
+    """
+
+    problem: str
+    fixed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """A connection inside a transaction, with the tenant that every statement is bound to."""
 
@@ -252,6 +265,14 @@ class Store(Protocol):
 
     def check(self) -> list[str]:
         """One sentence for each damage that the engine itself can see."""
+        ...
+
+    def check_rights(self, fix: bool = False) -> list[Right]:
+        """Each way in which others may use the store than its operator has let in; where only files guard it, none.
+
+        Args:
+            fix: repair what this login may repair.
+        """
         ...
 
     def scrub(self) -> bool:

@@ -25,6 +25,7 @@ from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
 from harken.serve.daemon.tcp import HOST, PORT, Tcp
 from harken.serve.daemon.token import own_token
+from harken.serve.daemon.wire import StrangerError
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
@@ -113,18 +114,24 @@ def _ready(session: Session, lines: Sequence[str], claimed: int | None) -> None:
 
 
 def _answers(place: Place) -> bool:
-    """Whether the one that runs is ours to use: then there is no need for another."""
+    """Whether the one that runs is ours to use: then there is no need for another.
+
+    Raises:
+        HarkenError: another user listens where it would, or could.
+    """
     try:
         return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
+    except StrangerError as error:
+        raise HarkenError(str(error)) from error
     except DaemonError:
         return False
 
 
 def _show(session: Session, place: Place, as_json: bool) -> None:
-    found = holder(place)
+    found, answers = holder(place), _answers(place)
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     if found is not None:
-        facts |= {"pid": found.pid, "version": found.version, "answers": _answers(place)}
+        facts |= {"pid": found.pid, "version": found.version, "answers": answers}
     if as_json:
         print_json(facts)
     elif found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import anyio
 from mcp.server.stdio import stdio_server
 
+from harken.errors import HarkenError
 from harken.serve import parent
 from harken.serve.mcp.asking import Asking
 from harken.serve.mcp.server import make_server
@@ -40,7 +42,11 @@ def serve_stdio(asking: Asking) -> None:
 
 async def _run(asking: Asking) -> None:
     # Also starts the daemon where there is none, so that it is there when the first question comes.
-    await asking.is_served()
+    try:
+        await asking.is_served()
+    except HarkenError as error:
+        # Each call answers so, too.
+        sys.stderr.write(f"harken: {error}\n")
     server: Any = make_server(asking.answer)
     async with stdio_server() as (incoming, outgoing), answering_unreadable(incoming, outgoing) as messages:
         await server.run(messages, outgoing, server.create_initialization_options())

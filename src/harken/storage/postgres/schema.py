@@ -11,6 +11,7 @@ from harken.storage import migrations
 from harken.storage.all_tables import ALL_TABLES
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.postgres.fulltext import TsvectorIndex
+from harken.storage.postgres.rights import lock_schema, settle_functions
 
 WORDS = "entry_words"
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
@@ -34,7 +35,7 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
         StoreError: pgvector is missing, or the role may not create.
         SchemaError: the database was made by a newer Harken.
     """
-    connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('harken migrate', 0))"))
+    lock_schema(connection)
     _ensure_vector(connection)
     before = migrations.current_version(connection)
     migrations.upgrade(connection)
@@ -49,6 +50,8 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
         _secure(connection, name)
     if role is not None:
         _grant(connection, schema, role)
+    # Whatever was made anew above may be called by everybody, and by no role in particular.
+    settle_functions(connection)
 
 
 def distribute(connection: Connection) -> list[str]:

@@ -27,8 +27,9 @@ from harken.storage.postgres.connection import (
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.nearest import PgvectorIndex
+from harken.storage.postgres.rights import check_functions
 from harken.storage.postgres.statistics import Statistics
-from harken.storage.store import Migrated, Transaction
+from harken.storage.store import Migrated, Right, Transaction
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
@@ -86,6 +87,11 @@ class PostgresStore:
         except StoreError as error:
             return [str(error)]
         return []
+
+    def check_rights(self, fix: bool = False) -> list[Right]:
+        """Functions of ours that others may call than those who may use the tables."""
+        with self.writing() as tx:
+            return check_functions(tx.connection, fix)
 
     def scrub(self) -> bool:
         """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later."""

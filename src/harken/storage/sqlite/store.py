@@ -20,7 +20,7 @@ from harken.storage.sqlite.connection import begin, make_engine, rewrite, transl
 from harken.storage.sqlite.dialect import SqliteDialect
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.scoped import ScopedNearest
-from harken.storage.store import Transaction
+from harken.storage.store import Right, Transaction
 
 _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken --home PATH, or HARKEN_HOME"
 
@@ -74,6 +74,10 @@ class SqliteStore:
             return [str(error)]
         # From 3.44 on SQLite looks into the full text as well, which is the text index's own matter.
         return [f"The database is damaged: {row}" for row in rows if row != "ok" and fulltext.INDEX not in row]
+
+    def check_rights(self, fix: bool = False) -> list[Right]:
+        """None: the file's own mode guards it."""
+        return []
 
     def scrub(self) -> bool:
         """Rewrite the file and empty the write-ahead log, so that no deleted text is left in free pages."""
