@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+import structlog
 
 from harken.chats import Chats
 from harken.config import Settings
@@ -12,10 +14,13 @@ from harken.enrich.embed import EmbedWork
 from harken.enrich.language_model import LanguageModel
 from harken.enrich.spaces import Spaces
 from harken.enrich.summarize import SummarizeWork
-from harken.enrich.switched import SwitchedWork
-from harken.enrich.worker import Work, Worker, WorkerState, run_until_idle
-from harken.errors import UsageError
+from harken.enrich.summarize_segment import SummarizeSegmentWork
+from harken.enrich.switched import HaltingWork, SwitchedWork
+from harken.enrich.worker import Worker, WorkerState, run_until_idle
+from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
+from harken.providers.embedder import Vectors
 from harken.providers.summarizer import Summarizer
+from harken.providers.summarizers.choose import term_vectors
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.reading import count_all
@@ -38,6 +43,7 @@ WORKERS = {
     EMBEDDINGS: EMBED,
 }
 _NOTHING = Spent()
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ class Background:
         self._language_model = language_model
         self._now = now
         self._workers: dict[str, Worker] = {}
+        self._works: dict[str, SwitchedWork] = {}
         self._stop_listening: Callable[[], None] | None = None
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
@@ -108,7 +115,8 @@ class Background:
             return 0
         work.fail_fast = not patient
         waiting = work.waiting()
-        run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
+        wanted = SwitchedWork(self._store, EMBED, lambda: work, self._now, is_wanted=True)
+        run_until_idle(wanted, lambda count: progress(count, max(waiting, count)), patient)
         return work.stored
 
     def summarize(self, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:
@@ -124,34 +132,39 @@ class Background:
         """
         # Said at once, not item by item, where it cannot be used.
         self._language_model.model()
-        segments = self._switched(self._chats.work(None, self._segment_summarizer))
+        segments = self._summarizing(self._chats.work(None, self._segment_summarizer))
         made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
         for kind in (EXCHANGE, CONVERSATION):
             work = self._summarize_work(kind)
-            run_until_idle(self._switched(work), progress, patient=True)
+            run_until_idle(self._summarizing(work), progress, patient=True)
             made[kind] = work.stored
         return made
 
-    def start(self) -> Worker | None:
-        """Do everything in the background from now on; gives the embedder's worker, None where there is no model.
+    def start(self, names: Collection[str] = tuple(WORKERS)) -> Worker | None:
+        """Do work in the background from now on; what is done already goes on.
 
+        Each worker opens what it needs by itself. While that fails it stands still and says why, and once it is mended
+        it goes on by itself, within a minute: an endpoint that is down now stops nothing for good.
+
+        Args:
+            names: of the workers; all of them unless some are named.
+        Returns:
+            The embedder's worker; None where the settings name no model.
         Raises:
-            ProviderError: a model cannot be opened.
-            MissingExtraError: what it needs is not installed.
+            ConfigError: the settings name a model that cannot be; the workers run all the same.
+            MissingExtraError: what a model needs is not installed; likewise.
+            ModelFileError: a model's files are missing or not the pinned ones; likewise.
         """
-        config = self._settings().worker
-        # Said at once, not item by item, where it cannot be used.
-        self._language_model.model()
-        if EMBEDDINGS not in self._workers and (work := self._embed_work()) is not None:
-            self._start(EMBEDDINGS, work, config.poll_seconds)
-        if SEGMENT not in self._workers:
-            embedder = self._spaces.embedder()
-            vectorize = embedder.embed_passages if embedder else None
-            self._start(SEGMENT, self._chats.work(vectorize, self._segment_summarizer), config.poll_seconds)
-            for kind in (EXCHANGE, CONVERSATION):
-                self._start(kind, self._summarize_work(kind), config.summary_poll_seconds)
+        for name in names:
+            if name not in self._workers and (name != EMBEDDINGS or self._spaces.is_configured):
+                self._start(name)
         if self._stop_listening is None:
             self._stop_listening = self._store.listen(self.wake)
+        # Said at once, where somebody has to do something about it; neither asks an endpoint anything.
+        if set(names) - {EMBEDDINGS}:
+            self._language_model.model()
+        if EMBEDDINGS in names:
+            self._spaces.embedder()
         return self._workers.get(EMBEDDINGS)
 
     def stop(self) -> None:
@@ -160,7 +173,17 @@ class Background:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
-        self._workers, self._stop_listening = {}, None
+        self._workers, self._works, self._stop_listening = {}, {}, None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker of this process is at work, or looks for some."""
+        return any(worker.status().state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
+
+    @property
+    def halts(self) -> dict[str, str]:
+        """Why workers of this process stand still, in words for a person, by their names."""
+        return {name: work.halted for name, work in tuple(self._works.items()) if work.halted}
 
     def wake(self) -> None:
         """There is work; returns at once."""
@@ -230,12 +253,60 @@ class Background:
         rest_seconds = self._settings().worker.rest_seconds
         return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds)
 
-    def _start(self, name: str, work: Work, poll_seconds: float) -> None:
-        self._workers[name] = Worker(self._switched(work), poll_seconds)
+    def _start(self, name: str) -> None:
+        config = self._settings().worker
+        poll_seconds = config.poll_seconds
+        if name == EMBEDDINGS:
+            work = SwitchedWork(self._store, EMBED, self._embedding(), self._now)
+        elif name == SEGMENT:
+            work = self._summarizing(self._chats.work(self._vectors_of, self._segment_summarizer), is_lasting=True)
+        else:
+            work = self._summarizing(self._summarize_work(name), is_lasting=True)
+            poll_seconds = config.summary_poll_seconds
+        self._works[name], self._workers[name] = work, Worker(work, poll_seconds)
         self._workers[name].start()
 
-    def _switched(self, work: Work) -> SwitchedWork:
-        return SwitchedWork(self._store, work, lambda: self._settings().worker.rest_seconds)
+    def _embedding(self) -> Callable[[], HaltingWork]:
+        """What gives the embedding work: the model is opened, and its space made, when it is first asked."""
+        made: list[EmbedWork] = []
+
+        def opened() -> HaltingWork:
+            if not made:
+                work = self._embed_work()
+                if work is None:
+                    raise ConfigError("The settings name no embedding model.")
+                work.outage.is_waited_out = True
+                made.append(work)
+            return made[0]
+
+        return opened
+
+    def _vectors_of(self, sentences: Sequence[str]) -> Vectors:
+        """Sentences by their meaning; by their words where there is no model, or it cannot be used now."""
+        try:
+            embedder = self._spaces.embedder()
+            return term_vectors(sentences) if embedder is None else embedder.embed_passages(sentences)
+        except (ProviderError, MissingExtraError) as error:
+            _log.warning("sentences_compared_by_words", error_class=type(error).__name__)
+            return term_vectors(sentences)
+
+    def _summarizing(self, work: SummarizeWork | SummarizeSegmentWork, is_lasting: bool = False) -> SwitchedWork:
+        """Work that asks the language model, as it is set at the time.
+
+        Args:
+            work: what is done.
+            is_lasting: it goes on until this process ends.
+        """
+        work.outage.is_waited_out = is_lasting
+
+        def opened() -> HaltingWork:
+            # Not item by item, where it cannot be used.
+            self._language_model.model()
+            if isinstance(work, SummarizeWork):
+                work.rest_seconds = self._settings().worker.rest_seconds
+            return work
+
+        return SwitchedWork(self._store, work.name, opened, self._now)
 
     def _embed_work(self) -> EmbedWork | None:
         filled = self._spaces.filled()

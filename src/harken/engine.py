@@ -277,8 +277,8 @@ class Harken:
         """Embed and summarize in the background from now on; gives the embedder's worker, None where there is no model.
 
         Raises:
-            ProviderError: the model cannot be opened.
-            MissingExtraError: what it needs is not installed.
+            ConfigError: the settings name a model that cannot be; the workers run all the same.
+            MissingExtraError, ModelFileError: what a model needs is not there; likewise.
         """
         return self.background.start()
 

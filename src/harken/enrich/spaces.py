@@ -56,6 +56,11 @@ class Spaces:
         self._asked: dict[str, RecentQueries] = {}
         self._lock = threading.RLock()
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether the settings name a model; it need not be one that can be opened."""
+        return self._configured is not None
+
     def embedder(self) -> Embedder | None:
         """The configured model; None where the settings name none.
 

@@ -71,10 +71,10 @@ class SummarizeWork:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     owner: str = field(default_factory=new_owner)
     wake_next: Callable[[], None] = lambda: None
+    outage: Outage = field(default_factory=Outage)
     stored: int = field(default=0, init=False)
     halted: str = field(default="", init=False)
     is_limited: bool = field(default=False, init=False)
-    _outage: Outage = field(default_factory=Outage, init=False)
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class SummarizeWork:
         Returns:
             How many items were taken on, well or not; 0 when there is nothing to do now.
         """
-        if self._outage.lasts(self.now()):
+        if self.outage.lasts(self.now()):
             return 0
         self.halted, self.is_limited = "", False
         due = self._claim()
@@ -125,23 +125,24 @@ class SummarizeWork:
         extracts: list[tuple[Due, Summary]] = []
         together: Mapping[int, Sequence[Told]] | None = None
         for item in due:
+            asked_at = self.now()
             try:
                 summarizer = self.summarizer_for(self.kind, item.uid)
                 if together is None:
                     together = self._read(due) if summarizer.name == EXTRACTIVE else {}
                 summary = self._summary(item, summarizer, together.get(item.item_id))
             except HarkenError as error:
-                if self._failed(item, error):
+                if self._failed(item, error, asked_at):
                     break
                 continue
             if summarizer.name == EXTRACTIVE:
                 extracts.append((item, summary))
             else:
-                self._outage.end()
+                self.outage.end()
                 self._store([(item, summary)])
         if extracts:
             self._store(extracts)
-        if self.halted or self._outage.lasts(self.now()):
+        if self.halted or self.outage.lasts(self.now()):
             # Whoever can go on, here or elsewhere, need not wait for the leases to end.
             self.give_back()
 
@@ -210,19 +211,19 @@ class SummarizeWork:
     def _row(self, item: Due, summary: Summary) -> StoredSummary:
         return StoredSummary(self.kind, item.uid, summary.text, summary.title, summary.model, item.ended_at, self.now())
 
-    def _failed(self, item: Due, error: HarkenError) -> bool:
+    def _failed(self, item: Due, error: HarkenError, asked_at: datetime) -> bool:
         """Note a failure; whether the rest of the batch is to be left alone as well."""
         _log.warning("summary_failed", work=self.name, item=item.uid, error_class=type(error).__name__)
         if isinstance(error, SpendLimitError):
             self.halted, self.is_limited = str(error), True
-            self._outage.begin(self.now(), error.resumes_at or self.now() + LIMIT_POLL)
+            self.outage.begin(self.now(), error.resumes_at or self.now() + LIMIT_POLL)
             return True
         with self.store.writing(of=()) as tx:
             mine = owned(tx, self.name, [item.item_id], self.owner)
-            fail(tx, self.name, sorted(mine), type(error).__name__, self.now())
+            fail(tx, self.name, sorted(mine), type(error).__name__, asked_at, self.outage.gives_up(error))
         if isinstance(error, EndpointError):
             self.halted = str(error)
-            self._outage.begin(self.now(), asked_for(error, self.now()))
+            self.outage.begin(asked_at, asked_for(error, self.now()))
             return True
         if not isinstance(error, ProviderError):
             self.give_back()

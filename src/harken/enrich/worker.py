@@ -78,6 +78,7 @@ class Worker:
         if self._thread is None or not self._thread.is_alive() or self._stopping.is_set():
             # Of its own, so that one that could not stop in time does not go on with the new one.
             self._stopping = threading.Event()
+            self._state = WorkerState.PROCESSING
             name = f"harken-{self._work.name}"
             self._thread = threading.Thread(target=self._run, args=(self._stopping,), name=name, daemon=True)
             self._thread.start()

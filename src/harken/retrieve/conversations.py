@@ -20,6 +20,7 @@ from harken.config import RagConfig, SearchConfig
 from harken.model import Role, Trust
 from harken.providers.embedder import Vectors
 from harken.retrieve.autorag import has_enough, rare_holders, telling_holders
+from harken.retrieve.coverage import Coverage
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.hierarchy import Lists, Placed, best_of, place_exchanges, rank_conversations
 from harken.retrieve.query import Query, parse_query
@@ -190,6 +191,7 @@ class PastConversations:
     reader: Callable[[], SpaceReader | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "past"), init=False)
+    _coverage: Coverage = field(default_factory=Coverage, init=False)
 
     def search(self, text: str, conversation_uid: str | None = None, together: Together | None = None) -> PastRecall:
         """Past conversations about a query, and the best exchanges of each.
@@ -242,6 +244,8 @@ class PastConversations:
         if asking is not None:
             _or_note(lambda: self._take(together.answer(asking), asked, config), asked)
         with together.view.reading() as tx:
+            if asked.space is not None:
+                asked.notes += self._coverage.notes(tx, self.now())
             everywhere = self._lists(tx, asked, others, keyword, _DEPTH, _DEPTH, facts)
             ranked = rank_conversations(everywhere)
             shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]

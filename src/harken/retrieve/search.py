@@ -14,11 +14,12 @@ from harken.config import SearchConfig
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model import Hit, Reason, SearchResult, SearchScope
 from harken.providers.embedder import Embedder, Reranker, Vectors
+from harken.retrieve.coverage import NOTHING_EMBEDDED, NOTHING_RECORDED, Coverage
 from harken.retrieve.fuse import fuse_hybrid
 from harken.retrieve.query import Query, parse_query
 from harken.retrieve.rerank import rerank
 from harken.retrieve.weigh import AuthorCue, least_similarity, weigh
-from harken.storage.entries import EntryFacts, entry_facts, load_entries
+from harken.storage.entries import EntryFacts, entry_facts, has_entries, load_entries
 from harken.storage.one_reading import OneReading, Readable
 from harken.storage.scopes import row_scope
 from harken.storage.store import RowScope, StoredSpace, Transaction
@@ -92,6 +93,7 @@ class Searcher:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     threads: ThreadPoolExecutor | None = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "search"))
     _answered: SpaceReader | None = field(default=None, init=False)
+    _coverage: Coverage = field(default_factory=Coverage, init=False)
 
     def search(
         self,
@@ -139,6 +141,7 @@ class Searcher:
             with view.reading() as tx:
                 self._by_meaning(tx, asked, rows, depth, found)
                 hits = self._hits(tx, query, found, threshold, limit)
+                notes = self._notes(tx, asked, bool(hits), notes)
         if self.config.rerank if use_reranker is None else use_reranker:
             hits = rerank(self.reranker(), query.text, hits, self.config.rerank_top, self.config.rerank_blend)
         return SearchResult(tuple(hits[:limit]), query.terms, threshold, tuple(notes))
@@ -195,6 +198,12 @@ class Searcher:
             found.vector, found.similarity = self.store.nearest.compare(
                 tx, asked.space, asked.vector, rows, depth, list(found.keyword)
             )
+
+    def _notes(self, tx: Transaction, asked: _Asked | None, has_hits: bool, notes: list[str]) -> list[str]:
+        """What else a person should know of a search than what was in its way."""
+        if not has_hits and not has_entries(tx):
+            return [NOTHING_RECORDED]
+        return notes if asked is None else [*notes, *self._coverage.notes(tx, self.now())]
 
     def _threshold(self, asked: _Asked | None) -> float | None:
         if asked is None:
@@ -270,7 +279,7 @@ def _or_note(ask: Callable[[], _Asked | None]) -> _Answer:
         asked = ask()
     except (ProviderError, MissingExtraError) as error:
         return None, [f"Searched by words alone: {error}"]
-    return asked, [] if asked else ["Searched by words alone: nothing is embedded yet."]
+    return asked, [] if asked else [NOTHING_EMBEDDED]
 
 
 def _is_same(one: StoredSpace | None, other: StoredSpace | None) -> bool:

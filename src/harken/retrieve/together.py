@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from harken.providers.embedder import Vectors
+from harken.retrieve.coverage import NOTHING_EMBEDDED
 from harken.retrieve.query import Query
 from harken.retrieve.search import SpaceReader
 from harken.retrieve.small_talk import is_mostly_foreign
@@ -59,7 +60,7 @@ class Together:
         self.view.release()
         reader = self._reader()
         if reader is None:
-            return "Searched by words alone: nothing is embedded yet."
+            return NOTHING_EMBEDDED
         if reader.embedder.space.latin_only and is_mostly_foreign(text):
             return "Searched by words alone: the embedding model does not know this script."
         return self._threads.submit(lambda: Embedded(reader.space, reader.embedder.embed_query(text)))

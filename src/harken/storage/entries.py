@@ -210,6 +210,11 @@ def newest_entries(tx: Transaction, scope: RowScope, limit: int) -> list[int]:
     return list(tx.connection.scalars(newest))
 
 
+def has_entries(tx: Transaction) -> bool:
+    """Whether there is anything to be found at all."""
+    return tx.connection.execute(select(entries.c.id).where(entries.c.tenant == tx.tenant).limit(1)).first() is not None
+
+
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     """The scope as conditions on the entries table."""
     conditions = [*_source_conditions(scope), *map(_has_facet, scope.facets)]

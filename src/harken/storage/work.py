@@ -16,6 +16,8 @@ from harken.storage.vectors import list_spaces
 
 EMBED = "embed"
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
+# Where failures are waited out, so that what was out of order is in use again within a minute of its repair.
+WAITED_OUT_SECONDS = BACKOFF_SECONDS[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +151,21 @@ def release(tx: Transaction, kind: str, owner: str) -> None:
     )
 
 
-def fail(tx: Transaction, kind: str, item_ids: Sequence[int], error_class: str, now: datetime) -> None:
-    """An attempt failed: try again after a while, or give up after the last one."""
+def fail(
+    tx: Transaction, kind: str, item_ids: Sequence[int], error_class: str, now: datetime, gives_up: bool = True
+) -> None:
+    """An attempt failed: try again after a while, or, if that is wanted, give up after the last one."""
+    steps = BACKOFF_SECONDS if gives_up else WAITED_OUT_SECONDS
     rows = tx.connection.execute(
         select(work.c.item_id, work.c.attempts).where(
             work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids)
         )
     ).all()
     for row in rows:
-        if row.attempts < len(BACKOFF_SECONDS):
-            retry_at = now + timedelta(seconds=BACKOFF_SECONDS[row.attempts])
-            values = {"claimed_by": None, "lease_until": None, "attempts": row.attempts + 1, "retry_at": retry_at}
+        if row.attempts < len(BACKOFF_SECONDS) or not gives_up:
+            retry_at = now + timedelta(seconds=steps[min(row.attempts, len(steps) - 1)])
+            attempts = min(row.attempts + 1, len(BACKOFF_SECONDS))
+            values = {"claimed_by": None, "lease_until": None, "attempts": attempts, "retry_at": retry_at}
             tx.connection.execute(_of(tx, update(work), kind, [row.item_id]).values(**values))
         else:
             given_up = {"item_id": row.item_id, "attempts": row.attempts + 1, "failed_at": now}

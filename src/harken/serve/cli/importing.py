@@ -8,13 +8,17 @@ from typing import Any
 
 import click
 
+from harken.background import EMBEDDINGS
 from harken.engine import Harken
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.record.importer import ImportReport, Progress
 from harken.record.transcripts.guess import sort_by_format
 from harken.record.transcripts.parsed import TranscriptFormat
+from harken.retrieve.coverage import GO_ON
 from harken.serve.cli import EXIT_INTERRUPTED
 from harken.serve.cli.session import Session, counted, json_option, print_json, with_session
+from harken.serve.daemon.lock import holder
+from harken.serve.daemon.place import Place
 
 _SHOWN_UNREADABLE = 10
 
@@ -23,7 +27,7 @@ Sources = Sequence[tuple[str, Sequence[Path]]]
 
 @click.command("import")
 @click.argument("arguments", nargs=-1, metavar="[FORMAT] [PATH]...")
-@click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run` does it later.")
+@click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later.")
 @json_option
 @with_session
 def import_command(session: Session, arguments: tuple[str, ...], no_embed: bool, as_json: bool) -> None:
@@ -44,6 +48,8 @@ def import_command(session: Session, arguments: tuple[str, ...], no_embed: bool,
             if not as_json:
                 _print_report(session, report)
         embedded = None if no_embed else embed_now(session, harken)
+        if no_embed:
+            _tell_how_embedding_goes_on(session, harken)
         if as_json:
             print_json({**_facts(report), "embedded": embedded})
         elif report.added:
@@ -104,10 +110,25 @@ def embed_now(session: Session, harken: Harken, unit: str = "messages") -> int |
             return harken.embed(show)
     except (MissingExtraError, ProviderError) as error:
         session.note(f"Not embedded, so search goes by words alone for now: {error}")
+        _tell_how_embedding_goes_on(session, harken)
         return None
     except KeyboardInterrupt as interruption:
-        session.note("Embedding stopped; everything is recorded and searchable by word. Go on: harken worker run")
+        session.note(f"Embedding stopped; everything is recorded and searchable by word. Go on: {GO_ON}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
+
+
+def _tell_how_embedding_goes_on(session: Session, harken: Harken) -> None:
+    """Who embeds what waits, where that is not done now."""
+    (report,) = harken.background.status(EMBEDDINGS)
+    if not report.waiting or harken.settings.embedder == "none":
+        return
+    waiting = f"{counted(report.waiting, 'text')} wait{'s' if report.waiting == 1 else ''} to be embedded"
+    if not report.enabled:
+        session.note(f"{waiting}, and embedding is switched off. Go on: harken embeddings on, and then: {GO_ON}")
+    elif holder(Place(str(harken.home))) is not None:
+        session.note(f"{waiting}; the daemon of this home does that in the background.")
+    else:
+        session.note(f"{waiting}. Go on: {GO_ON}")
 
 
 def _facts(report: ImportReport) -> dict[str, Any]:

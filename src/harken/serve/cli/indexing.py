@@ -30,7 +30,9 @@ def index() -> None:
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("path", default=".", type=click.Path(path_type=Path)),
-        click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run` does it later."),
+        click.option(
+            "--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later."
+        ),
         json_option,
         with_session,
     )[::-1]:

@@ -36,7 +36,7 @@ def summarizer(session: Session, words: tuple[str, ...], as_json: bool) -> None:
     with session.engine() as harken:
         if switch is not None:
             with_pipeline = (EMBEDDINGS,) if switch and not named else ()
-            _switch(harken, (*(named or _SUMMARIZERS), *with_pipeline), switch)
+            _switch(session, harken, (*(named or _SUMMARIZERS), *with_pipeline), switch)
         reports = {report.name: report for report in harken.background.status()}
         has_model = _has_model(harken)
     shown = [reports[name] for name in named or _SUMMARIZERS]
@@ -67,7 +67,7 @@ def embeddings(session: Session, words: tuple[str, ...], yes: bool, as_json: boo
     switch = _switch_of(session, "embeddings", _EMBEDDINGS_FORMS, words, words)
     with session.engine() as harken:
         if switch is not None:
-            _switch(harken, (EMBEDDINGS,), switch)
+            _switch(session, harken, (EMBEDDINGS,), switch)
         (report,) = harken.background.status(EMBEDDINGS)
         vectors = harken.background.vectors()
         space = harken.upkeep.status().space
@@ -83,9 +83,12 @@ def _has_model(harken: Harken) -> bool:
     return harken.settings.embedder != "none"
 
 
-def _switch(harken: Harken, names: Sequence[str], enabled: bool) -> None:
+def _switch(session: Session, harken: Harken, names: Sequence[str], enabled: bool) -> None:
     for name in names:
         harken.background.switch(name, enabled)
+    if enabled and session.opened is not None:
+        # Whoever switches work on in a chat means to have it done there.
+        harken.background.start(names)
 
 
 def _switch_of(session: Session, command: str, forms: str, words: Sequence[str], rest: Sequence[str]) -> bool | None:

@@ -103,7 +103,8 @@ def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) ->
     try:
         harken.start_worker()
     except HarkenError as error:
-        _dim(session, f"No background work meanwhile: {' '.join(str(error).split())}")
+        repl.told_halts.add(str(error))
+        _dim(session, f"Some work in the background has to wait: {' '.join(str(error).split())}")
     if is_terminal:
         _greet(session, harken)
         if is_resumed:
