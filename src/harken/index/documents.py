@@ -12,7 +12,7 @@ from harken.errors import MissingExtraError
 from harken.index.files import Content, read
 from harken.index.pdf import UnreadablePdfError, read_pages
 from harken.index.split import split_markdown, split_pages, split_text
-from harken.index.tree import IndexReport, Progress, SkippedError, TreeIndexer
+from harken.index.tree import NEEDS, IndexReport, Progress, SkippedError, TreeIndexer
 from harken.indexed import Passage
 from harken.sources.documents import DocumentSource, FiledPassage
 from harken.sources.found import DEFAULT_LIMIT, Found, SourceSearch
@@ -22,7 +22,7 @@ _MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
 _TEXT = frozenset({".txt", ".rst", ".adoc"})
 _PDF = ".pdf"
 _MAX_PDF_BYTES = 50_000_000
-NEEDS_EXTRA = "needs harken[pdf]"
+NEEDS_EXTRA = f"{NEEDS}harken[pdf]"
 
 
 @dataclass(frozen=True, slots=True)

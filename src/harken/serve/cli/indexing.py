@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harken.engine import Harken
+from harken.errors import MissingExtraError
 from harken.index.commits import MOST_COMMITS, CommitReport
 from harken.index.documents import NEEDS_EXTRA
 from harken.index.files import find_place
@@ -103,6 +104,10 @@ def _index(session: Session, runs: dict[str, tuple[Reported, Run]], no_embed: bo
                 done[name] = report
                 with session.progress(f"Indexing {name}", "commits" if name == "commits" else "files") as show:
                     run(harken, show, report)
+        except MissingExtraError:
+            # It read nothing, and what to install is all there is to say.
+            done.popitem()
+            raise
         finally:
             if not as_json:
                 _print_reports(session, {name: report for name, report in done.items() if report.project})

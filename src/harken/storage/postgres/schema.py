@@ -54,28 +54,6 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
     settle_functions(connection)
 
 
-def distribute(connection: Connection) -> list[str]:
-    """Spread the tables over the machines of a Citus cluster by tenant, all of a tenant on one; those newly spread.
-
-    Raises:
-        StoreError: the server has no Citus.
-    """
-    if not connection.execute(text("SELECT count(*) FROM pg_extension WHERE extname = 'citus'")).scalar():
-        raise StoreError(
-            "This server has no Citus. Create the extension first (CREATE EXTENSION citus), or go without."
-        )
-    spread = set(connection.execute(text("SELECT logicalrelid::text FROM pg_dist_partition")).scalars())
-    first, *others = _tables()
-    fresh = [name for name in (first, *others) if name not in spread]
-    for name in fresh:
-        beside = "default" if name == first else first
-        connection.execute(
-            text("SELECT create_distributed_table(:name, 'tenant', colocate_with => :beside)"),
-            {"name": name, "beside": beside},
-        )
-    return fresh
-
-
 def _tables() -> list[str]:
     return [*ALL_TABLES, WORDS]
 

@@ -161,14 +161,13 @@ class PostgresStore:
             raise SchemaError(f"{self.url} has schema {version}, this Harken needs {migrations.HEAD}. Try: {fix}")
 
 
-def migrate(url: URL, language: str | None = None, role: str | None = None, spread: bool = False) -> Migrated:
+def migrate(url: URL, language: str | None = None, role: str | None = None) -> Migrated:
     """Make or upgrade the schema of a database.
 
     Args:
         url: of the database, as the owner of its tables.
         language: whose word forms the full text knows; None keeps what is there, English at first.
         role: who gets the rights to use it.
-        spread: distribute the tables over a Citus cluster.
     Raises:
         StoreError: the server cannot be reached, lacks pgvector, or refuses.
         UsageError: there is no such language or role.
@@ -178,6 +177,6 @@ def migrate(url: URL, language: str | None = None, role: str | None = None, spre
         with translated(shown(url)), engine.begin() as connection:
             before = migrations.current_version(connection)
             schema.migrate(connection, language, role)
-            return Migrated(before, tuple(schema.distribute(connection)) if spread else ())
+            return Migrated(before)
     finally:
         engine.dispose()

@@ -169,10 +169,6 @@ class TestSchema:
         assert migrate(empty, tmp_path).before is not None
         open_store(text_of(empty), tmp_path).close()
 
-    def test_a_cluster_is_asked_for_where_there_is_none(self, server_url: URL, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="CREATE EXTENSION citus"):
-            migrate(server_url, tmp_path, distribute=True)
-
     def test_a_role_that_does_not_exist(self, server_url: URL, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="CREATE ROLE"):
             migrate(server_url, tmp_path, role="nobody")
