@@ -25,13 +25,14 @@ from harken.model import (
     Segment,
     Titled,
     Tombstone,
+    Trusted,
 )
 from harken.storage.batches import rows_in
 from harken.storage.core import apply_core_fact
 from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
 from harken.storage.kept.rows import apply_kept
-from harken.storage.known import find_known, find_tombstones
+from harken.storage.known import find_known, find_tombstones, raise_trust
 from harken.storage.scopes import ensure_project
 from harken.storage.state import count_up, redaction_counts
 from harken.storage.store import Transaction
@@ -85,6 +86,7 @@ class Ingest:
         if fresh:
             self._messages(fresh)
         self._end_exchanges(ends.values())
+        raise_trust(self._tx, [event for event in wanted if isinstance(event, Trusted)])
         for event in wanted:
             if isinstance(event, Titled):
                 self._title(event)
