@@ -238,6 +238,7 @@ class Harken:
         *,
         progress: Callable[[Progress], None] = lambda _progress: None,
         report: ImportReport | None = None,
+        as_mine: bool = False,
     ) -> ImportReport:
         """Import transcripts; what was imported before is known and not added again.
 
@@ -246,6 +247,7 @@ class Harken:
             paths: files or folders.
             progress: called after every batch.
             report: filled as the work goes on.
+            as_mine: the files are the owner's own; see `harken.record.importer.Importer`.
         Raises:
             UsageError: there is no such format, or a path does not exist.
             ExportError: a file is an export of Harken (of format `jsonl`), and not whole.
@@ -254,10 +256,9 @@ class Harken:
         if format_name not in known:
             raise UsageError(f"There is no format '{format_name}'. Formats: {', '.join(known)}")
         places = [Path(path).expanduser() for path in paths]
-        for place in places:
-            if not place.exists():
-                raise UsageError(f"{place} does not exist.")
-        return Importer(self.recorder, progress, self.upkeep.forget).run(known[format_name], places, report)
+        if missing := [place for place in places if not place.exists()]:
+            raise UsageError(f"{missing[0]} does not exist.")
+        return Importer(self.recorder, progress, self.upkeep.forget, as_mine).run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """Give every entry that waits for one its vector, in this thread.

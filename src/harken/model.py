@@ -11,6 +11,7 @@ from typing import Any, Self
 from harken.errors import UsageError
 from harken.nothing import EMPTY as EMPTY
 from harken.trust import Trust as Trust
+from harken.trust import Trusted as Trusted
 
 
 class Choice(StrEnum):
@@ -47,10 +48,8 @@ class MessageType(Choice):
     SUMMARY = "summary"
 
 
-TASK_CHANNEL = "task"
-"""The channel of a scheduled task's runs."""
-TASK_UID = "scheduler_"
-"""What the id of a task's conversation begins with; its name follows."""
+TASK_CHANNEL, TASK_UID = "task", "scheduler_"
+"""The channel of a scheduled task's runs, and what the id of a task's conversation begins with; its name follows."""
 
 
 class ExchangeStatus(Choice):
@@ -397,4 +396,4 @@ class Kept:
 
 Grave = Tombstone | Kept
 """What is left of something forgotten; of a kept record, the one without fields."""
-Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Tombstone | CoreFact | Kept
+Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Trusted | Tombstone | CoreFact | Kept

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -30,6 +32,16 @@ class Trust(StrEnum):
     def label(self) -> str:
         """As it is shown: `tool, untrusted`."""
         return f"{self.value}, untrusted" if self.is_untrusted and self is not Trust.UNTRUSTED else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A message that came as `imported` is the owner's or an agent's own after all."""
+
+    uid: str
+    conversation_uid: str
+    trust: Trust
+    at: datetime
 
 
 UNTRUSTED = (Trust.TOOL, Trust.UNTRUSTED)

@@ -36,7 +36,7 @@ from harken.record.redact import Redactor
 from harken.record.replay import replay_conversation
 from harken.record.threads import Thread, read_thread
 from harken.storage.ingest import Ingest
-from harken.storage.known import find_known, find_tombstones
+from harken.storage.known import find_known, find_tombstones, own_conversations, raised_trust
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
 from harken.storage.store import Store, Transaction
 from harken.storage.tables import messages
@@ -100,12 +100,14 @@ class Batch:
     Attributes:
         after: the one that stands before them there, where it is known; it has been recorded.
         finish: nothing more will come for now: the last exchange is ended if it has its answer.
+        as_mine: False for a stranger's file, which gives no new title to a conversation that is not a stranger's.
     """
 
     conversation: NewConversation
     messages: Sequence[NewMessage]
     finish: bool = False
     after: NewMessage | None = None
+    as_mine: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,15 +367,17 @@ class Recorder:
         dropped = len({m.uid for m in prepared} & forgotten)
         ingest.remember(thread.row_ids, uid, thread.project_id)
         events: list[Event] = []
-        if thread.title is not None:
+        if thread.title is not None and (batch.as_mine or not own_conversations(tx, [uid])):
             events.extend(self._retitled(batch.conversation, thread.title))
-        elif fresh:
+        elif fresh and is_new:
             events.append(self._conversation_event(batch.conversation, fresh[0].created_at))
         after = "" if batch.after is None else self.prepare(uid, batch.after).uid
         thread.place_all(tx, fresh, prepared, after)
         if batch.finish:
             thread.finish()
         events.extend(thread.events)
+        if known and batch.as_mine:
+            events.extend(raised_trust(tx, [ready for ready in prepared if ready.uid in known], self.now()))
         return events, Recorded(tuple(thread.messages), len(prepared) - len(fresh) - dropped, dropped)
 
     def _conversation_event(self, conversation: NewConversation, first: datetime) -> Conversation:

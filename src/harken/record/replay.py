@@ -8,7 +8,7 @@ from itertools import groupby
 
 import structlog
 
-from harken.model import Conversation, Event, Exchange, ExchangeStatus, Grave, Message, Segment
+from harken.model import Conversation, Event, Exchange, ExchangeStatus, Grave, Message, Segment, Trusted
 from harken.record.journal import Journal, TornLine
 from harken.record.lines import event_time
 from harken.storage.ingest import Ingest
@@ -90,7 +90,7 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     written: set[str] = set()
 
     def without_forgotten(event: Event) -> Event | None:
-        named = graves.get(event.uid) if isinstance(event, Message | Grave) else None
+        named = graves.get(event.uid) if isinstance(event, Message | Trusted | Grave) else None
         grave = named or graves.get(folder)
         if grave is None:
             return event

@@ -92,6 +92,7 @@ class PastConversation:
         title: empty where it has none.
         summary: empty where nobody has made one yet.
         similarity: cosine, -1 to 1, of its summary or of its nearest exchange; None where none has a vector.
+        trust: of title and summary.
     """
 
     uid: str
@@ -102,6 +103,7 @@ class PastConversation:
     similarity: float | None
     score: float
     exchanges: tuple[PastExchange, ...]
+    trust: Trust = Trust.AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +370,7 @@ def _shown(
         found.similarity,
         found.score,
         exchanges,
+        head.trust,
     )
 
 

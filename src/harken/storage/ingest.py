@@ -26,13 +26,14 @@ from harken.model import (
     Segment,
     Titled,
     Tombstone,
+    Trusted,
 )
 from harken.storage.batches import rows_in
 from harken.storage.core import apply_core_fact
 from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
 from harken.storage.kept.rows import apply_kept
-from harken.storage.known import find_known, find_tombstones
+from harken.storage.known import find_known, find_tombstones, raise_trust
 from harken.storage.positions import STEP, last_position
 from harken.storage.scopes import ensure_project
 from harken.storage.state import count_up, redaction_counts
@@ -87,6 +88,7 @@ class Ingest:
         if fresh:
             self._messages(self._placed(fresh))
         self._end_exchanges(ends.values())
+        raise_trust(self._tx, [event for event in wanted if isinstance(event, Trusted)])
         for event in wanted:
             if isinstance(event, Titled):
                 self._title(event)

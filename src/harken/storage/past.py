@@ -33,13 +33,19 @@ _SHOWN_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ConversationHead:
-    """A conversation as it is shown; title and summary are empty where nobody has made them yet."""
+    """A conversation as it is shown; title and summary are empty where nobody has made them yet.
+
+    Attributes:
+        trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
+            `imported`.
+    """
 
     uid: str
     title: str
     summary: str
     created_at: datetime
     exchange_count: int
+    trust: Trust = Trust.AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,12 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
     """What is shown of conversations, by row."""
     return {
         row.id: ConversationHead(
-            row.uid, row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges
+            row.uid,
+            row.title or row.summary_title or "",
+            row.text or "",
+            row.created_at,
+            row.exchanges,
+            Trust.AGENT if row.begun_by in (Trust.OWNER, Trust.AGENT) else Trust.IMPORTED,
         )
         for row in rows_among(tx, _conversation_heads(tx.dialect), conversation_ids)
     }
@@ -124,9 +135,19 @@ def _conversation_heads(dialect: Dialect) -> Select[Any]:
         .where(exchanges.c.tenant == conversations.c.tenant, exchanges.c.conversation_id == conversations.c.id)
         .scalar_subquery()
     )
+    # The first that was said by anybody: to look at all of a long conversation takes a tenth of a second.
+    begun_by = (
+        select(messages.c.trust)
+        .where(messages.c.tenant == conversations.c.tenant, messages.c.conversation_id == conversations.c.id)
+        .where(messages.c.trust != Trust.TOOL.value)
+        .order_by(messages.c.created_at, messages.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
     columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
+    made = (summaries.c.title.label("summary_title"), summaries.c.text)
     return (
-        select(*columns, summaries.c.title.label("summary_title"), summaries.c.text, counted.label("exchanges"))
+        select(*columns, *made, counted.label("exchanges"), begun_by.label("begun_by"))
         .select_from(conversations.outerjoin(summaries, of_summary))
         .where(conversations.c.tenant == bindparam("of_tenant"), dialect.among(conversations.c.id))
     )

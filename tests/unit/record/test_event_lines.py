@@ -23,6 +23,7 @@ from harken.model import (
     Titled,
     Tombstone,
     Trust,
+    Trusted,
 )
 from harken.record.lines import event_from_line, event_time, line_from_event
 
@@ -62,6 +63,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         *(st.none() | NAMES, st.sampled_from(Trust), st.none() | NAMES, st.none() | NAMES, TEXTS, METADATA),
     ),
     st.builds(Titled, NAMES, TEXTS, MOMENTS),
+    st.builds(Trusted, NAMES, NAMES, st.sampled_from(Trust), MOMENTS),
     st.builds(Tombstone, NAMES, NAMES, st.sampled_from(["message", "conversation"]), MOMENTS),
 )
 FIELDS = st.fixed_dictionaries(

@@ -67,7 +67,11 @@ def _quotes(harken: Harken, items: Sequence[ContextItem]) -> list[Quote]:
     keys = dict.fromkeys((item.source, item.metadata["id"]) for item in items)
     with harken.store.reading() as tx:
         found = [find_kept(tx, source, [uid]).get(uid) for source, uid in keys]
-    return [Quote(_story(kept), kept.source, kept.uid, "", kept.at, Trust.AGENT.value) for kept in found if kept]
+    return [_quote(kept) for kept in found if kept]
+
+
+def _quote(kept: Kept) -> Quote:
+    return Quote(_story(kept), kept.source, kept.uid, "", kept.at, (kept.fields or {}).get("trust", Trust.AGENT.value))
 
 
 def _story(kept: Kept) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harken.assemble.render import Quote
 from harken.config import SearchConfig
 from harken.engine import Harken
-from harken.model import Hit, Message, MessageType, SearchScope, Trust
+from harken.model import Hit, Message, MessageType, SearchScope
 from harken.record.project import identify_project
 from harken.retrieve.query import parse_query
 from harken.retrieve.small_talk import is_small_talk
@@ -70,7 +70,7 @@ def last_conversation(harken: Harken, directory: str, conversation_uid: str) -> 
     if not latest.title and not lines:
         return []
     text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
-    return [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value, whole)]
+    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
 
 
 def _tells_whole(summary: str, said: Sequence[Message]) -> bool:

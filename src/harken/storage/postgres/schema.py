@@ -88,7 +88,7 @@ def _configure_words(connection: Connection, language: str | None) -> None:
     if made is not None:
         raise UsageError(
             f"The full text was made for {made[0]}, and its words would no longer be found."
-            " Take everything into a new database: harken export, harken import jsonl"
+            " Take everything into a new database: harken export, harken import jsonl --as-mine"
         )
     latin = "english" if language in _OWN_LETTERS else language
     statements = ["CREATE TEXT SEARCH CONFIGURATION harken (COPY = pg_catalog.simple)"]
