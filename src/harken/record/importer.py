@@ -325,7 +325,7 @@ class _FileImport:
         for thread in self._threads.values():
             thread.messages = []
         self._waiting = 0
-        self._show(self._offset or self._size)
+        self._show(self._offset)
 
     def _batches(self, finish: bool) -> Iterable[Batch]:
         for thread in self._threads.values():

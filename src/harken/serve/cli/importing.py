@@ -106,7 +106,8 @@ def embed_now(session: Session, harken: Harken, unit: str = "messages") -> int |
         session.note(f"Not embedded, so search goes by words alone for now: {error}")
         return None
     except KeyboardInterrupt as interruption:
-        session.note("Embedding stopped; everything is recorded and searchable by word. Go on: harken worker run")
+        goes_on = f"Go on: {session.prefix}worker run --until-idle"
+        session.note(f"Embedding stopped; everything is recorded and searchable by word. {goes_on}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
 
 
