@@ -96,7 +96,8 @@ def test_ctrl_c_during_the_embedding_of_an_import_leaves_everything_searchable(
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_SECONDS) == 130
     assert (tmp_path / "out").read_text().startswith("4 new messages in 4 conversations")
-    assert "searchable by word. Go on: harken worker run --until-idle" in (tmp_path / "err").read_text()
+    said = "Embedding stopped; everything is recorded and searchable by word. Go on: harken worker run --until-idle\n"
+    assert said in (tmp_path / "err").read_text()
     server.script()
     assert remote.search("pangolins", "--mode", "keyword")[0]["text"] == TALK[1]["content"]
     assert remote("worker", "run", "--until-idle").out == "Embedded 4 texts.\n"

@@ -348,7 +348,7 @@ class _FileImport:
             thread.last = thread.messages[-1] if thread.messages else thread.last
             thread.messages = []
         self._waiting = 0
-        self._show(self._offset or self._size)
+        self._show(self._offset)
 
     def _batches(self, finish: bool) -> Iterable[Batch]:
         for thread in self._threads.values():

@@ -14,7 +14,7 @@ from typing import Any
 from harken.model import EMPTY, MessageType, Role
 from harken.record.recalled import without_recall
 from harken.record.transcripts.fields import moment, string
-from harken.record.transcripts.lines import items, numbered
+from harken.record.transcripts.lines import follow
 from harken.record.transcripts.listing import files_below, in_order
 from harken.record.transcripts.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
 
@@ -40,10 +40,7 @@ class Jsonl:
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield the file's items in order; it is read whole, whatever the offset."""
-        reader = _Reader(path)
-        with path.open("rb") as stream:
-            for line in numbered(stream):
-                yield from items(path, reader, line)
+        return follow(path, _Reader(path))
 
 
 class _Reader:
