@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import structlog
 
 from harken import tokens
-from harken.enrich.work import Outage, is_dead, new_owner
-from harken.errors import EndpointError, HarkenError, ProviderError
+from harken.enrich.work import LIMIT_POLL, Outage, is_dead, new_owner
+from harken.errors import EndpointError, HarkenError, ProviderError, SpendLimitError
 from harken.model import spoken
 from harken.providers.embedder import Embedder
 from harken.storage.store import Store, StoredSpace
@@ -44,6 +44,8 @@ class EmbedWork:
 
     Attributes:
         stored: how many vectors were stored so far.
+        halted: why nothing is done at present, in words for a person: the day's money is spent; empty otherwise.
+        is_limited: whether that is so.
     """
 
     store: Store
@@ -55,6 +57,8 @@ class EmbedWork:
     owner: str = field(default_factory=new_owner)
     fail_fast: bool = False
     stored: int = field(default=0, init=False)
+    halted: str = field(default="", init=False)
+    is_limited: bool = field(default=False, init=False)
     _settled: int = field(default=0, init=False)
     _outage: Outage = field(default_factory=Outage, init=False)
 
@@ -68,6 +72,7 @@ class EmbedWork:
         """
         if self._outage.lasts(self.now()):
             return 0
+        self.halted, self.is_limited = "", False
         with self.store.writing(of=()) as tx:
             for owner in lease_owners(tx, EMBED):
                 if is_dead(owner):
@@ -95,6 +100,13 @@ class EmbedWork:
     def _embed(self, claimed: Sequence[Claimed]) -> None:
         try:
             matrix = self.embedder.embed_passages([_read(item) for item in claimed])
+        except SpendLimitError as error:
+            self.halted, self.is_limited = str(error), True
+            self._outage.begin(self.now(), self.now() + LIMIT_POLL)
+            self.give_back()
+            if self.fail_fast:
+                raise
+            return
         except HarkenError as error:
             if isinstance(error, EndpointError):
                 self._outage.begin(self.now())

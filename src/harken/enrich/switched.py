@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from harken.enrich.embed import EmbedWork
 from harken.enrich.summarize import SummarizeWork
 from harken.enrich.summarize_segment import SummarizeSegmentWork
 from harken.enrich.worker import Work
 from harken.storage.store import Store
 from harken.storage.work_counts import halted, is_enabled, put_halted
+
+# Work that can stand still, and says why.
+_Halting = SummarizeWork | SummarizeSegmentWork | EmbedWork
 
 
 @dataclass(slots=True)
@@ -19,11 +23,13 @@ class SwitchedWork:
     Args:
         work: what is done.
         rest_seconds: of conversations, for summaries; read anew each time.
+        is_asked_for: somebody waits for it, so that no switch holds it back.
     """
 
     store: Store
     work: Work
     rest_seconds: Callable[[], float]
+    is_asked_for: bool = False
     _halted: str | None = field(default=None, init=False)
 
     @property
@@ -37,16 +43,15 @@ class SwitchedWork:
             return 0
         if isinstance(self.work, SummarizeWork):
             self.work.rest_seconds = self.rest_seconds()
-        done = self.work.run_once()
-        if isinstance(self.work, SummarizeWork | SummarizeSegmentWork):
-            self._note(self.work.halted)
-        return done
+        try:
+            return self.work.run_once()
+        finally:
+            if isinstance(self.work, _Halting):
+                self._note(self.work.halted)
 
     def waiting(self) -> int:
         """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
-        if not self._enabled() or (
-            isinstance(self.work, SummarizeWork | SummarizeSegmentWork) and self.work.is_limited
-        ):
+        if not self._enabled() or (isinstance(self.work, _Halting) and self.work.is_limited):
             return 0
         return self.work.waiting()
 
@@ -55,6 +60,8 @@ class SwitchedWork:
         self.work.give_back()
 
     def _enabled(self) -> bool:
+        if self.is_asked_for:
+            return True
         with self.store.reading() as tx:
             return is_enabled(tx, self.name)
 

@@ -96,11 +96,14 @@ class Importer:
         recorder: where messages go.
         progress: called after every batch.
         forget: erases what an export says was forgotten; None does it without a word to anyone.
+        is_live: transcripts of what is being said, reported by an agent's hooks: a language model that is set may
+            summarize them like any talk, while what an import brings costs nothing unasked.
     """
 
     recorder: Recorder
     progress: Callable[[Progress], None] = lambda _progress: None
     forget: Callable[[Doomed], Forgotten] | None = None
+    is_live: bool = False
 
     def run(
         self, transcripts: TranscriptFormat, paths: Sequence[Path], report: ImportReport | None = None
@@ -129,7 +132,7 @@ class Importer:
                 if transcripts.name == Jsonl.name and is_export(file):
                     self._merge(file, report, show)
                 else:
-                    _FileImport(self.recorder, transcripts, file, report, show).run()
+                    _FileImport(self.recorder, transcripts, file, report, show, self.is_live).run()
             except (TranscriptError, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 report.failed.append((file, reason))
@@ -173,8 +176,10 @@ class _FileImport:
         file: Path,
         report: ImportReport,
         show: Callable[[int], None],
+        is_live: bool,
     ) -> None:
         self._recorder = recorder
+        self._is_import = not is_live
         self._format = transcripts
         self._file = file
         self._report = report
@@ -330,7 +335,7 @@ class _FileImport:
     def _batches(self, finish: bool) -> Iterable[Batch]:
         for thread in self._threads.values():
             if thread.messages or (finish and thread.changed):
-                yield Batch(thread.head, thread.messages, finish)
+                yield Batch(thread.head, thread.messages, finish, self._is_import)
 
     def _current_fingerprint(self, finish: bool) -> str:
         if self._format.appends:

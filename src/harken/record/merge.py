@@ -30,6 +30,7 @@ from harken.record.export import ExportLine, read_export
 from harken.record.forget import Doomed, Forgotten, doom_forgotten
 from harken.record.recorder import Recorder
 from harken.storage.batches import rows_in
+from harken.storage.consent import note_imported
 from harken.storage.core import core_facts
 from harken.storage.ingest import Ingest
 from harken.storage.kept.rows import kept_times
@@ -114,6 +115,8 @@ def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: 
         _count(tx, events, fresh, done)
         changes = _changes(tx, fresh, _retitled(tx, events, recorder.now()))
         done.kept = sum(1 for event in changes if isinstance(event, Kept))
+        begun = sorted((event for event in fresh if isinstance(event, Exchange)), key=lambda event: event.number)
+        note_imported(tx, {event.conversation_uid: event.number for event in begun})
         return changes
 
     if events:

@@ -35,6 +35,7 @@ from harken.record.recalled import without_recall
 from harken.record.redact import Redactor
 from harken.record.replay import replay_conversation
 from harken.record.threads import Thread, read_thread
+from harken.storage.consent import last_exchange_numbers, note_imported
 from harken.storage.ingest import Ingest
 from harken.storage.known import find_known, find_tombstones
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
@@ -99,11 +100,13 @@ class Batch:
 
     Attributes:
         finish: nothing more will come for now: the last exchange is ended if it has its answer.
+        is_import: an import brings them in, which no language model is to be paid for unasked.
     """
 
     conversation: NewConversation
     messages: Sequence[NewMessage]
     finish: bool = False
+    is_import: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,9 @@ class Recorder:
                 for batch, ready in zip(batches, prepared, strict=True)
             ]
             appended += self._write(tx, [event for events, _ in placed for event in events], ingest, within)
+            if imported := {batch.conversation.uid for batch in batches if batch.is_import}:
+                changed = {message.conversation_uid for _, recorded in placed for message in recorded.messages}
+                note_imported(tx, last_exchange_numbers(tx, imported & changed))
         outcome = Recorded(
             tuple(message for _, recorded in placed for message in recorded.messages),
             sum(recorded.known for _, recorded in placed),
