@@ -51,7 +51,7 @@ def test_work_that_waits_is_done_until_none_is_left(remote: CommandLine, write: 
     workers = facts.pop("workers")
     assert facts == {"queue": 0, "embedded": 4, "failed": 0, "stale_leases": 0, "failures": []}
     assert [worker["name"] for worker in workers] == ["segment", "exchange", "conversation", "embeddings"]
-    assert "embeddings: on, 0 waiting, 4 done, 0 given up\n" in remote("worker", "status").out
+    assert "embeddings: on, 0 waiting, 4 done, 0 given up, $0.0000 for 3 calls\n" in remote("worker", "status").out
 
 
 def test_what_was_given_up_is_shown_and_tried_again_on_demand(remote: CommandLine, write: Write) -> None:
@@ -213,11 +213,9 @@ def test_the_status_says_what_is_tried_again_and_why_work_stands_still(
     place = next(n for n, line in enumerate(lines) if line.startswith("worker ") and "embeddings: on" in line)
     assert lines[place + 1].strip().startswith("4 tried again after a failure, the first at ")
     settings = {
-        "HARKEN_EMBEDDER": "none",
-        "HARKEN_LLM__MODEL": "openai:gpt-5-mini",
-        "HARKEN_LLM__API_KEY": "unused",
+        "HARKEN_EMBEDDING__DIMS": "32",
+        "HARKEN_EMBEDDING__USD_PER_MILLION": "1000",
         "HARKEN_LLM__MAX_USD_PER_DAY": "0.000001",
-        "HARKEN_WORKER__REST_SECONDS": "0",
     }
     remote("worker", "run", "--until-idle", settings=settings)
     assert "\n                 stands still: llm.max_usd_per_day is reached" in remote("status", settings=settings).out
