@@ -28,13 +28,17 @@ CONVERSATION_SUMMARY = (
 )
 
 
+def written_exchange() -> Says:
+    return Says(json.dumps({"summary": EXCHANGE_SUMMARY}))
+
+
 def written(request: Request) -> Says:
     """As long as models answer: one or two sentences, or two or three with a title."""
     asked = str(request.body["messages"])
     if "You summarize a conversation" in asked:
         return Says(json.dumps({"title": "The valves of the kitchen", "summary": CONVERSATION_SUMMARY}))
     if "You summarize one exchange" in asked:
-        return Says(json.dumps({"summary": EXCHANGE_SUMMARY}))
+        return written_exchange()
     return Says("Good day.")
 
 
@@ -123,6 +127,23 @@ def test_a_backfill_wants_a_yes_and_costs_what_it_said(priced: CommandLine, serv
     assert priced.status()["spend_usd"] == pytest.approx(plan["price_usd"], rel=0.2)
     assert priced("summarizer", "backfill", "--yes").out == "Nothing older is left to summarize.\n"
     assert len(server.requests) == 60
+
+
+def test_a_model_that_thinks_before_it_writes_is_stopped_at_the_price_and_named_a_better_one(
+    priced: CommandLine, server: ChatServer, history: Path
+) -> None:
+    server.script(*[replace(written_exchange(), output_tokens=790)] * 48)
+    priced("import", "jsonl", history)
+    plan = json.loads(priced("summarizer", "backfill", "--json", code=1).out)
+    stopped = priced("summarizer", "backfill", "--yes", code=1).err
+    assert "that was named: answers are longer than was expected" in stopped
+    assert priced.status()["spend_usd"] < plan["price_usd"] * 1.2 + 8 * 0.002, "eight are claimed at a time"
+    done = len(server.requests)
+    assert done < 48
+    # It thinks on; twenty answers are enough to tell.
+    again = json.loads(priced("summarizer", "backfill", "--json", code=1).out)
+    per_call = again["kinds"]["exchange"]["output_tokens"] / again["kinds"]["exchange"]["calls"]
+    assert per_call == (790 if done >= 20 else 48)
 
 
 def test_a_backfill_of_one_project_since_a_day_stops_at_the_days_limit_and_goes_on(

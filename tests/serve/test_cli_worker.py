@@ -186,7 +186,7 @@ def test_what_is_being_summarized_is_named(cli: CommandLine, write: Write) -> No
     (exchange,) = {message["exchange_id"] for message in cli.search("ocelots")}
     with ChatServer(otherwise=lambda _asked: Says("Too late.", delay_seconds=TIMEOUT_SECONDS)) as model:
         named = {"HARKEN_LLM__MODEL": "openai:any", "HARKEN_LLM__URL": model.url, "HARKEN_LLM__API_KEY": "unused"}
-        with replace(cli, settings={**cli.settings, **named}).running("worker", "run"):
+        with replace(cli, settings={**cli.settings, **named}).running("summarizer", "backfill", "--yes"):
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while not model.requests and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -258,10 +258,10 @@ def test_embeddings_are_counted_by_what_they_are_of(remote: CommandLine, write: 
 @pytest.mark.parametrize(
     ("words", "forms"),
     [
-        (["summarizer", "perhaps"], "harken summarizer [conversation|exchange] [on|off]"),
-        (["summarizer", "on", "off"], "harken summarizer [conversation|exchange] [on|off]"),
-        (["summarizer", "on", "exchange"], "harken summarizer [conversation|exchange] [on|off]"),
-        (["summarizer", "conversation", "exchange"], "harken summarizer [conversation|exchange] [on|off]"),
+        (["summarizer", "perhaps"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
+        (["summarizer", "on", "off"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
+        (["summarizer", "on", "exchange"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
+        (["summarizer", "conversation", "exchange"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
         (["embeddings", "exchange"], "harken embeddings [on|off|rebuild [conversations|exchanges]]"),
         (["embeddings", "rebuild", "everything"], "harken embeddings [on|off|rebuild [conversations|exchanges]]"),
     ],

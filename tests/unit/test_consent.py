@@ -192,8 +192,8 @@ def test_what_a_model_was_asked_for_stays_with_it_and_is_not_paid_for_twice(hous
     with house.opened() as harken:
         house.rested(harken)
         backfill = harken.background.backfill
-        assert backfill.run(backfill.backlog()) == {EXCHANGE: 1, CONVERSATION: 1}
-        assert backfill.run(backfill.backlog()) == {EXCHANGE: 0, CONVERSATION: 0}
+        assert backfill.run(backfill.backlog(), None) == {EXCHANGE: 1, CONVERSATION: 1}
+        assert backfill.run(backfill.backlog(), None) == {EXCHANGE: 0, CONVERSATION: 0}
         assert house.rested(harken) == {EXCHANGE: [MODEL], CONVERSATION: [MODEL]}
         assert len(house.server.requests) == 2
         house.talk(harken)

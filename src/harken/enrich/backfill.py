@@ -21,7 +21,7 @@ from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import ANSWER_TOKENS, WrittenSummarizer
 from harken.storage.consent import Backlog
 from harken.storage.scopes import project_row
-from harken.storage.spend import mean_output_tokens
+from harken.storage.spend import mean_output_tokens, spent_by_kind
 from harken.storage.store import Store, Transaction
 from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, Due, count_backlog, list_backlog, read_summaries
 from harken.storage.summary_material import conversation_messages, exchange_messages, short_exchanges
@@ -29,8 +29,10 @@ from harken.storage.summary_material import conversation_messages, exchange_mess
 KINDS = (EXCHANGE, CONVERSATION)
 # What models write when they are asked for one or two sentences, for two or three with a title, and for one tool call;
 # a model's own answers in the books stand above it.
-_EXPECTED = {prompts.EXCHANGE: 60, prompts.CONVERSATION: 110}
-_EXPECTED_FOR_A_TOOL = 40
+_EXPECTED = {prompts.EXCHANGE: 48, prompts.CONVERSATION: 95}
+_EXPECTED_FOR_A_TOOL = 35
+# A model that thinks before it writes costs many times as much: whoever agreed to a price has not agreed to more.
+_TOLERANCE = Decimal("1.2")
 _ENOUGH_CALLS = 20
 _TOOL_LINE = re.compile(r"^\d+\. \[tool ", re.MULTILINE)
 # Read together; and claimed together: a lease must outlast so many answers of a slow model.
@@ -155,27 +157,47 @@ class Backfill:
             kinds[kind] = self._priced(kind, len(due[kind]), counter)
         return BackfillPlan(model.name, kinds)
 
-    def run(self, backlog: Backlog, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:
-        """Have the model summarize it, in this thread; how many were made, by kind.
+    def run(
+        self, backlog: Backlog, price_usd: Decimal | None, progress: Callable[[int], None] = lambda _done: None
+    ) -> dict[str, int]:
+        """Have the model summarize it, in this thread.
 
-        What ends it early, the day's limit or an endpoint that fails, stands in `halted`; the next run goes on.
+        What ends it early stands in `halted`: the day's limit, an endpoint that fails, or the price, of which a fifth
+        more is spent at most. The next run goes on.
 
+        Args:
+            backlog: see `backlog`.
+            price_usd: what was agreed to; None agrees to any.
+            progress: called with how many were made.
+        Returns:
+            How many were made, by kind.
         Raises:
             ProviderError: the model cannot be opened.
         """
-        self.halted = ""
+        self.halted, before = "", self._spent()
         made: dict[str, int] = {}
         for kind in KINDS:
             work = self._work(kind, backlog)
             try:
-                while work.run_once():
+                while not self.halted and work.run_once():
                     progress(sum(made.values()) + work.stored)
+                    spent = self._spent() - before
+                    if price_usd is not None and spent > price_usd * _TOLERANCE:
+                        self.halted = (
+                            f"It has cost ${spent:.4f}, more than the ${price_usd:.4f} that was named: answers are "
+                            "longer than was expected. What the rest costs by the answers so far, the next one names"
+                        )
             finally:
                 work.give_back()
-            made[kind], self.halted = work.stored, work.halted
+            made[kind], self.halted = work.stored, self.halted or work.halted
             if self.halted:
                 break
         return {kind: made.get(kind, 0) for kind in KINDS}
+
+    def _spent(self) -> Decimal:
+        with self.store.reading() as tx:
+            by_kind = spent_by_kind(tx)
+        return sum((by_kind[name].usd for name in SUMMARIZE.values() if name in by_kind), Decimal(0))
 
     def _work(self, kind: str, backlog: Backlog) -> SummarizeWork:
         config = self.settings().worker

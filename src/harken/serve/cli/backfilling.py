@@ -40,7 +40,7 @@ def backfill(session: Session, project: str | None, since: str | None, is_agreed
             ask()
         with session.progress("Summarizing", "items") as show:
             total = sum(kind.items for kind in plan.kinds.values())
-            made = harken.background.backfill.run(backlog, lambda done: show(done, total))
+            made = harken.background.backfill.run(backlog, plan.price_usd, lambda done: show(done, total))
         halted = harken.background.backfill.halted
     _done(session, plan, made, as_json)
     if halted:
