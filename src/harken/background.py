@@ -10,7 +10,9 @@ import structlog
 
 from harken.chats import Chats
 from harken.config import Settings
+from harken.enrich.backfill import Backfill
 from harken.enrich.embed import EmbedWork
+from harken.enrich.extract import Vectorize
 from harken.enrich.language_model import LanguageModel
 from harken.enrich.spaces import Spaces
 from harken.enrich.summarize import SummarizeWork
@@ -23,11 +25,12 @@ from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.choose import term_vectors
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import WrittenSummarizer
+from harken.storage.consent import Backlog, Consent
 from harken.storage.reading import count_all
 from harken.storage.segment_summaries import SUMMARIZE_SEGMENT, count_due, count_made
 from harken.storage.spend import Spent, day_of, spent_by_kind
 from harken.storage.store import Store, StoredSpace, Transaction
-from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, count_outlived, in_hand
+from harken.storage.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, count_backlog, count_outlived, in_hand
 from harken.storage.summaries import count_due as count_summaries_due
 from harken.storage.vector_counts import VectorCounts, count_vectors
 from harken.storage.vectors import list_spaces
@@ -56,6 +59,8 @@ class WorkerReport:
         done: how many vectors or summaries there are.
         waiting: how many are missing, or outlived by what was said since.
         outlived: of those that are done, how many wait to be made again.
+        older: how many the configured model does not summarize unless somebody asks (`Backfill`); they are, or will be,
+            summarized by extraction.
         done_here: how many this process's own worker has taken on since it was started.
         current: the id of what is being summarized now, by whichever process; empty where nothing is.
         halted: why it stands still, in words for a person; empty while it works.
@@ -73,6 +78,7 @@ class WorkerReport:
     spent: Spent = _NOTHING
     spent_today: Spent = _NOTHING
     outlived: int = 0
+    older: int = 0
     done_here: int = 0
     current: str = ""
 
@@ -99,6 +105,8 @@ class Background:
         self._settings = settings
         self._language_model = language_model
         self._now = now
+        self._ongoing: frozenset[str] = frozenset()
+        self.backfill = Backfill(store, settings, language_model, self._summarizer, now)
         self._workers: dict[str, Worker] = {}
         self._works: dict[str, SwitchedWork] = {}
         self._stop_listening: Callable[[], None] | None = None
@@ -132,7 +140,7 @@ class Background:
         """
         # Said at once, not item by item, where it cannot be used.
         self._language_model.model()
-        segments = self._summarizing(self._chats.work(None, self._segment_summarizer))
+        segments = self._summarizing(self._segment_work(None))
         made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
         for kind in (EXCHANGE, CONVERSATION):
             work = self._summarize_work(kind)
@@ -190,6 +198,10 @@ class Background:
         for worker in tuple(self._workers.values()):
             worker.wake()
 
+    def hold(self, conversation_uid: str) -> None:
+        """This conversation is being held in this process: no model summarizes it before it is over."""
+        self._ongoing |= {conversation_uid}
+
     def switch(self, name: str, enabled: bool) -> None:
         """Switch a worker on or off, in every process and for good.
 
@@ -217,6 +229,11 @@ class Background:
                 if name in (None, each)
             )
 
+    def is_summarizing(self) -> bool:
+        """Whether summaries of exchanges or of conversations are switched on."""
+        with self._store.reading() as tx:
+            return any(is_enabled(tx, kind) for kind in SUMMARIZE.values())
+
     def vectors(self) -> dict[str, VectorCounts]:
         """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
         with self._store.reading() as tx:
@@ -227,7 +244,8 @@ class Background:
         worker = self._workers.get(name)
         here = worker.status() if worker else None
         done, waiting = self._progress(tx, name)
-        is_summary = name in SUMMARIZE
+        is_summary, consent, rest_seconds = name in SUMMARIZE, self._consent(), self._settings().worker.rest_seconds
+        backlog = Backlog(consent.since)
         return WorkerReport(
             name=name,
             enabled=is_enabled(tx, kind),
@@ -238,7 +256,8 @@ class Background:
             halted=halted(tx, kind),
             spent=spent,
             spent_today=today,
-            outlived=count_outlived(tx, name, now, self._settings().worker.rest_seconds) if is_summary else 0,
+            outlived=count_outlived(tx, name, now, rest_seconds, consent) if is_summary else 0,
+            older=count_backlog(tx, name, now, rest_seconds, backlog) if is_summary and consent.since else 0,
             done_here=here.done if here else 0,
             current=(in_hand(tx, name, now) or "") if is_summary else "",
         )
@@ -251,7 +270,7 @@ class Background:
         if name == SEGMENT:
             return count_made(tx), count_due(tx)
         rest_seconds = self._settings().worker.rest_seconds
-        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds)
+        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds, self._consent())
 
     def _start(self, name: str) -> None:
         config = self._settings().worker
@@ -259,7 +278,7 @@ class Background:
         if name == EMBEDDINGS:
             work = SwitchedWork(self._store, EMBED, self._embedding(), self._now)
         elif name == SEGMENT:
-            work = self._summarizing(self._chats.work(self._vectors_of, self._segment_summarizer), is_lasting=True)
+            work = self._summarizing(self._segment_work(self._vectors_of), is_lasting=True)
         else:
             work = self._summarizing(self._summarize_work(name), is_lasting=True)
             poll_seconds = config.summary_poll_seconds
@@ -308,6 +327,9 @@ class Background:
 
         return SwitchedWork(self._store, work.name, opened, self._now)
 
+    def _consent(self) -> Consent:
+        return Consent(self._language_model.since(), self._ongoing)
+
     def _embed_work(self) -> EmbedWork | None:
         filled = self._spaces.filled()
         if filled is None:
@@ -326,7 +348,11 @@ class Background:
             config.rest_seconds,
             self._now,
             wake_next=self._wake_embeddings,
+            consent=self._consent,
         )
+
+    def _segment_work(self, vectorize: Vectorize | None) -> SummarizeSegmentWork:
+        return self._chats.work(vectorize, self._segment_summarizer, self._language_model.since)
 
     def _wake_embeddings(self) -> None:
         """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""

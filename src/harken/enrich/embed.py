@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import structlog
 
 from harken import tokens
-from harken.enrich.work import Outage, is_dead, new_owner
-from harken.errors import EndpointError, HarkenError, ProviderError
+from harken.enrich.work import LIMIT_POLL, Outage, is_dead, new_owner
+from harken.errors import EndpointError, HarkenError, ProviderError, SpendLimitError
 from harken.model import spoken
 from harken.providers.embedder import Embedder
 from harken.storage.store import Store, StoredSpace
@@ -79,7 +79,7 @@ class EmbedWork:
             claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
         if not claimed:
             if self.halted and not self.waiting():
-                self.halted = ""
+                self.halted, self.is_limited = "", False
             self._take_over()
             if self.stored > self._settled:
                 self.store.nearest.settle()
@@ -102,6 +102,13 @@ class EmbedWork:
         asked_at = self.now()
         try:
             matrix = self.embedder.embed_passages([_read(item) for item in claimed])
+        except SpendLimitError as error:
+            self.halted, self.is_limited = str(error), True
+            self.outage.begin(self.now(), self.now() + LIMIT_POLL)
+            self.give_back()
+            if self.fail_fast:
+                raise
+            return
         except HarkenError as error:
             if len(claimed) > 1 and not isinstance(error, EndpointError):
                 # One bad text must not take its batch with it into the list of the given up.
@@ -112,7 +119,7 @@ class EmbedWork:
             self._failed(claimed, error, asked_at)
             return
         self.outage.end()
-        self.halted = ""
+        self.halted, self.is_limited = "", False
         ids = [item.entry_id for item in claimed]
         with self.store.writing(of=()) as tx:
             mine = owned(tx, EMBED, ids, self.owner)
@@ -128,7 +135,7 @@ class EmbedWork:
             mine = owned(tx, EMBED, [item.entry_id for item in claimed], self.owner)
             fail(tx, EMBED, sorted(mine), error_class, asked_at, self.outage.gives_up(error))
         if isinstance(error, EndpointError):
-            self.halted = str(error)
+            self.halted, self.is_limited = str(error), False
             self.outage.begin(asked_at)
         if not isinstance(error, ProviderError) or (self.fail_fast and isinstance(error, EndpointError)):
             raise error

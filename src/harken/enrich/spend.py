@@ -24,6 +24,7 @@ from harken.storage.spend import (
     spent_on_day,
 )
 from harken.storage.store import Store
+from harken.storage.work import EMBED
 
 # What roles, tool schemas and separators add to a message, in tokens.
 _AROUND_A_MESSAGE = 8
@@ -73,6 +74,14 @@ class SpendBook:
         with self.store.writing(BOOKS) as tx:
             settle_call(tx, uid, end)
 
+    def fail(self, uid: str, error: BaseException, begun: bool = False) -> None:
+        """Book a failure: a refusal costs nothing; what was given up by us, or broke off, may have been charged."""
+        refused = isinstance(error, HarkenError) and not isinstance(error, EndpointTimeoutError) and not begun
+        if refused:
+            self.settle(uid, Settlement(CallState.FAILED, self.now(), price_usd=Decimal(0)))
+        else:
+            self.settle(uid, Settlement(CallState.LOST, self.now()))
+
     def _check(self, call: Call, limit: Decimal, spent: Spent) -> None:
         if call.estimate_usd is None:
             raise SpendLimitError(
@@ -83,7 +92,8 @@ class SpendBook:
             resumes_at = self.resumes_at()
             raise SpendLimitError(
                 f"llm.max_usd_per_day is reached: {spent.at_most_usd:f} of {limit:f} USD are spent, and the next call "
-                f"may cost {call.estimate_usd:f}. It goes on at {resumes_at:%Y-%m-%d %H:%M} UTC",
+                f"may cost {call.estimate_usd:f}. It goes on at {resumes_at:%Y-%m-%d %H:%M} UTC. "
+                "Raise it: harken config set llm.max_usd_per_day 5",
                 resumes_at,
             )
 
@@ -129,7 +139,7 @@ class MeteredModel:
         try:
             answer = self.model.complete(messages, instructions=instructions, max_tokens=max_tokens, tools=tools)
         except BaseException as error:
-            self._failed(uid, error, begun=False)
+            self.book.fail(uid, error)
             raise
         self._answered(uid, answer)
         return answer
@@ -162,7 +172,7 @@ class MeteredModel:
             if not answered:
                 self.book.settle(uid, Settlement(CallState.LOST, self.book.now()))
         except BaseException as error:
-            self._failed(uid, error, begun)
+            self.book.fail(uid, error, begun)
             raise
 
     def close(self) -> None:
@@ -191,13 +201,38 @@ class MeteredModel:
             ),
         )
 
-    def _failed(self, uid: str, error: BaseException, begun: bool) -> None:
-        """A refusal costs nothing; what was given up by us, or broke off, may have been charged."""
-        refused = isinstance(error, HarkenError) and not isinstance(error, EndpointTimeoutError) and not begun
-        if refused:
-            self.book.settle(uid, Settlement(CallState.FAILED, self.book.now(), price_usd=Decimal(0)))
-        else:
-            self.book.settle(uid, Settlement(CallState.LOST, self.book.now()))
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingMeter:
+    """Books the calls of an embedding endpoint, under the same limit.
+
+    One without a known price counts as free, unlike a language model: it is mostly somebody's own, and the big vendors'
+    prices are known. Its calls stand in the books as of no known price.
+
+    Args:
+        book: with the limit in force; asked for each call.
+        model: its name in the books.
+        price: USD for so many tokens; None where that is not known.
+    """
+
+    book: Callable[[], SpendBook]
+    model: str
+    price: Callable[[int], Decimal | None]
+
+    def begin(self, tokens: int) -> str:
+        """See `CallMeter.begin`."""
+        book, uid = self.book(), str(uuid4())
+        book.begin(Call(uid, EMBED, "", self.model, book.now(), self.price(tokens) or Decimal(0)))
+        return uid
+
+    def answered(self, uid: str, tokens: int) -> None:
+        """See `CallMeter.answered`."""
+        book = self.book()
+        book.settle(uid, Settlement(CallState.DONE, book.now(), tokens, price_usd=self.price(tokens)))
+
+    def failed(self, uid: str, error: BaseException) -> None:
+        """See `CallMeter.failed`."""
+        self.book().fail(uid, error)
 
 
 def _most(messages: Sequence[ChatMessage], instructions: str, max_tokens: int, tools: Sequence[ToolSpec]) -> TokenUsage:

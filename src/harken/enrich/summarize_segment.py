@@ -37,6 +37,7 @@ class SummarizeSegmentWork:
         max_tokens: how long a summary may be; read anew each time.
         vectorize: gives sentences their vectors; None compares them by their words.
         summarizer_for: who summarizes the segment of an id; None chooses sentences.
+        since: what was said from this moment on `summarizer_for` may summarize; older words are chosen from.
 
     Attributes:
         halted: why nothing is done at present, in words for a person; empty while work goes on.
@@ -50,6 +51,7 @@ class SummarizeSegmentWork:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     owner: str = field(default_factory=new_owner)
     summarizer_for: Callable[[str], Summarizer] | None = None
+    since: Callable[[], datetime | None] = lambda: None
     outage: Outage = field(default_factory=Outage)
     halted: str = field(default="", init=False)
     is_limited: bool = field(default=False, init=False)
@@ -61,11 +63,12 @@ class SummarizeSegmentWork:
         if self.outage.lasts(self.now()):
             return 0
         self.halted, self.is_limited = "", False
+        since = self.since()
         with self.store.writing() as tx:
             for owner in lease_owners(tx, SUMMARIZE_SEGMENT):
                 if is_dead(owner):
                     release(tx, SUMMARIZE_SEGMENT, owner)
-            due = claim_due(tx, self.owner, _AT_ONCE, self.now(), self.lease_seconds)
+            due = claim_due(tx, self.owner, _AT_ONCE, self.now(), self.lease_seconds, since)
         if due is None:
             return 0
         asked_at = self.now()
@@ -90,7 +93,7 @@ class SummarizeSegmentWork:
 
     def _summary(self, due: Due) -> tuple[str, str]:
         """The next summary, and who wrote it."""
-        summarizer = self.summarizer_for(due.segment_uid) if self.summarizer_for else None
+        summarizer = self.summarizer_for(due.segment_uid) if self.summarizer_for and due.is_new else None
         if summarizer is not None and summarizer.name != EXTRACTIVE:
             written = summarizer.segment(_told(due))
             self.outage.end()
@@ -109,7 +112,7 @@ class SummarizeSegmentWork:
         _log.warning("summary_failed", messages=len(due.left), error_class=type(error).__name__)
         if isinstance(error, SpendLimitError):
             self.halted, self.is_limited = str(error), True
-            self.outage.begin(self.now(), error.resumes_at or self.now() + LIMIT_POLL)
+            self.outage.begin(self.now(), self.now() + LIMIT_POLL)
             self.give_back()
             return
         gives_up = self.outage.gives_up(error)

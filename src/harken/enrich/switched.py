@@ -71,9 +71,10 @@ class SwitchedWork:
             self._note(str(error))
             return 0
         self._outage.end()
-        done = self._work.run_once()
-        self._note(self._work.halted)
-        return done
+        try:
+            return self._work.run_once()
+        finally:
+            self._note(self._work.halted)
 
     def waiting(self) -> int:
         """How many items somebody may wait for; none where it is switched off or the day's money is spent."""

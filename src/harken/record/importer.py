@@ -104,12 +104,15 @@ class Importer:
         forget: erases what an export says was forgotten; None does it without a word to anyone.
         as_mine: the files are the owner's own, wherever they lie: exports hold in all that they say, and an agent's
             transcripts are believed. Otherwise these are only where they lie in their agent's own folder.
+        is_live: transcripts of what is being said, reported by an agent's hooks: a language model that is set may
+            summarize them like any talk, while what an import brings costs nothing unasked.
     """
 
     recorder: Recorder
     progress: Callable[[Progress], None] = lambda _progress: None
     forget: Callable[[Doomed], Forgotten] | None = None
     as_mine: bool = False
+    is_live: bool = False
 
     def run(
         self, transcripts: TranscriptFormat, paths: Sequence[Path], report: ImportReport | None = None
@@ -140,7 +143,7 @@ class Importer:
                     self._merge(file, report, show)
                 else:
                     believed = self.as_mine or is_own(transcripts, file)
-                    _FileImport(self.recorder, transcripts, file, report, show, believed).run()
+                    _FileImport(self.recorder, transcripts, file, report, show, believed, self.is_live).run()
             except (TranscriptError, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 report.failed.append((file, reason))
@@ -190,8 +193,10 @@ class _FileImport:
         report: ImportReport,
         show: Callable[[int], None],
         believed: bool,
+        is_live: bool,
     ) -> None:
         self._recorder = recorder
+        self._is_import = not is_live
         self._format = transcripts
         self._capped = transcripts.name in OWN_FORMATS and not believed
         # Read as a stranger's, a file is to be read anew when its owner says that it is theirs.
@@ -353,7 +358,8 @@ class _FileImport:
     def _batches(self, finish: bool) -> Iterable[Batch]:
         for thread in self._threads.values():
             if thread.messages or (finish and thread.changed):
-                yield Batch(thread.head, thread.messages, finish, thread.last, not self._capped)
+                as_mine = not self._capped
+                yield Batch(thread.head, thread.messages, finish, thread.last, as_mine, self._is_import)
 
     def _current_fingerprint(self, finish: bool) -> str:
         if self._format.appends:

@@ -30,6 +30,7 @@ from harken.record.forget import Doomed, Forgotten, doom_forgotten
 from harken.record.recorder import Recorder
 from harken.record.strangers import capped, changes_of_own, claims_trust, is_grave, present_kept
 from harken.storage.batches import rows_in
+from harken.storage.consent import note_imported
 from harken.storage.core import core_facts
 from harken.storage.ingest import Ingest
 from harken.storage.known import find_known, find_tombstones, raised_trust
@@ -150,6 +151,9 @@ def _write(
         else:
             changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
         done.kept = sum(1 for event in changes if isinstance(event, Kept))
+        # Of what is brought in alone: a stranger's file numbers what is left out as it likes.
+        numbers = sorted((event.number, event.conversation_uid) for event in changes if isinstance(event, Exchange))
+        note_imported(tx, {uid: number for number, uid in numbers})
         return changes
 
     if events:

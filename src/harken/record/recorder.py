@@ -35,6 +35,7 @@ from harken.record.recalled import without_recall
 from harken.record.redact import Redactor
 from harken.record.replay import replay_conversation
 from harken.record.threads import Thread, read_thread
+from harken.storage.consent import last_exchange_numbers, note_imported
 from harken.storage.ingest import Ingest
 from harken.storage.known import find_known, find_tombstones, own_conversations, raised_trust
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
@@ -101,6 +102,7 @@ class Batch:
         after: the one that stands before them there, where it is known; it has been recorded.
         finish: nothing more will come for now: the last exchange is ended if it has its answer.
         as_mine: False for a stranger's file, which gives no new title to a conversation that is not a stranger's.
+        is_import: an import brings them in, which no language model is to be paid for unasked.
     """
 
     conversation: NewConversation
@@ -108,6 +110,7 @@ class Batch:
     finish: bool = False
     after: NewMessage | None = None
     as_mine: bool = True
+    is_import: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        prepared = [self._prepared(batch) for batch in batches]
+        prepared = [[self.prepare(batch.conversation.uid, said) for said in batch.messages] for batch in batches]
         with self._writing([batch.conversation.uid for batch in batches]) as (tx, appended):
             ingest = self.ingest(tx)
             placed = [
@@ -164,11 +167,11 @@ class Recorder:
                 for batch, ready in zip(batches, prepared, strict=True)
             ]
             appended += self._write(tx, [event for events, _ in placed for event in events], ingest, within)
-        outcome = Recorded(
-            tuple(message for _, recorded in placed for message in recorded.messages),
-            sum(recorded.known for _, recorded in placed),
-            sum(recorded.forgotten for _, recorded in placed),
-        )
+            fresh = tuple(message for _, recorded in placed for message in recorded.messages)
+            imported = {batch.conversation.uid for batch in batches if batch.is_import}
+            note_imported(tx, last_exchange_numbers(tx, imported & {message.conversation_uid for message in fresh}))
+        done = [recorded for _, recorded in placed]
+        outcome = Recorded(fresh, sum(each.known for each in done), sum(each.forgotten for each in done))
         if outcome.messages:
             self.wake()
         return outcome
@@ -300,10 +303,6 @@ class Recorder:
         if thread.title is None:
             raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
         return thread
-
-    def _prepared(self, batch: Batch) -> list[Message]:
-        uid = batch.conversation.uid
-        return [self.prepare(uid, message) for message in batch.messages]
 
     def _stamped(self, batch: Batch, prepared: Sequence[Message]) -> list[Message]:
         """What is said now gets its time and id under the write lock, so that several processes' times are in order."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, select, tuple_, update
 
+from harken.storage.consent import is_new_message
 from harken.storage.store import Transaction
 from harken.storage.tables import (
     failed_work,
@@ -42,12 +44,14 @@ class Due:
     Attributes:
         text: the summary so far; empty for the first.
         left: what it is to take in, oldest first.
+        is_new: whether a language model may take it in unasked; what it may not comes apart from the rest.
     """
 
     segment_id: int
     segment_uid: str
     text: str
     left: tuple[Left, ...]
+    is_new: bool = False
 
 
 def segment_summary(tx: Transaction, segment_uid: str) -> tuple[str, datetime] | None:
@@ -90,8 +94,19 @@ def count_left(tx: Transaction, message_uid: str) -> int:
     return int(tx.connection.execute(statement).scalar_one())
 
 
-def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seconds: float) -> Due | None:
-    """Take a segment with messages that left its window and are in no summary, unless another works on it."""
+def claim_due(
+    tx: Transaction, owner: str, limit: int, now: datetime, lease_seconds: float, since: datetime | None = None
+) -> Due | None:
+    """Take a segment with messages that left its window and are in no summary, unless another works on it.
+
+    Args:
+        tx: a writing transaction.
+        owner: takes the lease.
+        limit: of messages.
+        now: the present.
+        lease_seconds: how long it is its owner's.
+        since: what was said from this moment on a language model may summarize; None: nothing.
+    """
     of_work = and_(
         work.c.tenant == segment_summaries.c.tenant,
         work.c.kind == SUMMARIZE_SEGMENT,
@@ -109,13 +124,16 @@ def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seco
     of_it = (segments.c.tenant == tx.tenant, segments.c.id == row.segment_id)
     uid = tx.connection.execute(select(segments.c.uid).where(*of_it)).scalar_one()
     columns = (messages.c.id, messages.c.role, messages.c.type, messages.c.author, messages.c.text)
+    is_new = is_new_message(since).label("is_new")
     left = tx.connection.execute(
-        _uncovered(tx, select(*columns))
+        _uncovered(tx, select(*columns, is_new))
         .where(segment_summaries.c.segment_id == row.segment_id)
         .order_by(messages.c.position, messages.c.id)
         .limit(limit)
-    )
-    return Due(row.segment_id, uid, row.text, tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in left))
+    ).all()
+    alike = list(takewhile(lambda message: message.is_new == left[0].is_new, left))
+    said = tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in alike)
+    return Due(row.segment_id, uid, row.text, said, is_new=bool(left and left[0].is_new))
 
 
 def put_summary(tx: Transaction, due: Due, text: str, now: datetime, model: str | None = None) -> bool:

@@ -189,7 +189,7 @@ class Daemon:
             _log.warning("not_warmed_up", error_class=type(error).__name__)
 
     def _bring_in(self, transcript: Transcript) -> None:
-        self._harken.import_transcripts(transcript.format, [transcript.path])
+        self._harken.import_transcripts(transcript.format, [transcript.path], is_live=True)
 
 
 def _server(app: ASGIApp, tcp: Tcp | None = None) -> _Server:

@@ -20,6 +20,7 @@ from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageEr
 from harken.model import Message, MessageType, Role
 from harken.record.backup import TYPED_NAME
 from harken.serve.cli import EXIT_INTERRUPTED
+from harken.serve.cli.reporting import summaries_words
 from harken.serve.cli.session import Session, counted
 from harken.serve.cli.talking import HOW_TO_CONFIGURE
 from harken.serve.printed import printable
@@ -100,6 +101,7 @@ def _say_once(repl: Repl, text: str) -> None:
 
 def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) -> None:
     session, harken = repl.session, repl.harken
+    harken.background.hold(repl.talk.conversation_uid)
     try:
         harken.start_worker()
     except HarkenError as error:
@@ -119,6 +121,7 @@ def _greet(session: Session, harken: Harken) -> None:
     if harken.chat.model_name is None:
         session.note("No language model is configured: nothing answers, and the commands work.")
         session.note(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
+    _dim(session, summaries_words(harken, session.prefix))
 
 
 def _recall(session: Session, harken: Harken, conversation_uid: str) -> None:
