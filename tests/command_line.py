@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 120
 # Elsewhere a process that forks without starting a new program may crash in a system library.
 _FORKS = sys.platform == "linux"
 _MEASURED = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
-_KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", *_MEASURED)
+_KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", *_MEASURED)
 
 
 @dataclass(frozen=True)

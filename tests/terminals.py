@@ -1,4 +1,4 @@
-"""A real pseudo-terminal with `harken chat` in it."""
+"""A real pseudo-terminal with `harken chat`, or another command, in it."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Terminal:
 
 
 @contextmanager
-def terminal(cli: CommandLine, *arguments: str) -> Iterator[Terminal]:
-    """`harken chat` in a terminal of 40 lines; killed at the latest with the block."""
+def terminal(cli: CommandLine, *arguments: str, command: str = "chat") -> Iterator[Terminal]:
+    """`harken chat`, or another command, in a terminal of 40 lines; killed at the latest with the block."""
     environment = cli.environment({"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "LINES": "40"})
     child = pexpect.spawn(
         PYTHON[0],
-        [*PYTHON[1:], "chat", *arguments],
+        [*PYTHON[1:], command, *arguments],
         env=environment,
         encoding="utf-8",
         dimensions=(40, 120),

@@ -90,8 +90,7 @@ class Harken:
         self._env = environment() if env is None else env
         self.loaded = load_settings(home, self._env, settings)
         self._now = now
-        self._given_embedder = embedder
-        self._reranker = reranker
+        self._given_embedder, self._reranker = embedder, reranker
         self.store = self._open_store()
         self.run_time = RunTimeSettings(
             self.store, partial(load_settings, home, self._env, settings), changed=self._follow_settings
@@ -100,7 +99,8 @@ class Harken:
         redactor = Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
         self._journal = self._open_journal()
         self.replayed = Replayed(0, 0, [])
-        self.spaces = open_spaces(self.store, self.settings, embedder)
+        self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
+        self.spaces = open_spaces(self.store, self.settings, self._language_model.book, embedder)
         self.recorder = Recorder(
             store=self.store,
             journal=self._journal,
@@ -122,7 +122,6 @@ class Harken:
         self.get_premortem_context = self.assembler.get_premortem_context
         history = TaskHistory(self.store, self._journal)
         self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
-        self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
         self.background = Background(
             self.store, self.spaces, self.chats.work, lambda: self.settings, self._language_model, now
         )
@@ -185,14 +184,7 @@ class Harken:
         trusted = trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT)
         project = identify_project(directory) if directory is not None else None
         message = NewMessage(
-            role=who,
-            text=text,
-            type=kind,
-            author=author,
-            trust=trusted,
-            call_id=call_id,
-            tool_name=tool_name,
-            metadata=metadata or {},
+            who, text, kind, author=author, trust=trusted, call_id=call_id, tool_name=tool_name, metadata=metadata or {}
         )
         head = NewConversation(channel, conversation, project=project)
         recorded = self.recorder.record([Batch(head, [message])])
@@ -246,6 +238,8 @@ class Harken:
         *,
         progress: Callable[[Progress], None] = lambda _progress: None,
         report: ImportReport | None = None,
+        as_mine: bool = False,
+        is_live: bool = False,
     ) -> ImportReport:
         """Import transcripts; what was imported before is known and not added again.
 
@@ -254,6 +248,8 @@ class Harken:
             paths: files or folders.
             progress: called after every batch.
             report: filled as the work goes on.
+            as_mine: the files are the owner's own; see `harken.importers.importer.Importer`.
+            is_live: they are of what is being said now, which a configured model may summarize unlike history.
         Raises:
             UsageError: there is no such format, or a path does not exist.
             ExportError: a file is an export of Harken (of format `jsonl`), and not whole.
@@ -262,10 +258,10 @@ class Harken:
         if format_name not in known:
             raise UsageError(f"There is no format '{format_name}'. Formats: {', '.join(known)}")
         places = [Path(path).expanduser() for path in paths]
-        for place in places:
-            if not place.exists():
-                raise UsageError(f"{place} does not exist.")
-        return Importer(self.recorder, progress, self.upkeep.forget).run(known[format_name], places, report)
+        if missing := [place for place in places if not place.exists()]:
+            raise UsageError(f"{missing[0]} does not exist.")
+        importer = Importer(self.recorder, progress, self.upkeep.forget, as_mine, is_live)
+        return importer.run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """Give every entry that waits for one its vector, in this thread.
@@ -285,8 +281,8 @@ class Harken:
         """Embed and summarize in the background from now on; gives the embedder's worker, None where there is no model.
 
         Raises:
-            ProviderError: the model cannot be opened.
-            MissingExtraError: what it needs is not installed.
+            ConfigError: the settings name a model that cannot be; the workers run all the same.
+            MissingExtraError, ModelFileError: what a model needs is not there; likewise.
         """
         return self.background.start()
 
@@ -403,5 +399,6 @@ class Harken:
         return self._reranker
 
     def _follow_settings(self, loaded: LoadedSettings) -> None:
-        self.loaded = loaded
+        before, self.loaded = self.settings.llm, loaded
         self._searcher.config = loaded.settings.search
+        self._language_model.note(before)

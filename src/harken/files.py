@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 TYPE_CHECKING = False
@@ -29,6 +30,30 @@ def make_private(folder: Path | str) -> None:
         # Another process may be quicker.
         if not os.path.isdir(folder):
             raise
+
+
+def foreign(path: Path | str) -> str:
+    """Why a folder is none of this user's own, for a sentence; empty where it is, or where nothing is there.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISDIR(found.st_mode):
+        return "is a link" if stat.S_ISLNK(found.st_mode) else "is no folder"
+    return "" if found.st_uid == os.getuid() else f"belongs to another user (uid {found.st_uid})"
+
+
+def is_open(path: Path | str) -> bool:
+    """Whether others than its owner have any rights to a folder.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    return bool(os.lstat(path).st_mode & 0o077)
 
 
 # Nobody is still at work on what has not changed for so long.

@@ -89,12 +89,10 @@ class EmbeddingPlan:
     price_usd: Decimal | None
 
 
-def migrate(
-    settings: Settings, language: str | None = None, role: str | None = None, distribute: bool = False
-) -> Migrated:
+def migrate(settings: Settings, language: str | None = None, role: str | None = None) -> Migrated:
     """Make or upgrade the schema of the store that the settings name; see `harken.storage.ports.migrate_store`."""
     place = settings.store or f"sqlite:///{settings.home / DATABASE_NAME}"
-    return migrate_store(place, settings.tenant, settings.home / "cache", language, role, distribute)
+    return migrate_store(place, settings.tenant, settings.home / "cache", language, role)
 
 
 class Upkeep:

@@ -24,6 +24,7 @@ threshold = 0.2
 timeout_seconds = 120
 """
 KEY = "local-key-of-the-test"
+GO_ON = "Go on: harken worker run --until-idle"
 QUERY = "which cheese would you serve"
 # Nothing listens there.
 DEAD_URL, DEAD = "HARKEN_EMBEDDING__URL", "http://127.0.0.1:9/v1"
@@ -95,6 +96,30 @@ def test_a_server_that_is_down_leaves_the_words_and_is_said_to_be_down(
     server.start()
     configure(configured, server, "first")
     assert configured("worker", "run", "--until-idle").out == "Embedded 1 text.\n"
+
+
+def test_every_search_says_what_share_is_embedded_until_all_is(
+    configured: CommandLine, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    configured("summarizer", "off")
+    configured("import", "jsonl", tmp_path / "talk.jsonl")
+    assert configured("search", "gouda").err == ""
+    grown = tmp_path / "more.jsonl"
+    grown.write_text(json.dumps({"conversation": "x", "role": "user", "content": "The bakery has moved to the square"}))
+    assert configured("import", "jsonl", grown, "--no-embed").err.startswith(f"1 text waits to be embedded. {GO_ON}\n")
+    half = f"80 % embedded; the rest is found by words alone. {GO_ON}"
+    assert configured("search", "gouda").err == f"{half}\n"
+    assert configured("search", "gouda", "--json").json()["notes"] == [half]
+    assert half in configured("rag", "test", "Which cheese would you serve?").out
+    assert half in configured("chat", stdin="/search gouda\n").err
+    configured("worker", "run", "--until-idle")
+    assert configured("search", "gouda").err == ""
+
+
+def test_a_search_where_nothing_is_recorded_says_how_to_begin(configured: CommandLine) -> None:
+    outcome = configured("search", "gouda")
+    assert outcome.out == "Nothing was found.\n"
+    assert outcome.err == "Nothing is recorded yet. Bring in what there is: harken import\n"
 
 
 def test_a_key_that_is_refused_is_said_so_and_is_in_no_file_but_the_settings(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harken.engine import Harken
-from harken.model.conversations import ExchangeStatus, MessageType
+from harken.model.conversations import ExchangeStatus, MessageType, Trust
 from harken.testing import HashingEmbedder
 
 IN_MEMORY = "sqlite://"
@@ -51,7 +51,7 @@ def export_of(harken: Harken) -> bytes:
 
 def carried(source: Harken, target: Harken, file: Path) -> int:
     source.upkeep.export(file)
-    return target.import_transcripts("jsonl", [file]).added
+    return target.import_transcripts("jsonl", [file], as_mine=True).added
 
 
 @pytest.fixture(params=["memory", "a plain file", "a server"])
@@ -85,6 +85,27 @@ def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: P
             assert store.upkeep.status().redactions == first.upkeep.status().redactions
 
 
+def test_what_came_as_a_strangers_first_is_whole_once_it_is_said_to_be_ones_own(tmp_path: Path, between: str) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "other", store=between) as other:
+        lived_in(first, tmp_path / "greenhouse")
+        first.memories.add("We deploy on Fridays")
+        first.upkeep.export(tmp_path / "there.jsonl")
+        report = other.import_transcripts("jsonl", [tmp_path / "there.jsonl"])
+        left = (report.left_core, report.left_erasures, report.left_changes)
+        assert (report.added, report.capped, report.kept, left) == (8, 8, 1, (2, 2, 0))
+        assert (other.core.list(), other.tasks.history("daily", only_complete=True)) == ([], [])
+        found = other.search("Fridays deploy")
+        assert {hit.entry.trust for hit in found.hits} <= {Trust.IMPORTED, Trust.TOOL}
+        report = other.import_transcripts("jsonl", [tmp_path / "there.jsonl"], as_mine=True)
+        assert (report.added, report.known, report.left_core) == (0, 8, 0)
+        assert export_of(other) == export_of(first)
+        assert other.tasks.history("daily", only_complete=True) == first.tasks.history("daily") != []
+        assert other.upkeep.doctor() == []
+        # A stranger's copy of the same changes nothing any more.
+        other.import_transcripts("jsonl", [tmp_path / "there.jsonl"])
+        assert export_of(other) == export_of(first)
+
+
 def test_it_is_found_in_the_other_store_as_in_the_first(tmp_path: Path) -> None:
     with opened(tmp_path / "first") as first, opened(tmp_path / "other", store=IN_MEMORY) as other:
         lived_in(first, tmp_path / "greenhouse")
@@ -105,7 +126,7 @@ def test_what_is_forgotten_in_one_store_is_erased_in_the_other(tmp_path: Path, b
         assert plan is not None
         other.upkeep.forget(other.upkeep.plan_forget(conversations=[plan]))
         other.upkeep.export(tmp_path / "back.jsonl")
-        assert first.import_transcripts("jsonl", [tmp_path / "back.jsonl"]).erased == 5
+        assert first.import_transcripts("jsonl", [tmp_path / "back.jsonl"], as_mine=True).erased == 5
         assert first.search("when is the deploy").hits == ()
         assert export_of(first) == export_of(other)
         assert first.upkeep.doctor() == []

@@ -222,10 +222,10 @@ class TestTalking:
         assert cli.status()["messages"] == 0
         assert "No language model is configured" in cli.fails("chat", "hello")
 
-    def test_background_work_that_cannot_start_is_one_line(self, cli: CommandLine) -> None:
+    def test_background_work_that_cannot_be_done_as_it_is_set_is_one_line(self, cli: CommandLine) -> None:
         broken = replace(cli, settings={"HARKEN_EMBEDDER": "openai-compatible"})
         outcome = chat(broken, "/core set user name Ada")
-        assert outcome.err.startswith("No background work meanwhile: ")
+        assert outcome.err.startswith("Some work in the background has to wait: ")
         assert outcome.err.count("\n") == 1
         assert outcome.out == "user name: Ada\n"
 

@@ -33,13 +33,13 @@ def test_everything_moves_to_another_home(filled: CommandLine, other: CommandLin
         "bytes": file.stat().st_size,
     }
     assert (
-        other("import", "jsonl", file).out
+        other("import", "jsonl", file, "--as-mine").out
         == "5 new messages in 2 conversations from 1 file (0 known already, 0 files unchanged).\n"
     )
     assert other.search("tomato") == filled.search("tomato")
     assert other.status()["forgotten"] == 1
     assert other("doctor").out.startswith("All agrees")
-    again = other("import", "jsonl", file, "--json").json()
+    again = other("import", "jsonl", file, "--as-mine", "--json").json()
     assert (again["added"], again["known"], again["erased"]) == (0, 5, 0)
     other("export", tmp_path / "back.jsonl")
     assert (tmp_path / "back.jsonl").read_bytes() == file.read_bytes()

@@ -91,9 +91,9 @@ def test_memories_move_between_stores(cli: CommandLine, tool: CommandLine, tmp_p
     made = add(cli, "a zebra", "--tag", "animals")
     cli("export", tmp_path / "all.jsonl")
     there = replace(tool, home=tmp_path / "other")
-    assert there("import", "jsonl", tmp_path / "all.jsonl", "--json").json()["kept"] == 1
+    assert there("import", "jsonl", tmp_path / "all.jsonl", "--as-mine", "--json").json()["kept"] == 1
     [found] = there("memory", "list", "--json").json()
     assert found == {key: made[key] for key in found}
     there("memory", "forget", made["id"])
-    assert there("import", "jsonl", tmp_path / "all.jsonl", "--json").json()["kept"] == 0
+    assert there("import", "jsonl", tmp_path / "all.jsonl", "--as-mine", "--json").json()["kept"] == 0
     assert there("memory", "list", "--json").json() == []

@@ -83,3 +83,13 @@ def test_own_colours_stay_and_those_of_a_text_go() -> None:
     assert "\x1b[1m" in out
     assert OBEYED.search(re.sub(r"\x1b\[[0-9;]*m", "", out)) is None
     assert not any(evil in out for evil in ("\x1b[31m", "\x1b]", "\x1b[2J"))
+
+
+@pytest.mark.parametrize("text", ["pip install 'harken[pdf]'", "[bold]quay[/bold] [/] [link=x]", "f(a[0])[red]"])
+def test_brackets_are_printed_as_they_stand(text: str) -> None:
+    file = io.StringIO()
+    table = Table(show_header=False, box=None)
+    table.add_row(text)
+    for shown in (text, Text(text), table):
+        PlainConsole(file=file, highlight=False, soft_wrap=True, width=80).print(shown)
+    assert [line.strip() for line in file.getvalue().splitlines()] == [text] * 3

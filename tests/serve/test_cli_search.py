@@ -81,7 +81,7 @@ def test_nothing_found_is_an_answer_and_no_error(stocked: CommandLine) -> None:
 def test_a_search_without_a_model_says_that_it_went_by_words_alone(stocked: CommandLine) -> None:
     outcome = stocked("search", "harvest", settings={"HARKEN_EMBEDDER": "onnx"})
     assert "heavy" in outcome.out
-    assert outcome.err == "Searched by words alone: nothing is embedded yet.\n"
+    assert outcome.err == "Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle\n"
 
 
 @pytest.mark.parametrize(

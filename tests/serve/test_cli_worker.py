@@ -51,7 +51,7 @@ def test_work_that_waits_is_done_until_none_is_left(remote: CommandLine, write: 
     workers = facts.pop("workers")
     assert facts == {"queue": 0, "embedded": 4, "failed": 0, "stale_leases": 0, "failures": []}
     assert [worker["name"] for worker in workers] == ["segment", "exchange", "conversation", "embeddings"]
-    assert "embeddings: on, 0 waiting, 4 done, 0 given up\n" in remote("worker", "status").out
+    assert "embeddings: on, 0 waiting, 4 done, 0 given up, $0.0000 for 3 calls\n" in remote("worker", "status").out
 
 
 def test_what_was_given_up_is_shown_and_tried_again_on_demand(remote: CommandLine, write: Write) -> None:
@@ -96,7 +96,8 @@ def test_ctrl_c_during_the_embedding_of_an_import_leaves_everything_searchable(
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_SECONDS) == 130
     assert (tmp_path / "out").read_text().startswith("4 new messages in 4 conversations")
-    assert "Embedding stopped; everything is recorded and searchable by word." in (tmp_path / "err").read_text()
+    said = "Embedding stopped; everything is recorded and searchable by word. Go on: harken worker run --until-idle\n"
+    assert said in (tmp_path / "err").read_text()
     server.script()
     assert remote.search("pangolins", "--mode", "keyword")[0]["text"] == TALK[1]["content"]
     assert remote("worker", "run", "--until-idle").out == "Embedded 4 texts.\n"
@@ -186,7 +187,7 @@ def test_what_is_being_summarized_is_named(cli: CommandLine, write: Write) -> No
     (exchange,) = {message["exchange_id"] for message in cli.search("ocelots")}
     with ChatServer(otherwise=lambda _asked: Says("Too late.", delay_seconds=TIMEOUT_SECONDS)) as model:
         named = {"HARKEN_LLM__MODEL": "openai:any", "HARKEN_LLM__URL": model.url, "HARKEN_LLM__API_KEY": "unused"}
-        with replace(cli, settings={**cli.settings, **named}).running("worker", "run"):
+        with replace(cli, settings={**cli.settings, **named}).running("summarizer", "backfill", "--yes"):
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while not model.requests and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -213,11 +214,9 @@ def test_the_status_says_what_is_tried_again_and_why_work_stands_still(
     place = next(n for n, line in enumerate(lines) if line.startswith("worker ") and "embeddings: on" in line)
     assert lines[place + 1].strip().startswith("4 tried again after a failure, the first at ")
     settings = {
-        "HARKEN_EMBEDDER": "none",
-        "HARKEN_LLM__MODEL": "openai:gpt-5-mini",
-        "HARKEN_LLM__API_KEY": "unused",
+        "HARKEN_EMBEDDING__DIMS": "32",
+        "HARKEN_EMBEDDING__USD_PER_MILLION": "1000",
         "HARKEN_LLM__MAX_USD_PER_DAY": "0.000001",
-        "HARKEN_WORKER__REST_SECONDS": "0",
     }
     remote("worker", "run", "--until-idle", settings=settings)
     assert "\n                 stands still: llm.max_usd_per_day is reached" in remote("status", settings=settings).out
@@ -260,10 +259,10 @@ def test_embeddings_are_counted_by_what_they_are_of(remote: CommandLine, write: 
 @pytest.mark.parametrize(
     ("words", "forms"),
     [
-        (["summarizer", "perhaps"], "harken summarizer [conversation|exchange] [on|off]"),
-        (["summarizer", "on", "off"], "harken summarizer [conversation|exchange] [on|off]"),
-        (["summarizer", "on", "exchange"], "harken summarizer [conversation|exchange] [on|off]"),
-        (["summarizer", "conversation", "exchange"], "harken summarizer [conversation|exchange] [on|off]"),
+        (["summarizer", "perhaps"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
+        (["summarizer", "on", "off"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
+        (["summarizer", "on", "exchange"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
+        (["summarizer", "conversation", "exchange"], "harken summarizer [conversation|exchange] [on|off] | backfill"),
         (["embeddings", "exchange"], "harken embeddings [on|off|rebuild [conversations|exchanges]]"),
         (["embeddings", "rebuild", "everything"], "harken embeddings [on|off|rebuild [conversations|exchanges]]"),
     ],

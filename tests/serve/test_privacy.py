@@ -167,5 +167,5 @@ def test_what_others_put_in_the_place_of_its_folder_gets_no_socket(cli: CommandL
     theirs.mkdir()
     cli.home.mkdir(mode=0o700)
     (cli.home / "run").symlink_to(theirs)
-    assert "not a folder of this user's own" in cli.fails("serve")
+    assert "run is a link, so no socket is put there. Remove it" in cli.fails("serve")
     assert list(theirs.iterdir()) == []

@@ -101,9 +101,13 @@ class Runs:
         delivered: list[Message] = []
 
         def closing(tx: Transaction, _ingest: Ingest) -> list[Event]:
-            if read_thread(tx, uid).title is None:
+            thread = read_thread(tx, uid)
+            if thread.title is None:
                 raise NotFoundError(f"{uid} was forgotten while it ran.")
-            placed = [replace(message, segment_uid=run.segment_uid, exchange_uid=run.uid) for message in prepared]
+            placed = [
+                replace(message, segment_uid=run.segment_uid, exchange_uid=run.uid, position=thread.next_position())
+                for message in prepared
+            ]
             said.extend(self.recorder.stamp(message) for message in placed)
             ended.append(ExchangeEnd(run.uid, uid, status, self.recorder.now(), reason))
             elsewhere = [] if delivery is None else self._delivered(tx, delivery, run, delivered)

@@ -28,6 +28,7 @@ class EmbeddingConfig(SettingsSection):
         threshold: stands in place of the model's calibrated one; `search.relevance_threshold` stands above it.
         threads: CPU threads for a local model.
         allow_download: whether a local model that is nowhere on this machine may be fetched.
+        usd_per_million: price of a million tokens at an endpoint, in place of the list's.
     """
 
     model: str | None = None
@@ -45,6 +46,7 @@ class EmbeddingConfig(SettingsSection):
     download_url: str | None = None
     download_sha256: str | None = None
     min_message_tokens: Annotated[int, Field(ge=0, le=1000)] = 10
+    usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 class SearchConfig(SettingsSection):
@@ -90,7 +92,8 @@ class LlmConfig(SettingsSection):
         api_key: None takes the vendor's own variable, e.g. OPENAI_API_KEY, unless `url` is set.
         max_tokens: longest answer.
         max_input_tokens: longer material is clipped from its middle.
-        max_usd_per_day: no worker and no chat calls a model beyond it until the next day (UTC); None: no limit.
+        max_usd_per_day: no worker and no chat calls a paid model beyond it until the next day (UTC), be it for chat,
+            summaries or embeddings; `none`: no limit.
         input_usd_per_million: price of a million tokens, in place of the list's; both prices or neither.
     """
 
@@ -100,9 +103,15 @@ class LlmConfig(SettingsSection):
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     max_tokens: Annotated[int, Field(ge=16, le=200_000)] = 2048
     max_input_tokens: Annotated[int, Field(ge=256, le=2_000_000)] = 8000
-    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = Decimal("1.00")
     input_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
     output_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @field_validator("max_usd_per_day", mode="before")
+    @classmethod
+    def _no_limit(cls, value: object) -> object:
+        """TOML and the environment have no other word for it."""
+        return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
     @model_validator(mode="after")
     def _both_prices(self) -> Self:

@@ -325,7 +325,7 @@ class _Build:
 
     def _recall(self, recalled: Sequence[Recalled]) -> None:
         if recalled:
-            ordered = sorted(recalled, key=lambda item: (item.hit.entry.created_at, item.hit.entry.id))
+            ordered = sorted(recalled, key=lambda item: (item.hit.entry.position, item.hit.entry.id))
             items = [(item.hit.entry.ref_uid, item.text, _why(item), _facts(item)) for item in ordered]
             self._speak(LayerName.AUTO_RAG, _recall_block(ordered), items)
 

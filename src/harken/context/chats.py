@@ -174,13 +174,17 @@ class Chats:
         return run_until_idle(self.work(None))
 
     def work(
-        self, vectorize: Vectorize | None, summarizer_for: Callable[[str], Summarizer] | None = None
+        self,
+        vectorize: Vectorize | None,
+        summarizer_for: Callable[[str], Summarizer] | None = None,
+        since: Callable[[], datetime | None] = lambda: None,
     ) -> SummarizeSegmentWork:
         """The background work that keeps the summaries.
 
         Args:
             vectorize: gives sentences their vectors; None compares them by their words.
             summarizer_for: who summarizes the segment of an id; None chooses sentences.
+            since: what was said from this moment on it may summarize; None: nothing.
         """
         settings = self._settings
         return SummarizeSegmentWork(
@@ -190,6 +194,7 @@ class Chats:
             vectorize,
             self._now,
             summarizer_for=summarizer_for,
+            since=since,
         )
 
     def _session(self, uid: str) -> ContextSession:

@@ -26,7 +26,7 @@ def _conversation_quote(found: PastConversation) -> Quote:
     lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({_facts(found.similarity)}{count})']
     if found.summary:
         lines.append(f"Summary: {_flat(found.summary)}")
-    return Quote("\n".join(lines), "conversation", found.uid, "", found.at, Trust.AGENT.value)
+    return Quote("\n".join(lines), "conversation", found.uid, "", found.at, found.trust.value)
 
 
 def _exchange_quote(found: PastExchange) -> Quote:
@@ -85,4 +85,4 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
 
 
 def _trust(found: PastConversation) -> Trust:
-    return least_trusted(exchange.trust for exchange in found.exchanges)
+    return least_trusted((found.trust, *(exchange.trust for exchange in found.exchanges)))

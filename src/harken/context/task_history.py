@@ -6,7 +6,7 @@ Source: seed TASK-007b, component 3; design.md section 9.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 
@@ -24,6 +24,8 @@ from harken.model.conversations import (
     MessageType,
     Role,
     Tombstone,
+    Trust,
+    Trusted,
 )
 from harken.record.ids import conversation_uid
 from harken.storage.conversations import messages_of_exchange, tombstones_of
@@ -60,8 +62,9 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it came to its answer, and did not fail."""
-        return self.answer is not None and self.status is not ExchangeStatus.FAILED
+        """Whether it came to its answer, did not fail, and is no stranger's, of which nothing is to be learned."""
+        is_own = all(message.trust is not Trust.IMPORTED for message in self.messages)
+        return self.answer is not None and self.status is not ExchangeStatus.FAILED and is_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +131,14 @@ class _Gathered:
 
     Attributes:
         spoken: by run, oldest first.
+        raised: messages that came as `imported` and are the owner's after all.
     """
 
     forgotten: set[str]
     begun: dict[str, Exchange] = field(default_factory=dict)
     ends: dict[str, ExchangeEnd] = field(default_factory=dict)
     spoken: dict[str, list[Message]] = field(default_factory=dict)
+    raised: dict[str, Trust] = field(default_factory=dict)
 
     def take(self, events: list[Event]) -> None:
         """Add what an earlier day's file holds."""
@@ -141,6 +146,8 @@ class _Gathered:
         for event in events:
             if isinstance(event, Tombstone):
                 self.forgotten.add(event.uid)
+            elif isinstance(event, Trusted):
+                self.raised[event.uid] = event.trust
             elif isinstance(event, Exchange):
                 self.begun[event.uid] = event
             elif isinstance(event, ExchangeEnd) and self._is_last(event):
@@ -155,7 +162,9 @@ class _Gathered:
         found = []
         for uid in self.begun if only_begun else {**self.begun, **self.spoken}:
             messages = {
-                message.uid: message for message in self.spoken.get(uid, []) if message.uid not in self.forgotten
+                message.uid: replace(message, trust=self.raised.get(message.uid, message.trust))
+                for message in self.spoken.get(uid, [])
+                if message.uid not in self.forgotten
             }
             begun, end = self.begun.get(uid), self.ends.get(uid)
             started = begun.started_at if begun else self.spoken[uid][0].created_at

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,7 +147,7 @@ class ClaudeCode:
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield a session file's items in order; see `TranscriptFormat.parse`."""
-        return follow(path, _SessionReader(path, resumed=offset > 0), offset)
+        return follow(path, _SessionReader(path, offset), offset)
 
 
 def _opening(path: Path) -> Mapping[str, Any] | None:
@@ -185,9 +186,13 @@ class _SessionReader:
 
     telling = re.compile(rb'"isSidechain"\s*:\s*true|"(?:custom|ai)-title"|"tool_use"')
 
-    def __init__(self, path: Path, *, resumed: bool) -> None:
+    def __init__(self, path: Path, offset: int) -> None:
         self._path = path
-        self._resumed = resumed
+        self._resumed = offset > 0
+        self._begin = offset
+        self._read: set[str] = set()
+        self._to_read: set[str] | None = None
+        self._held: dict[str, list[tuple[dict[str, Any], int]]] = {}
         self._side = _SUBAGENTS in path.parts[:-1]
         self._file_session = _session_folder(path).name if self._side else path.stem
         self._current = self._file_session
@@ -201,8 +206,8 @@ class _SessionReader:
 
     @property
     def settled(self) -> bool:
-        """Whether no title waits for its conversation's first message."""
-        return not self._waiting
+        """Whether no title waits for its conversation's first message, and no line for its parent."""
+        return not self._waiting and not self._held
 
     def learn(self, value: dict[str, Any]) -> None:
         """Note the sidechain that a line belongs to, how its title ranks, and which tools it calls."""
@@ -213,7 +218,31 @@ class _SessionReader:
             self._note(piece)
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
-        """Yield what one line says."""
+        """Yield what one line says, and those that waited for it; nothing while its parent is still to come."""
+        parent = string(value.get("parentUuid"))
+        if parent is not None and parent != value.get("uuid") and self._comes_later(parent):
+            self._held.setdefault(parent, []).append((value, number))
+            return
+        ready = [(value, number)]
+        while ready:
+            line, place = ready.pop(0)
+            yield from self._say(line, place)
+            uuid = string(line.get("uuid")) or ""
+            self._read.add(uuid)
+            ready += self._held.pop(uuid, [])
+
+    def _comes_later(self, parent: str) -> bool:
+        if parent in self._read:
+            return False
+        if self._to_read is None:
+            # Only now, for nearly all files stand in order and need not be looked through.
+            with self._path.open("rb") as stream:
+                stream.seek(self._begin)
+                lines = (decoded(raw)[0] for raw in stream)
+                self._to_read = {uuid for line in lines if line and (uuid := string(line.get("uuid")))}
+        return parent in self._to_read
+
+    def _say(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         value = as_first_written(value, self._copies)
         conversation, parent = self._conversation(value)
         if named := _title(value):
@@ -228,8 +257,9 @@ class _SessionReader:
             yield Unreadable(self._path, number, fault)
 
     def finish(self) -> Iterator[ParsedItem]:
-        """Nothing: where only a title is known and nobody speaks, there is no conversation."""
-        return iter(())
+        """Yield the lines that wait for each other in a circle; a title without a message is no conversation."""
+        for line, place in sorted((each for held in self._held.values() for each in held), key=itemgetter(1)):
+            yield from self._say(line, place)
 
     def _conversation(self, line: Mapping[str, Any]) -> tuple[str, str | None]:
         """The id of the line's conversation, and of the one it is a side of."""

@@ -128,7 +128,7 @@ def _first_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _of_document(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | None:
-    for value in islice(read_values(path), _VALUES):
+    for value, _ in islice(read_values(path), _VALUES):
         for name, known in formats.items():
             if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
                 return name

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from harken.errors import TranscriptError
-from harken.importers.jsonl import Jsonl
+from harken.importers.merge import merge_export
 from harken.importers.parsed import (
     Checkpoint,
     ParsedConversation,
@@ -22,10 +22,9 @@ from harken.importers.parsed import (
     TranscriptFormat,
     Unreadable,
 )
-from harken.journal.export import is_export
+from harken.importers.strangers import OWN_FORMATS, exports_among, is_own
 from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
 from harken.record.forget import Doomed, Forgotten, forget
-from harken.record.merge import merge_export
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
 from harken.storage.ports import Transaction
@@ -37,8 +36,6 @@ _BATCH_MESSAGES = 2000
 # So many new messages change what an engine knows of its tables.
 _MANY = 200
 _HASH_CHUNK = 1 << 20
-# Agents on this machine wrote these themselves; an export or a foreign file has only somebody's word for it.
-_OWN_FORMATS = ("claude-code", "codex")
 
 _log = structlog.get_logger(__name__)
 
@@ -55,6 +52,11 @@ class ImportReport:
         forgotten: messages that were forgotten earlier, and stay so.
         erased: messages that were here, and that an export says were forgotten.
         kept: memories and other records that an export brought, new or in a later state.
+        capped: messages and other records that came as `imported` though their file says they are the owner's or an
+            agent's own words.
+        left_core: core memories that a stranger's export holds; they were not taken.
+        left_erasures: records that such an export says were forgotten; nothing was erased.
+        left_changes: what such an export would have changed of the owner's records; they stand as they were.
         conversations: ids of the conversations that the new messages belong to.
         unreadable: every line that could not be read.
         failed: files that could not be read at all, with why.
@@ -67,6 +69,10 @@ class ImportReport:
     forgotten: int = 0
     erased: int = 0
     kept: int = 0
+    capped: int = 0
+    left_core: int = 0
+    left_erasures: int = 0
+    left_changes: int = 0
     conversations: set[str] = field(default_factory=set)
     unreadable: list[Unreadable] = field(default_factory=list)
     failed: list[tuple[Path, str]] = field(default_factory=list)
@@ -96,11 +102,17 @@ class Importer:
         recorder: where messages go.
         progress: called after every batch.
         forget: erases what an export says was forgotten; None does it without a word to anyone.
+        as_mine: the files are the owner's own, wherever they lie: exports hold in all that they say, and an agent's
+            transcripts are believed. Otherwise these are only where they lie in their agent's own folder.
+        is_live: transcripts of what is being said, reported by an agent's hooks: a language model that is set may
+            summarize them like any talk, while what an import brings costs nothing unasked.
     """
 
     recorder: Recorder
     progress: Callable[[Progress], None] = lambda _progress: None
     forget: Callable[[Doomed], Forgotten] | None = None
+    as_mine: bool = False
+    is_live: bool = False
 
     def run(
         self, transcripts: TranscriptFormat, paths: Sequence[Path], report: ImportReport | None = None
@@ -118,6 +130,7 @@ class Importer:
         report = report if report is not None else ImportReport()
         files = list(dict.fromkeys(file for path in paths for file in transcripts.files(path)))
         sizes = [_size(file) for file in files]
+        exports = set(exports_among(transcripts, files))
         before = 0
         for number, file in enumerate(files):
             report.files += 1
@@ -126,10 +139,11 @@ class Importer:
                 self.progress(Progress(file, number, len(files), before + offset, sum(sizes), report.added))
 
             try:
-                if transcripts.name == Jsonl.name and is_export(file):
+                if file in exports:
                     self._merge(file, report, show)
                 else:
-                    _FileImport(self.recorder, transcripts, file, report, show).run()
+                    believed = self.as_mine or is_own(transcripts, file)
+                    _FileImport(self.recorder, transcripts, file, report, show, believed, self.is_live).run()
             except (TranscriptError, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 report.failed.append((file, reason))
@@ -141,12 +155,16 @@ class Importer:
         return report
 
     def _merge(self, file: Path, report: ImportReport, show: Callable[[int], None]) -> None:
-        for merged in merge_export(self.recorder, file, self.forget or self._forget):
+        for merged in merge_export(self.recorder, file, self.forget or self._forget, self.as_mine):
             report.added += merged.added
             report.known += merged.known
             report.forgotten += merged.forgotten
             report.erased += merged.erased
             report.kept += merged.kept
+            report.capped += merged.capped
+            report.left_core += merged.left_core
+            report.left_erasures += merged.left_erasures
+            report.left_changes += merged.left_changes
             report.conversations |= merged.conversations
             show(merged.offset)
 
@@ -158,6 +176,7 @@ class Importer:
 class _Thread:
     head: NewConversation
     messages: list[NewMessage] = field(default_factory=list)
+    last: NewMessage | None = None
     seen: Counter[tuple[object, ...]] = field(default_factory=Counter)
     last_at: datetime | None = None
     changed: bool = False
@@ -173,9 +192,15 @@ class _FileImport:
         file: Path,
         report: ImportReport,
         show: Callable[[int], None],
+        believed: bool,
+        is_live: bool,
     ) -> None:
         self._recorder = recorder
+        self._is_import = not is_live
         self._format = transcripts
+        self._capped = transcripts.name in OWN_FORMATS and not believed
+        # Read as a stranger's, a file is to be read anew when its owner says that it is theirs.
+        self._state_name = f"{transcripts.name}, imported" if self._capped else transcripts.name
         self._file = file
         self._report = report
         self._show = show
@@ -213,7 +238,7 @@ class _FileImport:
 
     def _where_to_begin(self) -> int | None:
         with self._recorder.store.reading() as tx:
-            state = get_import_state(tx, self._format.name, self._path)
+            state = get_import_state(tx, self._state_name, self._path)
         if state is None:
             return 0
         if state.size == self._size and state.modified == self._modified:
@@ -294,7 +319,7 @@ class _FileImport:
     def _trust(self, item: ParsedMessage, head: NewConversation) -> Trust:
         if item.role is Role.TOOL or item.type is MessageType.TOOL_RESULT:
             return Trust.TOOL
-        if self._format.name not in _OWN_FORMATS:
+        if self._capped or self._format.name not in OWN_FORMATS:
             return Trust.IMPORTED
         # In a subagent's conversation it is the calling agent that asks.
         asked_by_person = item.role is Role.USER and head.parent_external_id is None
@@ -302,7 +327,7 @@ class _FileImport:
 
     def _flush(self, finish: bool) -> None:
         state = ImportState(
-            format=self._format.name,
+            format=self._state_name,
             path=self._path,
             size=self._size if finish else 0,
             modified=self._modified if finish else 0,
@@ -321,16 +346,20 @@ class _FileImport:
         self._report.added += len(recorded.messages)
         self._report.known += recorded.known
         self._report.forgotten += recorded.forgotten
+        if self._capped:
+            self._report.capped += sum(1 for message in recorded.messages if message.trust is Trust.IMPORTED)
         self._report.conversations.update(message.conversation_uid for message in recorded.messages)
         for thread in self._threads.values():
+            thread.last = thread.messages[-1] if thread.messages else thread.last
             thread.messages = []
         self._waiting = 0
-        self._show(self._offset or self._size)
+        self._show(self._offset)
 
     def _batches(self, finish: bool) -> Iterable[Batch]:
         for thread in self._threads.values():
             if thread.messages or (finish and thread.changed):
-                yield Batch(thread.head, thread.messages, finish)
+                as_mine = not self._capped
+                yield Batch(thread.head, thread.messages, finish, thread.last, as_mine, self._is_import)
 
     def _current_fingerprint(self, finish: bool) -> str:
         if self._format.appends:

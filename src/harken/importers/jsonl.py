@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.importers.reading import files_below, in_order, items, moment, numbered, string
+from harken.importers.reading import files_below, follow, in_order, moment, string
 from harken.model.conversations import EMPTY, MessageType, Role
 from harken.text.fence import without_recall
 
@@ -38,10 +38,7 @@ class Jsonl:
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield the file's items in order; it is read whole, whatever the offset."""
-        reader = _LinesReader(path)
-        with path.open("rb") as stream:
-            for line in numbered(stream):
-                yield from items(path, reader, line)
+        return follow(path, _LinesReader(path))
 
 
 class _LinesReader:

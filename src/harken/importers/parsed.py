@@ -81,7 +81,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything before this byte offset has been yielded; reading may go on from here."""
+    """Everything before this byte offset has been yielded; where files only grow, reading may go on from here."""
 
     offset: int
 

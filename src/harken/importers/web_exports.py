@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harken.errors import TranscriptError
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, Unreadable
+from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, ParsedMessage, Unreadable
 from harken.importers.reading import files_below, in_order, without_lone_surrogates
 
 
@@ -127,13 +127,14 @@ class ExportFormat(ABC):
             TranscriptError: the file is no JSON, or holds something else than this chat's conversations.
         """
         number = recognised = 0
-        for number, value in enumerate(read_values(path), 1):
+        for number, (value, reached) in enumerate(read_values(path), 1):
             place = ExportMember(path, number)
             if isinstance(value, _Break):
                 yield place.unreadable("is where the document breaks off")
             elif isinstance(value, dict) and self.recognises(value):
                 recognised += 1
                 yield from self._read(value, place)
+                yield Checkpoint(reached)
             else:
                 yield place.unreadable(f"is not a {self.name} conversation")
         if number and not recognised:
@@ -178,24 +179,29 @@ def _members(path: Path) -> list[str]:
         return []
 
 
-def read_values(path: Path) -> Iterator[Any]:
+def read_values(path: Path) -> Iterator[tuple[Any, int]]:
     """The conversations of an export, one after the other, whatever they are; an object where it breaks off.
+
+    With each comes how many of the file's bytes are read, of a packed file in proportion.
 
     Raises:
         TranscriptError: it is no JSON document, or no ZIP file that can be unpacked.
     """
     if not zipfile.is_zipfile(path):
         with path.open("rb") as stream:
-            yield from _listed(path, stream)
+            yield from ((value, stream.tell()) for value in _listed(path, stream))
         return
     names = _members(path)
     if not names:
         raise TranscriptError(f"{path} holds no conversations.json")
     try:
         with zipfile.ZipFile(path) as archive:
-            for name in names:
+            sizes = [archive.getinfo(name).file_size for name in names]
+            share = path.stat().st_size / max(1, sum(sizes))
+            for number, name in enumerate(names):
+                before = sum(sizes[:number])
                 with archive.open(name) as member:
-                    yield from _listed(path, member)
+                    yield from ((value, round((before + member.tell()) * share)) for value in _listed(path, member))
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise TranscriptError(f"{path} is damaged or locked: it cannot be unpacked") from error
 

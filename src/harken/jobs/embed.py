@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import structlog
 
-from harken.errors import EndpointError, HarkenError, ProviderError
-from harken.jobs.job import Outage, is_dead, new_owner
+from harken.errors import EndpointError, HarkenError, ProviderError, SpendLimitError
+from harken.jobs.job import LIMIT_POLL, Outage, is_dead, new_owner
 from harken.model.conversations import spoken
 from harken.providers.embedder import Embedder
 from harken.storage.enrichment.jobs import (
@@ -44,6 +44,8 @@ class EmbedWork:
 
     Attributes:
         stored: how many vectors were stored so far.
+        halted: why nothing is done at present, in words for a person; empty while work goes on.
+        is_limited: whether that is because the day's money is spent.
     """
 
     store: Store
@@ -54,9 +56,11 @@ class EmbedWork:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     owner: str = field(default_factory=new_owner)
     fail_fast: bool = False
+    outage: Outage = field(default_factory=Outage)
     stored: int = field(default=0, init=False)
+    halted: str = field(default="", init=False)
+    is_limited: bool = field(default=False, init=False)
     _settled: int = field(default=0, init=False)
-    _outage: Outage = field(default_factory=Outage, init=False)
 
     name = EMBED
 
@@ -66,7 +70,7 @@ class EmbedWork:
         Returns:
             How many entries were taken on, well or not; 0 when there is nothing to do now.
         """
-        if self._outage.lasts(self.now()):
+        if self.outage.lasts(self.now()):
             return 0
         with self.store.writing(of=()) as tx:
             for owner in lease_owners(tx, EMBED):
@@ -74,6 +78,8 @@ class EmbedWork:
                     release(tx, EMBED, owner)
             claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
         if not claimed:
+            if self.halted and not self.waiting():
+                self.halted, self.is_limited = "", False
             self._take_over()
             if self.stored > self._settled:
                 self.store.nearest.settle()
@@ -93,20 +99,27 @@ class EmbedWork:
             release(tx, EMBED, self.owner)
 
     def _embed(self, claimed: Sequence[Claimed]) -> None:
+        asked_at = self.now()
         try:
             matrix = self.embedder.embed_passages([_read(item) for item in claimed])
+        except SpendLimitError as error:
+            self.halted, self.is_limited = str(error), True
+            self.outage.begin(self.now(), self.now() + LIMIT_POLL)
+            self.give_back()
+            if self.fail_fast:
+                raise
+            return
         except HarkenError as error:
-            if isinstance(error, EndpointError):
-                self._outage.begin(self.now())
             if len(claimed) > 1 and not isinstance(error, EndpointError):
                 # One bad text must not take its batch with it into the list of the given up.
                 middle = len(claimed) // 2
                 self._embed(claimed[:middle])
                 self._embed(claimed[middle:])
                 return
-            self._failed(claimed, error)
+            self._failed(claimed, error, asked_at)
             return
-        self._outage.end()
+        self.outage.end()
+        self.halted, self.is_limited = "", False
         ids = [item.entry_id for item in claimed]
         with self.store.writing(of=()) as tx:
             mine = owned(tx, EMBED, ids, self.owner)
@@ -115,12 +128,15 @@ class EmbedWork:
             complete(tx, EMBED, list(mine))
         self.stored += stored
 
-    def _failed(self, claimed: Sequence[Claimed], error: HarkenError) -> None:
+    def _failed(self, claimed: Sequence[Claimed], error: HarkenError, asked_at: datetime) -> None:
         error_class = type(error).__name__
         _log.warning("embedding_failed", entries=len(claimed), error_class=error_class)
         with self.store.writing(of=()) as tx:
             mine = owned(tx, EMBED, [item.entry_id for item in claimed], self.owner)
-            fail(tx, EMBED, sorted(mine), error_class, self.now())
+            fail(tx, EMBED, sorted(mine), error_class, asked_at, self.outage.gives_up(error))
+        if isinstance(error, EndpointError):
+            self.halted, self.is_limited = str(error), False
+            self.outage.begin(asked_at)
         if not isinstance(error, ProviderError) or (self.fail_fast and isinstance(error, EndpointError)):
             raise error
 

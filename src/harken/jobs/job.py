@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import structlog
 
-from harken.errors import EndpointError, RateLimitError
-from harken.storage.enrichment.jobs import BACKOFF_SECONDS
+from harken.errors import EndpointError, HarkenError, RateLimitError
+from harken.storage.enrichment.jobs import BACKOFF_SECONDS, WAITED_OUT_SECONDS
 
 # How long a worker waits for a setting to change before it looks again.
 LIMIT_POLL = timedelta(minutes=10)
@@ -24,24 +24,42 @@ LIMIT_POLL = timedelta(minutes=10)
 
 @dataclass(slots=True)
 class Outage:
-    """Leaves an endpoint that fails alone for a while, so that one outage does not use up every item's attempts."""
+    """Leaves an endpoint that fails alone for a while, so that one outage does not use up every item's attempts.
 
+    Attributes:
+        is_waited_out: however long it lasts, as by a worker in the background: the endpoint is asked again within
+            `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody.
+    """
+
+    is_waited_out: bool = False
     _failures: int = field(default=0, init=False)
+    _answered: bool = field(default=False, init=False)
     _until: datetime | None = field(default=None, init=False)
 
     def lasts(self, now: datetime) -> bool:
         """Whether the endpoint is still to be left alone."""
         return self._until is not None and now < self._until
 
-    def begin(self, now: datetime, until: datetime | None = None) -> None:
-        """It failed: leave it alone for longer each time, or until a moment that it named."""
-        seconds = BACKOFF_SECONDS[min(self._failures, len(BACKOFF_SECONDS) - 1)]
+    def begin(self, asked_at: datetime, until: datetime | None = None) -> None:
+        """It failed: leave it alone for longer each time, or until a moment that it named.
+
+        Args:
+            asked_at: when the call began: one that ran into its time limit has waited already.
+            until: that moment.
+        """
+        steps = WAITED_OUT_SECONDS if self.is_waited_out else BACKOFF_SECONDS
+        seconds = steps[min(self._failures, len(steps) - 1)]
         self._failures += 1
-        self._until = until or now + timedelta(seconds=seconds)
+        self._answered = False
+        self._until = until or asked_at + timedelta(seconds=seconds)
 
     def end(self) -> None:
         """It answered."""
-        self._failures, self._until = 0, None
+        self._failures, self._answered, self._until = 0, True, None
+
+    def gives_up(self, error: HarkenError) -> bool:
+        """Whether an item with too many failures, of which this is the last, is to be given up; before `begin`."""
+        return not self.is_waited_out or self._answered or not isinstance(error, EndpointError)
 
 
 def asked_for(error: EndpointError, now: datetime) -> datetime | None:
@@ -136,6 +154,7 @@ class Worker:
         if self._thread is None or not self._thread.is_alive() or self._stopping.is_set():
             # Of its own, so that one that could not stop in time does not go on with the new one.
             self._stopping = threading.Event()
+            self._state = WorkerState.PROCESSING
             name = f"harken-{self._work.name}"
             self._thread = threading.Thread(target=self._run, args=(self._stopping,), name=name, daemon=True)
             self._thread.start()

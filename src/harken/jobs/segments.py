@@ -80,6 +80,7 @@ class SummarizeSegmentWork:
         max_tokens: how long a summary may be; read anew each time.
         vectorize: gives sentences their vectors; None compares them by their words.
         summarizer_for: who summarizes the segment of an id; None chooses sentences.
+        since: what was said from this moment on `summarizer_for` may summarize; older words are chosen from.
 
     Attributes:
         halted: why nothing is done at present, in words for a person; empty while work goes on.
@@ -93,28 +94,31 @@ class SummarizeSegmentWork:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     owner: str = field(default_factory=new_owner)
     summarizer_for: Callable[[str], Summarizer] | None = None
+    since: Callable[[], datetime | None] = lambda: None
+    outage: Outage = field(default_factory=Outage)
     halted: str = field(default="", init=False)
     is_limited: bool = field(default=False, init=False)
-    _outage: Outage = field(default_factory=Outage, init=False)
 
     name = SUMMARIZE_SEGMENT
 
     def run_once(self) -> int:
         """Take in what left one window; the number of messages, 0 when there is nothing to do now."""
-        if self._outage.lasts(self.now()):
+        if self.outage.lasts(self.now()):
             return 0
         self.halted, self.is_limited = "", False
+        since = self.since()
         with self.store.writing() as tx:
             for owner in lease_owners(tx, SUMMARIZE_SEGMENT):
                 if is_dead(owner):
                     release(tx, SUMMARIZE_SEGMENT, owner)
-            due = claim_due(tx, self.owner, _AT_ONCE, self.now(), self.lease_seconds)
+            due = claim_due(tx, self.owner, _AT_ONCE, self.now(), self.lease_seconds, since)
         if due is None:
             return 0
+        asked_at = self.now()
         try:
             text, model = self._summary(due)
         except HarkenError as error:
-            self._failed(due, error)
+            self._failed(due, error, asked_at)
             return len(due.left)
         with self.store.writing() as tx:
             put_summary(tx, due, text, self.now(), model)
@@ -132,10 +136,10 @@ class SummarizeSegmentWork:
 
     def _summary(self, due: DueSegment) -> tuple[str, str]:
         """The next summary, and who wrote it."""
-        summarizer = self.summarizer_for(due.segment_uid) if self.summarizer_for else None
+        summarizer = self.summarizer_for(due.segment_uid) if self.summarizer_for and due.is_new else None
         if summarizer is not None and summarizer.name != EXTRACTIVE:
             written = summarizer.segment(_told(due))
-            self._outage.end()
+            self.outage.end()
             if written.text and written.model != EXTRACTIVE:
                 return tokens.clip(written.text, self.max_tokens()), written.model
         return self._chosen(due), EXTRACTIVE
@@ -147,18 +151,19 @@ class SummarizeSegmentWork:
         vectors = (self.vectorize or term_vectors)(lines)
         return "\n".join(choose(lines, vectors, self.max_tokens()))
 
-    def _failed(self, due: DueSegment, error: HarkenError) -> None:
+    def _failed(self, due: DueSegment, error: HarkenError, asked_at: datetime) -> None:
         _log.warning("summary_failed", messages=len(due.left), error_class=type(error).__name__)
         if isinstance(error, SpendLimitError):
             self.halted, self.is_limited = str(error), True
-            self._outage.begin(self.now(), error.resumes_at or self.now() + LIMIT_POLL)
+            self.outage.begin(self.now(), self.now() + LIMIT_POLL)
             self.give_back()
             return
+        gives_up = self.outage.gives_up(error)
         if isinstance(error, EndpointError) and self.summarizer_for is not None:
             self.halted = str(error)
-            self._outage.begin(self.now(), asked_for(error, self.now()))
+            self.outage.begin(asked_at, asked_for(error, self.now()))
         with self.store.writing() as tx:
-            fail(tx, SUMMARIZE_SEGMENT, [due.segment_id], type(error).__name__, self.now())
+            fail(tx, SUMMARIZE_SEGMENT, [due.segment_id], type(error).__name__, asked_at, gives_up)
 
 
 def _told(due: DueSegment) -> Sequence[ExchangeText]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from harken.config.settings import Settings
 from harken.errors import MissingExtraError, ProviderError
+from harken.jobs.spend import EmbeddingMeter, SpendBook
 from harken.providers.embedder import Embedder, Space, Vectors
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import embedding_price, open_embedder
@@ -90,6 +91,11 @@ class Spaces:
         self._asked: dict[str, RecentQueries] = {}
         self._lock = threading.RLock()
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether the settings name a model; it need not be one that can be opened."""
+        return self._configured is not None
+
     def embedder(self) -> Embedder | None:
         """The configured model; None where the settings name none.
 
@@ -144,24 +150,29 @@ class Spaces:
             return None
 
 
-def open_spaces(store: Store, settings: Settings, given: Embedder | None = None) -> Spaces:
+def open_spaces(
+    store: Store, settings: Settings, book: Callable[[], SpendBook], given: Embedder | None = None
+) -> Spaces:
     """The store's spaces with the models that the settings name.
 
     Args:
         store: keeps the spaces.
         settings: which embedder, and how it is used.
+        book: where calls of endpoints are booked.
         given: stands in place of the configured model.
     """
     if given is not None:
         return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given)
     key = settings.embedding.api_key
 
+    def opened(options: EmbedderOptions) -> Embedder:
+        meter = EmbeddingMeter(book, f"{options.name}:{options.model}", partial(embedding_price, options))
+        return open_embedder(options, meter)
+
     def from_spec(spec: dict[str, Any]) -> Embedder:
-        return open_embedder(EmbedderOptions.from_spec(spec, settings.home, key.get_secret_value() if key else None))
+        return opened(EmbedderOptions.from_spec(spec, settings.home, key.get_secret_value() if key else None))
 
     if settings.embedder == "none":
         return Spaces(store, None, {}, from_spec)
     options = EmbedderOptions.configured(settings.home, settings.embedder, settings.embedding)
-    return Spaces(
-        store, lambda: open_embedder(options), options.to_spec(), from_spec, partial(embedding_price, options)
-    )
+    return Spaces(store, lambda: opened(options), options.to_spec(), from_spec, partial(embedding_price, options))

@@ -9,11 +9,13 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from uuid import uuid4
 
-from harken.config.settings import Settings
+from harken.config.settings import LlmConfig, Settings
 from harken.errors import EndpointTimeoutError, HarkenError, SpendLimitError
 from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolSpec
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
+from harken.storage.enrichment.consent import drop_model, model_since, note_model
+from harken.storage.enrichment.jobs import EMBED
 from harken.storage.enrichment.spend import (
     BOOKS,
     CallState,
@@ -76,6 +78,14 @@ class SpendBook:
         with self.store.writing(BOOKS) as tx:
             settle_call(tx, uid, end)
 
+    def fail(self, uid: str, error: BaseException, begun: bool = False) -> None:
+        """Book a failure: a refusal costs nothing; what was given up by us, or broke off, may have been charged."""
+        refused = isinstance(error, HarkenError) and not isinstance(error, EndpointTimeoutError) and not begun
+        if refused:
+            self.settle(uid, Settlement(CallState.FAILED, self.now(), price_usd=Decimal(0)))
+        else:
+            self.settle(uid, Settlement(CallState.LOST, self.now()))
+
     def _check(self, call: ModelCall, limit: Decimal, spent: Spent) -> None:
         if call.estimate_usd is None:
             raise SpendLimitError(
@@ -86,7 +96,8 @@ class SpendBook:
             resumes_at = self.resumes_at()
             raise SpendLimitError(
                 f"llm.max_usd_per_day is reached: {spent.at_most_usd:f} of {limit:f} USD are spent, and the next call "
-                f"may cost {call.estimate_usd:f}. It goes on at {resumes_at:%Y-%m-%d %H:%M} UTC",
+                f"may cost {call.estimate_usd:f}. It goes on at {resumes_at:%Y-%m-%d %H:%M} UTC. "
+                "Raise it: harken config set llm.max_usd_per_day 5",
                 resumes_at,
             )
 
@@ -132,7 +143,7 @@ class MeteredModel:
         try:
             answer = self.model.complete(messages, instructions=instructions, max_tokens=max_tokens, tools=tools)
         except BaseException as error:
-            self._failed(uid, error, begun=False)
+            self.book.fail(uid, error)
             raise
         self._answered(uid, answer)
         return answer
@@ -165,7 +176,7 @@ class MeteredModel:
             if not answered:
                 self.book.settle(uid, Settlement(CallState.LOST, self.book.now()))
         except BaseException as error:
-            self._failed(uid, error, begun)
+            self.book.fail(uid, error, begun)
             raise
 
     def close(self) -> None:
@@ -194,13 +205,38 @@ class MeteredModel:
             ),
         )
 
-    def _failed(self, uid: str, error: BaseException, begun: bool) -> None:
-        """A refusal costs nothing; what was given up by us, or broke off, may have been charged."""
-        refused = isinstance(error, HarkenError) and not isinstance(error, EndpointTimeoutError) and not begun
-        if refused:
-            self.book.settle(uid, Settlement(CallState.FAILED, self.book.now(), price_usd=Decimal(0)))
-        else:
-            self.book.settle(uid, Settlement(CallState.LOST, self.book.now()))
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingMeter:
+    """Books the calls of an embedding endpoint, under the same limit.
+
+    One without a known price counts as free, unlike a language model: it is mostly somebody's own, and the big vendors'
+    prices are known. Its calls stand in the books as of no known price.
+
+    Args:
+        book: with the limit in force; asked for each call.
+        model: its name in the books.
+        price: USD for so many tokens; None where that is not known.
+    """
+
+    book: Callable[[], SpendBook]
+    model: str
+    price: Callable[[int], Decimal | None]
+
+    def begin(self, tokens: int) -> str:
+        """See `CallMeter.begin`."""
+        book, uid = self.book(), str(uuid4())
+        book.begin(ModelCall(uid, EMBED, "", self.model, book.now(), self.price(tokens) or Decimal(0)))
+        return uid
+
+    def answered(self, uid: str, tokens: int) -> None:
+        """See `CallMeter.answered`."""
+        book = self.book()
+        book.settle(uid, Settlement(CallState.DONE, book.now(), tokens, price_usd=self.price(tokens)))
+
+    def failed(self, uid: str, error: BaseException) -> None:
+        """See `CallMeter.failed`."""
+        self.book().fail(uid, error)
 
 
 def _most(messages: Sequence[ChatMessage], instructions: str, max_tokens: int, tools: Sequence[ToolSpec]) -> TokenUsage:
@@ -214,6 +250,8 @@ def _most(messages: Sequence[ChatMessage], instructions: str, max_tokens: int, t
 class LanguageModel:
     """Opens the configured model on first use, and another one when the settings name another.
 
+    The moment at which a model is first seen is remembered: what was said before is never sent to it unasked.
+
     Args:
         settings: those in force; read anew each time.
         env: where vendors' keys are looked for.
@@ -226,6 +264,9 @@ class LanguageModel:
     _opened: tuple[ChatOptions, ChatModel] | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
+    def __post_init__(self) -> None:
+        self.note()
+
     def metered(self, kind: str, item_uid: str) -> MeteredModel | None:
         """The model, each call of which is booked for one record of one kind of work; None where none is configured.
 
@@ -236,8 +277,36 @@ class LanguageModel:
         model = self.model()
         if model is None:
             return None
-        book = SpendBook(self.store, self.settings().llm.max_usd_per_day, self.now)
-        return book.metered(model, kind, item_uid)
+        return self.book().metered(model, kind, item_uid)
+
+    def book(self) -> SpendBook:
+        """The books, with the limit in force."""
+        return SpendBook(self.store, self.settings().llm.max_usd_per_day, self.now)
+
+    def since(self) -> datetime | None:
+        """When the model was first seen: what was said from then on it may summarize; None where none is configured."""
+        name = _identity(self.settings().llm)
+        if not name:
+            return None
+        with self.store.reading() as tx:
+            return model_since(tx, name)
+
+    def note(self, before: LlmConfig | None = None) -> None:
+        """Remember the moment at which the model is first seen.
+
+        Args:
+            before: what was set until now; a model that is set no more is forgotten, so that the moment at which it is
+                set again counts.
+        """
+        name, old = _identity(self.settings().llm), _identity(before) if before else ""
+        is_known = not name or self.since() is not None
+        if is_known and old in ("", name):
+            return
+        with self.store.writing() as tx:
+            if old and old != name:
+                drop_model(tx, old)
+            if name:
+                note_model(tx, name, self.now())
 
     def model(self) -> ChatModel | None:
         """The model, its calls not booked; None where the settings name none.
@@ -260,3 +329,8 @@ class LanguageModel:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened[1].close()
+
+
+def _identity(wanted: LlmConfig) -> str:
+    """The model and who serves it; empty where none is set."""
+    return f"{wanted.model} {wanted.url or ''}".rstrip() if wanted.model else ""

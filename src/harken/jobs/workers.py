@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
+
+import structlog
 
 from harken.config.settings import Settings
-from harken.errors import UsageError
+from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
+from harken.jobs.backfill import Backfill
 from harken.jobs.embed import EmbedWork
-from harken.jobs.job import Work, Worker, WorkerState, run_until_idle
+from harken.jobs.job import Outage, Work, Worker, WorkerState, run_until_idle
 from harken.jobs.segments import SummarizeSegmentWork, Vectorize
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
 from harken.jobs.summarize import SummarizeWork
+from harken.providers.embedder import Vectors
 from harken.providers.summarizer import Summarizer
-from harken.providers.summarizers.extractive import ExtractiveSummarizer
+from harken.providers.summarizers.extractive import ExtractiveSummarizer, term_vectors
 from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.conversations import count_all
+from harken.storage.enrichment.consent import Consent, SummaryBacklog
 from harken.storage.enrichment.jobs import (
     EMBED,
     VectorCounts,
@@ -33,70 +39,109 @@ from harken.storage.enrichment.jobs import (
 )
 from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_due, count_made
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
-from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, count_outlived, in_hand
+from harken.storage.enrichment.summaries import (
+    CONVERSATION,
+    EXCHANGE,
+    SUMMARIZE,
+    count_backlog,
+    count_outlived,
+    in_hand,
+)
 from harken.storage.enrichment.summaries import count_due as count_summaries_due
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.vectors import list_spaces
+
+
+class HaltingWork(Work, Protocol):
+    """Work that knows why it stands still."""
+
+    @property
+    def halted(self) -> str:
+        """Why nothing is done at present, in words for a person; empty while work goes on."""
+        ...
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether that is because the day's money is spent."""
+        ...
 
 
 @dataclass(slots=True)
 class SwitchedWork:
     """Does work unless somebody switched it off, here or in another process.
 
+    What the work needs may not be there yet: an endpoint that does not answer, an extra that is not installed. That is
+    a failure like any other: it is said, and tried again for as long as it lasts.
+
     Args:
-        work: what is done.
-        rest_seconds: of conversations, for summaries; read anew each time.
+        name: the kind of work.
+        opened: gives the work, with what it needs for a batch open; asked before each.
+        is_wanted: do it even where it is switched off, for somebody asks for it.
+
+    Attributes:
+        halted: why nothing is done here at present, in words for a person; empty while work goes on.
     """
 
     store: Store
-    work: Work
-    rest_seconds: Callable[[], float]
-    _halted: str | None = field(default=None, init=False)
-
-    @property
-    def name(self) -> str:
-        """The kind of work."""
-        return self.work.name
+    name: str
+    opened: Callable[[], HaltingWork]
+    now: Callable[[], datetime]
+    is_wanted: bool = False
+    halted: str = field(default="", init=False)
+    _kept: str | None = field(default=None, init=False)
+    _work: HaltingWork | None = field(default=None, init=False)
+    _outage: Outage = field(default_factory=lambda: Outage(is_waited_out=True), init=False)
 
     def run_once(self) -> int:
-        """Do one batch; 0 when it is switched off or there is nothing to do now."""
-        if not self._enabled():
+        """Do one batch; 0 when it is switched off, cannot be done, or there is nothing to do now."""
+        if self._outage.lasts(self.now()) or not self._enabled():
             return 0
-        if isinstance(self.work, SummarizeWork):
-            self.work.rest_seconds = self.rest_seconds()
-        done = self.work.run_once()
-        if isinstance(self.work, SummarizeWork | SummarizeSegmentWork):
-            self._note(self.work.halted)
-        return done
+        asked_at = self.now()
+        try:
+            self._work = self.opened()
+        except (ConfigError, MissingExtraError, ProviderError) as error:
+            _log.warning("work_not_opened", work=self.name, error_class=type(error).__name__)
+            self._outage.begin(asked_at)
+            self._note(str(error))
+            return 0
+        self._outage.end()
+        try:
+            return self._work.run_once()
+        finally:
+            self._note(self._work.halted)
 
     def waiting(self) -> int:
         """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
-        if not self._enabled() or (
-            isinstance(self.work, SummarizeWork | SummarizeSegmentWork) and self.work.is_limited
-        ):
+        if self._work is None or self._work.is_limited or not self._enabled():
             return 0
-        return self.work.waiting()
+        return self._work.waiting()
 
     def give_back(self) -> None:
         """Return what was claimed and not finished."""
-        self.work.give_back()
+        if self._work is not None:
+            self._work.give_back()
 
     def _enabled(self) -> bool:
+        if self.is_wanted:
+            return True
         with self.store.reading() as tx:
             return is_enabled(tx, self.name)
 
     def _note(self, why: str) -> None:
-        if self._halted is None:
+        self.halted = why
+        if self._kept is None:
             with self.store.reading() as tx:
-                self._halted = halted(tx, self.name)
-        if why != self._halted:
+                self._kept = halted(tx, self.name)
+        if why != self._kept:
             with self.store.writing() as tx:
                 put_halted(tx, self.name, why)
-            self._halted = why
+            self._kept = why
 
 
-# What makes the work on rolling summaries: from what gives sentences vectors, and who summarizes a segment.
-SegmentWork = Callable[[Vectorize | None, Callable[[str], Summarizer]], SummarizeSegmentWork]
+# Makes the work on rolling summaries of: sentences to vectors, who summarizes a segment, since when a model is set.
+SegmentWork = Callable[
+    [Vectorize | None, Callable[[str], Summarizer], Callable[[], datetime | None]], SummarizeSegmentWork
+]
 EMBEDDINGS, SEGMENT = "embeddings", "segment"
 # The workers by the name that people call them, in the order in which their work is done.
 WORKERS = {
@@ -106,6 +151,7 @@ WORKERS = {
     EMBEDDINGS: EMBED,
 }
 _NOTHING = Spent()
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +164,8 @@ class WorkerReport:
         done: how many vectors or summaries there are.
         waiting: how many are missing, or outlived by what was said since.
         outlived: of those that are done, how many wait to be made again.
+        older: how many the configured model does not summarize unless somebody asks (`Backfill`); they are, or will be,
+            summarized by extraction.
         done_here: how many this process's own worker has taken on since it was started.
         current: the id of what is being summarized now, by whichever process; empty where nothing is.
         halted: why it stands still, in words for a person; empty while it works.
@@ -135,6 +183,7 @@ class WorkerReport:
     spent: Spent = _NOTHING
     spent_today: Spent = _NOTHING
     outlived: int = 0
+    older: int = 0
     done_here: int = 0
     current: str = ""
 
@@ -150,18 +199,21 @@ class Background:
         self,
         store: Store,
         spaces: Spaces,
-        segment_work: SegmentWork,
+        make_segment_work: SegmentWork,
         settings: Callable[[], Settings],
         language_model: LanguageModel,
         now: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._spaces = spaces
-        self._segment_work = segment_work
+        self._make_segment_work = make_segment_work
         self._settings = settings
         self._language_model = language_model
         self._now = now
+        self._ongoing: frozenset[str] = frozenset()
+        self.backfill = Backfill(store, settings, language_model, self._summarizer, now)
         self._workers: dict[str, Worker] = {}
+        self._works: dict[str, SwitchedWork] = {}
         self._stop_listening: Callable[[], None] | None = None
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
@@ -176,7 +228,8 @@ class Background:
             return 0
         work.fail_fast = not patient
         waiting = work.waiting()
-        run_until_idle(work, lambda count: progress(count, max(waiting, count)), patient)
+        wanted = SwitchedWork(self._store, EMBED, lambda: work, self._now, is_wanted=True)
+        run_until_idle(wanted, lambda count: progress(count, max(waiting, count)), patient)
         return work.stored
 
     def summarize(self, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:
@@ -192,34 +245,39 @@ class Background:
         """
         # Said at once, not item by item, where it cannot be used.
         self._language_model.model()
-        segments = self._switched(self._segment_work(None, self._segment_summarizer))
+        segments = self._summarizing(self._segment_work(None))
         made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
         for kind in (EXCHANGE, CONVERSATION):
             work = self._summarize_work(kind)
-            run_until_idle(self._switched(work), progress, patient=True)
+            run_until_idle(self._summarizing(work), progress, patient=True)
             made[kind] = work.stored
         return made
 
-    def start(self) -> Worker | None:
-        """Do everything in the background from now on; gives the embedder's worker, None where there is no model.
+    def start(self, names: Collection[str] = tuple(WORKERS)) -> Worker | None:
+        """Do work in the background from now on; what is done already goes on.
 
+        Each worker opens what it needs by itself. While that fails it stands still and says why, and once it is mended
+        it goes on by itself, within a minute: an endpoint that is down now stops nothing for good.
+
+        Args:
+            names: of the workers; all of them unless some are named.
+        Returns:
+            The embedder's worker; None where the settings name no model.
         Raises:
-            ProviderError: a model cannot be opened.
-            MissingExtraError: what it needs is not installed.
+            ConfigError: the settings name a model that cannot be; the workers run all the same.
+            MissingExtraError: what a model needs is not installed; likewise.
+            ModelFileError: a model's files are missing or not the pinned ones; likewise.
         """
-        config = self._settings().worker
-        # Said at once, not item by item, where it cannot be used.
-        self._language_model.model()
-        if EMBEDDINGS not in self._workers and (work := self._embed_work()) is not None:
-            self._start(EMBEDDINGS, work, config.poll_seconds)
-        if SEGMENT not in self._workers:
-            embedder = self._spaces.embedder()
-            vectorize = embedder.embed_passages if embedder else None
-            self._start(SEGMENT, self._segment_work(vectorize, self._segment_summarizer), config.poll_seconds)
-            for kind in (EXCHANGE, CONVERSATION):
-                self._start(kind, self._summarize_work(kind), config.summary_poll_seconds)
+        for name in names:
+            if name not in self._workers and (name != EMBEDDINGS or self._spaces.is_configured):
+                self._start(name)
         if self._stop_listening is None:
             self._stop_listening = self._store.listen(self.wake)
+        # Said at once, where somebody has to do something about it; neither asks an endpoint anything.
+        if set(names) - {EMBEDDINGS}:
+            self._language_model.model()
+        if EMBEDDINGS in names:
+            self._spaces.embedder()
         return self._workers.get(EMBEDDINGS)
 
     def stop(self) -> None:
@@ -228,12 +286,26 @@ class Background:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
-        self._workers, self._stop_listening = {}, None
+        self._workers, self._works, self._stop_listening = {}, {}, None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker of this process is at work, or looks for some."""
+        return any(worker.status().state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
+
+    @property
+    def halts(self) -> dict[str, str]:
+        """Why workers of this process stand still, in words for a person, by their names."""
+        return {name: work.halted for name, work in tuple(self._works.items()) if work.halted}
 
     def wake(self) -> None:
         """There is work; returns at once."""
         for worker in tuple(self._workers.values()):
             worker.wake()
+
+    def hold(self, conversation_uid: str) -> None:
+        """This conversation is being held in this process: no model summarizes it before it is over."""
+        self._ongoing |= {conversation_uid}
 
     def switch(self, name: str, enabled: bool) -> None:
         """Switch a worker on or off, in every process and for good.
@@ -262,6 +334,11 @@ class Background:
                 if name in (None, each)
             )
 
+    def is_summarizing(self) -> bool:
+        """Whether summaries of exchanges or of conversations are switched on."""
+        with self._store.reading() as tx:
+            return any(is_enabled(tx, kind) for kind in SUMMARIZE.values())
+
     def vectors(self) -> dict[str, VectorCounts]:
         """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
         with self._store.reading() as tx:
@@ -272,7 +349,8 @@ class Background:
         worker = self._workers.get(name)
         here = worker.status() if worker else None
         done, waiting = self._progress(tx, name)
-        is_summary = name in SUMMARIZE
+        is_summary, consent, rest_seconds = name in SUMMARIZE, self._consent(), self._settings().worker.rest_seconds
+        backlog = SummaryBacklog(consent.since)
         return WorkerReport(
             name=name,
             enabled=is_enabled(tx, kind),
@@ -283,7 +361,8 @@ class Background:
             halted=halted(tx, kind),
             spent=spent,
             spent_today=today,
-            outlived=count_outlived(tx, name, now, self._settings().worker.rest_seconds) if is_summary else 0,
+            outlived=count_outlived(tx, name, now, rest_seconds, consent) if is_summary else 0,
+            older=count_backlog(tx, name, now, rest_seconds, backlog) if is_summary and consent.since else 0,
             done_here=here.done if here else 0,
             current=(in_hand(tx, name, now) or "") if is_summary else "",
         )
@@ -296,14 +375,65 @@ class Background:
         if name == SEGMENT:
             return count_made(tx), count_due(tx)
         rest_seconds = self._settings().worker.rest_seconds
-        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds)
+        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds, self._consent())
 
-    def _start(self, name: str, work: Work, poll_seconds: float) -> None:
-        self._workers[name] = Worker(self._switched(work), poll_seconds)
+    def _start(self, name: str) -> None:
+        config = self._settings().worker
+        poll_seconds = config.poll_seconds
+        if name == EMBEDDINGS:
+            work = SwitchedWork(self._store, EMBED, self._embedding(), self._now)
+        elif name == SEGMENT:
+            work = self._summarizing(self._segment_work(self._vectors_of), is_lasting=True)
+        else:
+            work = self._summarizing(self._summarize_work(name), is_lasting=True)
+            poll_seconds = config.summary_poll_seconds
+        self._works[name], self._workers[name] = work, Worker(work, poll_seconds)
         self._workers[name].start()
 
-    def _switched(self, work: Work) -> SwitchedWork:
-        return SwitchedWork(self._store, work, lambda: self._settings().worker.rest_seconds)
+    def _embedding(self) -> Callable[[], HaltingWork]:
+        """What gives the embedding work: the model is opened, and its space made, when it is first asked."""
+        made: list[EmbedWork] = []
+
+        def opened() -> HaltingWork:
+            if not made:
+                work = self._embed_work()
+                if work is None:
+                    raise ConfigError("The settings name no embedding model.")
+                work.outage.is_waited_out = True
+                made.append(work)
+            return made[0]
+
+        return opened
+
+    def _vectors_of(self, sentences: Sequence[str]) -> Vectors:
+        """Sentences by their meaning; by their words where there is no model, or it cannot be used now."""
+        try:
+            embedder = self._spaces.embedder()
+            return term_vectors(sentences) if embedder is None else embedder.embed_passages(sentences)
+        except (ProviderError, MissingExtraError) as error:
+            _log.warning("sentences_compared_by_words", error_class=type(error).__name__)
+            return term_vectors(sentences)
+
+    def _summarizing(self, work: SummarizeWork | SummarizeSegmentWork, is_lasting: bool = False) -> SwitchedWork:
+        """Work that asks the language model, as it is set at the time.
+
+        Args:
+            work: what is done.
+            is_lasting: it goes on until this process ends.
+        """
+        work.outage.is_waited_out = is_lasting
+
+        def opened() -> HaltingWork:
+            # Not item by item, where it cannot be used.
+            self._language_model.model()
+            if isinstance(work, SummarizeWork):
+                work.rest_seconds = self._settings().worker.rest_seconds
+            return work
+
+        return SwitchedWork(self._store, work.name, opened, self._now)
+
+    def _consent(self) -> Consent:
+        return Consent(self._language_model.since(), self._ongoing)
 
     def _embed_work(self) -> EmbedWork | None:
         filled = self._spaces.filled()
@@ -323,7 +453,11 @@ class Background:
             config.rest_seconds,
             self._now,
             wake_next=self._wake_embeddings,
+            consent=self._consent,
         )
+
+    def _segment_work(self, vectorize: Vectorize | None) -> SummarizeSegmentWork:
+        return self._make_segment_work(vectorize, self._segment_summarizer, self._language_model.since)
 
     def _wake_embeddings(self) -> None:
         """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""

@@ -24,6 +24,7 @@ from harken.model.conversations import (
     Titled,
     Tombstone,
     Trust,
+    Trusted,
 )
 from harken.storage.columns import format_moment, parse_moment
 from harken.storage.records.rows import KEPT
@@ -35,7 +36,7 @@ _KINDS: dict[str, type] = {
         ("title", "text", "author", "call_id", "tool_name", "kind", "error", "section", "key", "value", "source"), str
     ),
     **dict.fromkeys(("project", "metadata", "fields"), dict),
-    "number": int,
+    **dict.fromkeys(("number", "position"), int),
 }
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -178,6 +179,7 @@ def _write_message(event: Any) -> dict[str, Any]:
         "role": event.role.value,
         "type": event.type.value,
         "at": format_time(event.created_at),
+        "position": event.position,
         "author": event.author,
         "trust": event.trust.value,
         "call_id": event.call_id,
@@ -204,6 +206,7 @@ def _read_message(fields: Mapping[str, Any]) -> Message:
         tool_name=fields.get("tool_name"),
         external_id=fields.get("external_id", ""),
         metadata=fields.get("metadata", {}),
+        position=fields.get("position", 0),
     )
 
 
@@ -218,6 +221,20 @@ def _write_title(event: Any) -> dict[str, Any]:
 
 def _read_title(fields: Mapping[str, Any]) -> Titled:
     return Titled(fields["conversation"], fields.get("title", ""), parse_time(fields["at"]))
+
+
+def _write_trusted(event: Any) -> dict[str, Any]:
+    return {
+        "event": "trust",
+        "id": event.uid,
+        "conversation": event.conversation_uid,
+        "trust": event.trust.value,
+        "at": format_time(event.at),
+    }
+
+
+def _read_trusted(fields: Mapping[str, Any]) -> Trusted:
+    return Trusted(fields["id"], fields["conversation"], Trust(fields["trust"]), parse_time(fields["at"]))
 
 
 def _write_tombstone(event: Any) -> dict[str, Any]:
@@ -276,6 +293,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     ExchangeEnd: _write_exchange_end,
     Message: _write_message,
     Titled: _write_title,
+    Trusted: _write_trusted,
     Tombstone: _write_tombstone,
     CoreFact: _write_core_fact,
     Kept: _write_kept,
@@ -287,6 +305,7 @@ _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     ExchangeEnd: attrgetter("at"),
     Message: attrgetter("created_at"),
     Titled: attrgetter("at"),
+    Trusted: attrgetter("at"),
     Tombstone: attrgetter("at"),
     CoreFact: attrgetter("at"),
     Kept: attrgetter("at"),
@@ -298,6 +317,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "exchange_end": _read_exchange_end,
     "message": _read_message,
     "title": _read_title,
+    "trust": _read_trusted,
     "tombstone": _read_tombstone,
     "core": _read_core_fact,
     "kept": _read_kept,

@@ -21,6 +21,8 @@ from sqlalchemy import func, select
 from harken.errors import ExportError, StoreError, UsageError
 from harken.journal.events import event_from_fields, line_from_event
 from harken.model.conversations import (
+    CORE_MEMORY,
+    KEPT_FOLDERS,
     Conversation,
     CoreFact,
     Event,
@@ -32,6 +34,7 @@ from harken.model.conversations import (
     Segment,
     Titled,
     Tombstone,
+    Trusted,
 )
 from harken.storage.events import events_of, known_conversations
 from harken.storage.ports import Store
@@ -42,8 +45,12 @@ FORMAT, VERSION = "harken-export", 1
 # An id names a folder of the journal, so an export may not bring one that leads out of it.
 _ID = re.compile(r"\w[\w.-]{0,127}")
 _ID_FIELDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid", "parent_uid")
+# Who forgets a conversation of such a name would forget all memories with it.
+_RESERVED = frozenset({CORE_MEMORY, *KEPT_FOLDERS.values()})
 _HEADER_BYTES = 1000
 _MOST = 2**31 - 1
+# What is said afterwards finds room behind it.
+_LAST_POSITION = 2**52
 _PROGRESS_EVERY = 1000
 
 
@@ -204,16 +211,28 @@ def _fault(event: Event) -> str:
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"
-    if isinstance(event, Segment | Exchange) and not 0 < event.number <= _MOST:
-        return "a number is out of range"
+    if not isinstance(event, Kept) and not _RESERVED.isdisjoint(ids):
+        return "an id is the name of a folder of the journal"
+    if fault := _out_of_range(event):
+        return fault
     if isinstance(event, ExchangeEnd) and event.status is ExchangeStatus.IN_PROGRESS:
         return "an end that is none"
-    if isinstance(event, Titled):
-        return "a title stands with its conversation"
+    if isinstance(event, Titled | Trusted):
+        return "a title stands with its conversation, a trust with its message"
     if isinstance(event, Tombstone):
         whole = event.kind == "conversation"
         return "" if event.kind == "message" or (whole and event.uid == event.conversation_uid) else "of no known kind"
     if isinstance(event, Conversation | Kept) and event.project is not None:
         names = (event.project.key, event.project.name, *event.project.aliases)
         return "" if all(isinstance(name, str) for name in names) else "a project's name is none"
+    return ""
+
+
+def _out_of_range(event: Event) -> str:
+    if isinstance(event, Kept) and not 0 <= (event.fields or {}).get("importance", 0) <= 1:
+        return "an importance is out of range"
+    if isinstance(event, Segment | Exchange) and not 0 < event.number <= _MOST:
+        return "a number is out of range"
+    if isinstance(event, Message) and not 0 <= event.position <= _LAST_POSITION:
+        return "a position is out of range"
     return ""

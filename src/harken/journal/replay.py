@@ -23,6 +23,7 @@ from harken.model.conversations import (
     Grave,
     Message,
     Segment,
+    Trusted,
 )
 from harken.storage.conversations import find_known, tombstones_of
 from harken.storage.enrichment.summaries import restore_summaries
@@ -100,7 +101,7 @@ def replay_conversation(
         # A file that is shorter than what was applied has been damaged from outside: read it anew, whole.
         found, ends[path] = _sound_events(journal, path, start if start <= size else 0, done)
         events.extend(found)
-    done.messages += ingest.apply(_with_heads(tx, events))
+    done.messages += ingest.apply(_in_recorded_order(_with_heads(tx, events)))
     for path, end in ends.items():
         put_journal_offset(tx, path, end)
 
@@ -111,7 +112,7 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     written: set[str] = set()
 
     def without_forgotten(event: Event) -> Event | None:
-        named = graves.get(event.uid) if isinstance(event, Message | Grave) else None
+        named = graves.get(event.uid) if isinstance(event, Message | Trusted | Grave) else None
         grave = named or graves.get(folder)
         if grave is None:
             return event
@@ -144,6 +145,17 @@ def _sound_events(journal: Journal, path: str, start: int, done: Replayed) -> tu
         done.torn.append(torn)
         offset -= torn.length
     return events, offset
+
+
+def _in_recorded_order(events: list[Event]) -> list[Event]:
+    """The events, with messages that an older Harken wrote without a position in the order in which it recorded them.
+
+    It wrote each day's messages into a file of their own, whatever stood between them; exchanges were counted.
+    """
+    numbers = {event.uid: event.number for event in events if isinstance(event, Exchange)}
+    unplaced = [event for event in events if isinstance(event, Message) and not event.position]
+    ordered = iter(sorted(unplaced, key=lambda message: numbers.get(message.exchange_uid, 0)))
+    return [next(ordered) if isinstance(event, Message) and not event.position else event for event in events]
 
 
 def _with_heads(tx: Transaction, events: list[Event]) -> list[Event]:

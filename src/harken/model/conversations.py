@@ -56,6 +56,16 @@ class Trust(StrEnum):
         return f"{self.value}, untrusted" if self.is_untrusted and self is not Trust.UNTRUSTED else self.value
 
 
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A message that came as `imported` is the owner's or an agent's own after all."""
+
+    uid: str
+    conversation_uid: str
+    trust: Trust
+    at: datetime
+
+
 UNTRUSTED = (Trust.TOOL, Trust.UNTRUSTED)
 _ORDER = (Trust.OWNER, Trust.AGENT, Trust.IMPORTED, Trust.TOOL, Trust.UNTRUSTED)
 
@@ -99,10 +109,8 @@ class MessageType(Choice):
     SUMMARY = "summary"
 
 
-TASK_CHANNEL = "task"
-"""The channel of a scheduled task's runs."""
-TASK_UID = "scheduler_"
-"""What the id of a task's conversation begins with; its name follows."""
+TASK_CHANNEL, TASK_UID = "task", "scheduler_"
+"""The channel of a scheduled task's runs, and what the id of a task's conversation begins with; its name follows."""
 
 
 class ExchangeStatus(Choice):
@@ -175,6 +183,7 @@ class Message:
         call_id: links a tool call with its result, as the agent named it.
         tool_name: for tool calls and results.
         external_id: the id in the transcript it was read from, else empty.
+        position: ascends in the order of the conversation's transcript; 0 until it has its place.
     """
 
     uid: str
@@ -191,6 +200,7 @@ class Message:
     tool_name: str | None = None
     external_id: str = ""
     metadata: Mapping[str, Any] = EMPTY
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,7 @@ class Entry:
         text: what search sees, clipped, without the author's name.
         weight: importance, 1.0 is neutral.
         part: which of a record's several entries it is, such as the axis of an experience; else empty.
+        position: its message's, in the conversation.
     """
 
     id: int
@@ -219,6 +230,7 @@ class Entry:
     text: str
     weight: float = 1.0
     part: str = ""
+    position: int = 0
 
     @property
     def spoken(self) -> str:
@@ -379,11 +391,7 @@ class Titled:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Something was forgotten; nothing of it remains but its id.
-
-    Attributes:
-        kind: `message` or `conversation`.
-    """
+    """Something was forgotten, by its kind a `message` or a `conversation`; nothing remains but its id."""
 
     uid: str
     conversation_uid: str
@@ -449,4 +457,4 @@ class Kept:
 
 Grave = Tombstone | Kept
 """What is left of something forgotten; of a kept record, the one without fields."""
-Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Tombstone | CoreFact | Kept
+Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Trusted | Tombstone | CoreFact | Kept

@@ -99,8 +99,8 @@ class ChatAnswer:
     price_usd: Decimal | None = None
 
 
-class ChatModel(Protocol):
-    """A language model; threads may share it. Nothing is tried twice: who calls, tries again."""
+class Completer(Protocol):
+    """Answers a prompt at once."""
 
     @property
     def name(self) -> str:
@@ -110,10 +110,6 @@ class ChatModel(Protocol):
     @property
     def max_tokens(self) -> int:
         """Longest answer where a call does not say."""
-        ...
-
-    def price(self, usage: TokenUsage) -> Decimal | None:
-        """What a call of so many tokens costs in USD; None where no price of the model is known."""
         ...
 
     def complete(
@@ -134,6 +130,14 @@ class ChatModel(Protocol):
         Raises:
             ProviderError: see `harken.errors`; an `EndpointError` where another call later may succeed.
         """
+        ...
+
+
+class ChatModel(Completer, Protocol):
+    """A language model; threads may share it. Nothing is tried twice: who calls, tries again."""
+
+    def price(self, usage: TokenUsage) -> Decimal | None:
+        """What a call of so many tokens costs in USD; None where no price of the model is known."""
         ...
 
     def stream(

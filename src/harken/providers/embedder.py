@@ -82,6 +82,26 @@ class Embedder(Protocol):
         ...
 
 
+class CallMeter(Protocol):
+    """Books each call of an endpoint before it is sent."""
+
+    def begin(self, tokens: int) -> str:
+        """Book a call of about so many tokens; its id.
+
+        Raises:
+            SpendLimitError: the day's money is spent; nothing is to be sent.
+        """
+        ...
+
+    def answered(self, uid: str, tokens: int) -> None:
+        """Book that the call was answered, and took so many tokens."""
+        ...
+
+    def failed(self, uid: str, error: BaseException) -> None:
+        """Book that the call failed."""
+        ...
+
+
 class Reranker(Protocol):
     """Judges a query and a text together; slower and sharper than comparing vectors."""
 

@@ -1,4 +1,4 @@
-"""Where the weights of local models are found or fetched from, and proof that they are the right ones."""
+"""Where the weights of local models are found, and proof that they are the right ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import structlog
 
 from harken.errors import ConfigError, ModelFileError
 from harken.files import make_private
+
+_log = structlog.get_logger(__name__)
 
 
 class FileHashes:
@@ -79,9 +81,6 @@ def _remembered(facts: Any, status: os.stat_result) -> str | None:
     same = facts.get("size") == status.st_size and facts.get("mtime_ns") == status.st_mtime_ns
     digest = facts.get("sha256")
     return digest if same and isinstance(digest, str) else None
-
-
-_log = structlog.get_logger(__name__)
 
 
 MODEL_FILE = "model.onnx"

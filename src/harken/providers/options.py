@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from harken.config.settings import EmbeddingConfig, LlmConfig
 from harken.errors import ConfigError
 
-# Neither belongs in the store: a home moves with its files, and a key is nobody's business there.
-_OUTSIDE_SPEC = frozenset({"home", "api_key"})
+# None belongs in the store: a home moves with its files, a key is nobody's business there, and a price changes.
+_OUTSIDE_SPEC = frozenset({"home", "api_key", "usd_per_million"})
+# An endpoint of one's own machine; what has no price there costs nothing.
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class EmbedderOptions:
         download_url: fetch from here: a mirror of the hub's folder, or, with `download_sha256`, any folder that
             holds `model.onnx` and `tokenizer.json`.
         download_sha256: the SHA-256 that this `model.onnx` must have.
+        usd_per_million: price of a million tokens at an endpoint, in place of the list's.
     """
 
     home: Path
@@ -54,6 +58,7 @@ class EmbedderOptions:
     allow_download: bool = False
     download_url: str | None = None
     download_sha256: str | None = None
+    usd_per_million: Decimal | None = None
 
     @classmethod
     def configured(cls, home: Path, name: str, wanted: EmbeddingConfig) -> EmbedderOptions:
@@ -81,6 +86,7 @@ class EmbedderOptions:
             allow_download=wanted.allow_download,
             download_url=wanted.download_url,
             download_sha256=wanted.download_sha256,
+            usd_per_million=wanted.usd_per_million,
         )
 
     def to_spec(self) -> dict[str, Any]:
@@ -180,7 +186,20 @@ class ChatOptions:
         return cls(vendor, model, wanted.url, key, wanted.timeout_seconds, wanted.max_tokens, prices)
 
     @property
+    def is_local(self) -> bool:
+        """Whether an endpoint on this machine answers."""
+        return is_loopback(self.url) if self.url else self.vendor == "ollama"
+
+    @property
     def key_hint(self) -> str:
         """How the key is set, for the message of an error."""
         variables = () if self.url else _KEY_VARIABLES.get(self.vendor, ())
         return " or ".join(("llm.api_key", "HARKEN_LLM__API_KEY", *variables[:1]))
+
+
+def is_loopback(url: str | None) -> bool:
+    """Whether a URL leads to this machine."""
+    try:
+        return urlsplit(url or "").hostname in LOOPBACK
+    except ValueError:
+        return False

@@ -8,17 +8,20 @@ from importlib.util import find_spec
 
 from harken.errors import ConfigError, MissingExtraError
 from harken.providers.chat_model import ChatModel
-from harken.providers.embedder import Embedder, Reranker
-from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions
+from harken.providers.embedder import CallMeter, Embedder, Reranker
+from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions, is_loopback
 
 _LOCAL_MODULES = ("onnxruntime", "tokenizers")
 # The extra brings the vendors' libraries with the first; checked together, since either may be there by itself.
 _LLM_MODULES = ("pydantic_ai", "genai_prices", "openai", "anthropic", "google.genai")
 
 
-def open_embedder(options: EmbedderOptions) -> Embedder:
+def open_embedder(options: EmbedderOptions, meter: CallMeter | None = None) -> Embedder:
     """The embedder that the options name; what it needs on disk is checked, and nothing is sent yet.
 
+    Args:
+        options: which one, and how it is used.
+        meter: books each call of an endpoint.
     Raises:
         ConfigError: no embedder goes by that name, or its options do not fit together.
         MissingExtraError: a library it needs is not installed.
@@ -27,14 +30,18 @@ def open_embedder(options: EmbedderOptions) -> Embedder:
     opener = _EMBEDDERS.get(options.name)
     if opener is None:
         raise ConfigError(f"no embedder '{options.name}'; there are: {_listed()}. Set embedder = 'onnx'")
-    return opener(options)
+    return opener(options, meter)
 
 
 def embedding_price(options: EmbedderOptions, count: int) -> Decimal | None:
     """USD for embedding so many tokens: nothing on this machine; None where no price of the model is known."""
     if options.name != "openai-compatible":
         return Decimal(0)
-    if not _installed(_LLM_MODULES):
+    if options.usd_per_million is not None:
+        return options.usd_per_million * count / 1_000_000
+    if is_loopback(options.url):
+        return Decimal(0)
+    if not _installed(("genai_prices",)):
         return None
     from harken.providers.llm.prices import embedding_price_of
 
@@ -70,20 +77,20 @@ def open_chat_model(options: ChatOptions) -> ChatModel:
     return VendorChatModel.open(options)
 
 
-def _open_onnx(options: EmbedderOptions) -> Embedder:
+def _open_onnx(options: EmbedderOptions, _meter: CallMeter | None) -> Embedder:
     _require("Searching by meaning", "local", _LOCAL_MODULES)
     from harken.providers.embedders.onnx import OnnxEmbedder
 
     return OnnxEmbedder.open(options)
 
 
-def _open_openai_compatible(options: EmbedderOptions) -> Embedder:
+def _open_openai_compatible(options: EmbedderOptions, meter: CallMeter | None) -> Embedder:
     from harken.providers.embedders.openai_compatible import OpenAICompatibleEmbedder
 
-    return OpenAICompatibleEmbedder.open(options)
+    return OpenAICompatibleEmbedder.open(options, meter)
 
 
-def _open_fastembed(options: EmbedderOptions) -> Embedder:
+def _open_fastembed(options: EmbedderOptions, _meter: CallMeter | None) -> Embedder:
     _require("The embedder 'fastembed'", "fastembed", _FASTEMBED_MODULES)
     from harken.providers.embedders.fastembed import FastembedEmbedder
 
@@ -92,7 +99,7 @@ def _open_fastembed(options: EmbedderOptions) -> Embedder:
 
 _FASTEMBED_MODULES = ("fastembed",)
 
-_EMBEDDERS: Mapping[str, Callable[[EmbedderOptions], Embedder]] = {
+_EMBEDDERS: Mapping[str, Callable[[EmbedderOptions, CallMeter | None], Embedder]] = {
     "onnx": _open_onnx,
     "openai-compatible": _open_openai_compatible,
     "fastembed": _open_fastembed,

@@ -68,7 +68,18 @@ class Doctor:
         damage = [Finding("database", problem) for problem in self.store.check()]
         if damage:
             return damage
-        return [*self._journal(), *self._full_text(), *self._vectors(), *self._leases(), *self._freed_space()]
+        return [
+            *self._rights(),
+            *self._journal(),
+            *self._full_text(),
+            *self._vectors(),
+            *self._leases(),
+            *self._freed_space(),
+        ]
+
+    def _rights(self) -> Iterator[Finding]:
+        for right in self.store.check_rights(self.fix):
+            yield Finding("rights", right.problem, right.fixed)
 
     def _journal(self) -> Iterator[Finding]:
         """Journal and rows must hold the same, and neither what was forgotten."""

@@ -32,7 +32,8 @@ from harken.model.conversations import (
 from harken.record.ids import conversation_uid, derived_uid, new_uid
 from harken.record.threads import Thread, read_thread
 from harken.redact.redactor import CleanNames, Redactor
-from harken.storage.conversations import find_known, find_tombstones
+from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust
+from harken.storage.enrichment.consent import last_exchange_numbers, note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
@@ -94,15 +95,21 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages of one conversation, oldest first.
+    """Messages of one conversation, in its order.
 
     Attributes:
+        after: the one that stands before them there, where it is known; it has been recorded.
         finish: nothing more will come for now: the last exchange is ended if it has its answer.
+        as_mine: False for a stranger's file, which gives no new title to a conversation that is not a stranger's.
+        is_import: an import brings them in, which no language model is to be paid for unasked.
     """
 
     conversation: NewConversation
     messages: Sequence[NewMessage]
     finish: bool = False
+    after: NewMessage | None = None
+    as_mine: bool = True
+    is_import: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +158,7 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        prepared = [self._prepared(batch) for batch in batches]
+        prepared = [[self.prepare(batch.conversation.uid, said) for said in batch.messages] for batch in batches]
         with self._writing([batch.conversation.uid for batch in batches]) as (tx, appended):
             ingest = self.ingest(tx)
             placed = [
@@ -159,11 +166,11 @@ class Recorder:
                 for batch, ready in zip(batches, prepared, strict=True)
             ]
             appended += self._write(tx, [event for events, _ in placed for event in events], ingest, within)
-        outcome = Recorded(
-            tuple(message for _, recorded in placed for message in recorded.messages),
-            sum(recorded.known for _, recorded in placed),
-            sum(recorded.forgotten for _, recorded in placed),
-        )
+            fresh = tuple(message for _, recorded in placed for message in recorded.messages)
+            imported = {batch.conversation.uid for batch in batches if batch.is_import}
+            note_imported(tx, last_exchange_numbers(tx, imported & {message.conversation_uid for message in fresh}))
+        done = [recorded for _, recorded in placed]
+        outcome = Recorded(fresh, sum(each.known for each in done), sum(each.forgotten for each in done))
         if outcome.messages:
             self.wake()
         return outcome
@@ -296,10 +303,6 @@ class Recorder:
             raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
         return thread
 
-    def _prepared(self, batch: Batch) -> list[Message]:
-        uid = batch.conversation.uid
-        return [self.prepare(uid, message) for message in batch.messages]
-
     def _stamped(self, batch: Batch, prepared: Sequence[Message]) -> list[Message]:
         """What is said now gets its time and id under the write lock, so that several processes' times are in order."""
         stamped = []
@@ -362,15 +365,17 @@ class Recorder:
         dropped = len({m.uid for m in prepared} & forgotten)
         ingest.remember(thread.row_ids, uid, thread.project_id)
         events: list[Event] = []
-        if thread.title is not None:
+        if thread.title is not None and (batch.as_mine or not own_conversations(tx, [uid])):
             events.extend(self._retitled(batch.conversation, thread.title))
-        elif fresh:
+        elif fresh and is_new:
             events.append(self._conversation_event(batch.conversation, fresh[0].created_at))
-        for message in fresh:
-            thread.place(message)
+        after = "" if batch.after is None else self.prepare(uid, batch.after).uid
+        thread.place_all(tx, fresh, prepared, after)
         if batch.finish:
             thread.finish()
         events.extend(thread.events)
+        if known and batch.as_mine:
+            events.extend(raised_trust(tx, [ready for ready in prepared if ready.uid in known], self.now()))
         return events, Recorded(tuple(thread.messages), len(prepared) - len(fresh) - dropped, dropped)
 
     def _conversation_event(self, conversation: NewConversation, first: datetime) -> Conversation:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, bindparam, select
+from sqlalchemy import ColumnElement, Table, bindparam, func, select
 
 from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
 from harken.record.ids import derived_uid
 from harken.storage.ports import Transaction
+from harken.storage.positions import STEP, Place, Spot, find_places
 from harken.storage.tables import conversations, exchanges, messages, segments
 
 
@@ -26,6 +27,7 @@ class Thread:
         last_role: who spoke last in the exchange, markers left aside.
         last_type: what that was.
         last_at: when.
+        last_position: of the conversation's last message; 0 where it has none.
         title: the conversation's; None for one that is new.
         row_ids: rows of the conversation, its segment and its exchange by uid, which saves looking for them.
         project_id: the conversation's.
@@ -40,6 +42,7 @@ class Thread:
     last_role: Role | None = None
     last_type: MessageType | None = None
     last_at: datetime | None = None
+    last_position: int = 0
     title: str | None = None
     row_ids: dict[str, int] = field(default_factory=dict)
     project_id: int | None = None
@@ -73,11 +76,33 @@ class Thread:
         assert self.exchange is not None  # noqa: S101 - begun above where there was none
         if message.role is not Role.SYSTEM and self.exchange.status is ExchangeStatus.COMPLETED:
             self._reopen(self.exchange)
-        whole = replace(message, segment_uid=self.segment.uid, exchange_uid=self.exchange.uid)
-        self.messages.append(whole)
-        self.events.append(whole)
+        self._put(message, Spot(self.next_position(), self.segment.uid, self.exchange.uid))
         if message.role is not Role.SYSTEM:
             self.last_role, self.last_type, self.last_at = message.role, message.type, message.created_at
+
+    def place_all(self, tx: Transaction, fresh: Sequence[Message], sequence: Sequence[Message], after: str) -> None:
+        """Place what is new of a transcript; what was found late, between others, belongs to their exchange.
+
+        Args:
+            tx: the transaction.
+            fresh: what is new, in order.
+            sequence: the same among what is known.
+            after: the id of the message before all of these, where it is known.
+        """
+        places: dict[str, Place] = {}
+        if fresh and self.title is not None and (after or len(fresh) < len(sequence)):
+            places = find_places(tx, self.conversation_uid, sequence, {message.uid for message in fresh}, after)
+        for message in fresh:
+            place = places.get(message.uid)
+            if place is None or place.beside is None:
+                self.place(message)
+            else:
+                self._put(message, replace(place.beside, position=place.position))
+
+    def next_position(self) -> int:
+        """The position behind everything that was said so far, which whoever asks takes."""
+        self.last_position += STEP
+        return self.last_position
 
     def finish(self) -> None:
         """Nothing more will come for now: end the exchange if its answer is there."""
@@ -89,6 +114,12 @@ class Thread:
         if self.exchange is not None and self.exchange.status is ExchangeStatus.IN_PROGRESS and self.last_at:
             self.events.append(ExchangeEnd(self.exchange.uid, self.conversation_uid, status, self.last_at, error))
             self.exchange = replace(self.exchange, status=status)
+
+    def _put(self, message: Message, spot: Spot) -> None:
+        segment, exchange = spot.segment_uid, spot.exchange_uid
+        whole = replace(message, segment_uid=segment, exchange_uid=exchange, position=spot.position)
+        self.messages.append(whole)
+        self.events.append(whole)
 
     def _reopen(self, exchange: Exchange) -> None:
         self.exchange = replace(exchange, status=ExchangeStatus.IN_PROGRESS)
@@ -130,6 +161,7 @@ def _newest(table: Table, order: Sequence[str], **conditions: Any) -> ColumnElem
 _OF_CONVERSATION = {"tenant": conversations.c.tenant, "conversation_id": conversations.c.id}
 # The conversation is named as well because messages are indexed by it: without it, each record reads the whole table.
 _OF_EXCHANGE = {**_OF_CONVERSATION, "exchange_id": exchanges.c.id}
+_ALL = messages.alias()
 _THREAD = (
     select(
         conversations.c.id.label("conversation_id"),
@@ -148,11 +180,15 @@ _THREAD = (
         messages.c.role,
         messages.c.type,
         messages.c.created_at.label("said_at"),
+        select(func.max(_ALL.c.position))
+        .where(_ALL.c.tenant == conversations.c.tenant, _ALL.c.conversation_id == conversations.c.id)
+        .scalar_subquery()
+        .label("last_position"),
     )
     .select_from(
         conversations.outerjoin(segments, _newest(segments, ["number"], **_OF_CONVERSATION))
         .outerjoin(exchanges, _newest(exchanges, ["number"], **_OF_CONVERSATION))
-        .outerjoin(messages, _newest(messages, ["created_at", "id"], **_OF_EXCHANGE))
+        .outerjoin(messages, _newest(messages, ["position", "id"], **_OF_EXCHANGE))
     )
     .where(conversations.c.tenant == bindparam("tenant"), conversations.c.uid == bindparam("uid"))
 )
@@ -166,6 +202,7 @@ def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
         return thread
     thread.title, thread.project_id = row.title, row.project_id
     thread.row_ids[conversation_uid] = row.conversation_id
+    thread.last_position = row.last_position or 0
     if row.segment_id is None:
         return thread
     thread.segment = Segment(row.segment_uid, conversation_uid, row.segment_number, row.segment_started_at)

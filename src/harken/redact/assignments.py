@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harken.redact.facts import is_about_something_else, is_attribute, is_part_of_id
 from harken.redact.values import NAMED, Secret, Span, Style, is_secret
 
 _STEMS = (
@@ -83,7 +84,7 @@ _TEXT_ABOUT = """
     form screen view dialog based safe only free case insensitive sensitive protected vault set list group column
     mode source algorithm bits mgr handler handlers factory helper callback prefix suffix separator delimiter hook
     hooks listener request response auth checking check checks exchange algorithms settings config options source
-    sources callable regex
+    sources callable regex encryption
 """
 # Words in the rest of a name that say it holds something about the secret, not the secret.
 _ABOUT = frozenset(_TEXT_ABOUT.split())
@@ -291,7 +292,25 @@ def _is_held(text: str, at: int, tie: re.Match[str], value: _Value, secret: Secr
     style = tied.style()
     if style is Style.LOOSE and value.head.isalpha() and not value.quoted and not _AFTER_WORD.match(text, value.end):
         style = Style.PROSE
-    return style is not None and is_secret(secret, style, value.head, quoted=value.quoted)
+    if style is None or not is_secret(secret, style, value.head, quoted=value.quoted):
+        return False
+    return value.quoted or not _is_of_another(tie, before, name, value, secret)
+
+
+def _is_of_another(tie: re.Match[str], before: str, name: str, value: _Value, secret: Secret) -> bool:
+    """Is the value that of another name, or is the name a part of a longer one?"""
+    if name.lower() == "pass" and _follows_user(before):
+        return False
+    if tie[0] == ":" and secret is not Secret.PASSWORD and is_part_of_id(before, value.head):
+        return True
+    # `…(token) in C:\src`.
+    if value.head[0] == "\\" and tie[0][-3:-2].isspace() and tie[0][-2:-1].isalpha():
+        return True
+    return is_about_something_else(before, name, value.head, tie.string[value.end : value.end + _BEFORE_CHARS])
+
+
+def _follows_user(before: str) -> bool:
+    return any(word.startswith(("user", "login")) for word in before.lower().split()[-3:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +333,7 @@ class _Tie:
         kind = self.match.lastgroup or ""
         if kind == "assign":
             return self._assigned()
-        if self.before.endswith("/") or (self.name.lower() == "pass" and not self._after_user()):
+        if self.before.endswith("/") or (self.name.lower() == "pass" and not _follows_user(self.before)):
             return None
         if kind in {"call", "pair", "inside", "space"}:
             return {"call": self._called, "pair": self._paired, "inside": self._inside, "space": self._spaced}[kind]()
@@ -337,7 +356,12 @@ class _Tie:
         return self.before.rstrip().endswith(("(", ",")) and following in {",", ")"} and self.value.head.isidentifier()
 
     def _called(self) -> Style | None:
-        """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names."""
+        """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names.
+
+        In prose `` `password` or `salt` `` are two names.
+        """
+        if self.match[0].endswith("or ") and self.match.string.startswith("`", self.match.end()):
+            return None
         return Style.LOOSE if self.secret is Secret.PASSWORD or _has_digit(self.value.head) else None
 
     def _paired(self) -> Style | None:
@@ -346,9 +370,6 @@ class _Tie:
         plain = not _has_digit(self.value.head) and (self.secret is not Secret.PASSWORD or not (opened and opened["f"]))
         return None if opened is None or plain or self.name in self.value.head else Style.LOOSE
 
-    def _after_user(self) -> bool:
-        return any(word.startswith(("user", "login")) for word in self.before.lower().split()[-3:])
-
     def _inside(self) -> Style | None:
         return Style.TIGHT if self.before.endswith(("<", ":")) else None
 
@@ -356,7 +377,7 @@ class _Tie:
         """`--password x`, `ENV DB_PASSWORD x`, `login bob password x`, `PASSWORD 'x'`; else prose."""
         words = self.before.rpartition("\n")[2].lower().split()
         bare = self.match[0].isspace()
-        if self.value.head.startswith("-"):
+        if self.value.head.startswith("-") or (not bare and not self.value.quoted and is_attribute(self.value.head)):
             return None
         if bare and (self.name.startswith("-") or words in _COMMANDS or words[-2:-1] in _LOGINS):
             return Style.TIGHT if self.name.startswith("-") else Style.LOOSE

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from harken.redact.facts import is_fact
+
 SURE = 0
 """The rank of a secret that its own shape gives away."""
 NAMED = 1
@@ -98,8 +100,8 @@ _PLACEHOLDER = re.compile(
     r"""
       <[^<>]*>? | \{+[^{}]*\}*.? | \[[A-Za-z _-]*\]? | \(\w*\)? | \*+\(?\w*\)?\*+ | __\w+__           # in brackets
     | \$[{(].* | \$(?-i:[A-Z_][A-Z0-9_]*) | \$(?:[a-z_]+|\d|env:\w+|_?[a-z]+(?:\[|->).*)              # a variable
-    | %\w+% | %\(\w+\)s | %[sdr] | @\w+@ | :(?:[a-z_]+.*|\*+)                                         # a parameter
-    | [*x.•#?_-]+ | …                                                                                # masked
+    | %\w+% | %\(\w+\)s | %[sdr] | @\w+@ | :(?:[a-z_]+.*|\*+) | %env\(.* | @Microsoft\.KeyVault\(.*       # a parameter
+    | [*x.•#?_-]+ | … | (?:\\{1,4}u20[0-9a-f]{2})+                                                    # masked
     | (?:your|insert|enter|replace|redacted|hidden|masked|changeme|placeholder|example|dummy)
       (?:[-_ ].*|[A-Z].*|here|me)?
     | (?:my|the|a|some|current|new|old|user|db|api|access|auth|client|bearer|x|jwt|github|refresh|id|session|csrf)?
@@ -133,7 +135,7 @@ _TEXT_SENTENCE = """
 """
 _SENTENCE = frozenset(_TEXT_SENTENCE.split())
 _TECHNICAL = re.compile(
-    r"(?:base-?(?:32|58|64)|sha-?\d|hmac|aes-?\d|md5|utf-?\d|argon2|bcrypt|pbkdf2|scrypt|rsa-?\d|rfc-?\d|oauth-?2|http|"
+    r"(?:base-?(?:32|58|64)|sha-?\d|hmac|aes-?\d|md5|utf-?\d|latin-?\d|argon2|bcrypt|pbkdf2|scrypt|rsa-?\d|rfc-?\d|oauth-?2|http|"
     r"(?:v|gpt|llama|claude|python|py|win|level|step|type|page|line|part|option|section|chapter|no|nr)-?\d+(?:[.-]\w+)?$|"
     r"x\d+$|\d+(?:st|nd|rd|th|px|ms|s|m|h|d|k|kb|mb|gb|x|%|chars?|bits?|-?bits?|bytes?|words?|min|days?|hours?)$|"
     r"\d+(?:-\w+){0,2}-(?:long|character|digit|bit|byte|word|day|hour|minute|char|letter)s?$)",
@@ -148,7 +150,7 @@ _CODE = re.compile(
       \??(?:\.|::|->)\S*                                                                            # a member
     | !?\(?[A-Za-z_$][A-Za-z_$]*(?:(?:\.|\?\.|::|->)[A-Za-z_$]+)+                                   # a dotted path
     | [A-Za-z_.\[\]]+=(?:None|null|nil|undefined|True|False)\b.*                                    # a type, a default
-    | \#\{.* | !(?:vault|Ref|Sub|GetAtt|ImportValue|env\w*|secret\w*)
+    | \#\{.* | !(?i:vault|Ref|Sub|GetAtt|ImportValue|env\w*|secret\w*)
     | `.* | \(.* | \[.* | \{.* | [|>][-+]? | .*=> .* | \\[nrt].*
     """,
     re.VERBOSE,
@@ -200,6 +202,12 @@ def is_secret(secret: Secret, style: Style, value: str, *, quoted: bool) -> bool
     """
     if is_placeholder(value) or value.casefold().rstrip(".,:;") in _WORDS or is_code(secret, value, quoted=quoted):
         return False
+    if not _looks_secret(secret, style, value, quoted=quoted):
+        return False
+    return not is_fact(value, password=secret is Secret.PASSWORD, tight=style is Style.TIGHT, quoted=quoted)
+
+
+def _looks_secret(secret: Secret, style: Style, value: str, *, quoted: bool) -> bool:
     if any(map(str.isspace, value)):
         return quoted and _is_phrase(secret, value)
     if _NUMERIC.fullmatch(value):

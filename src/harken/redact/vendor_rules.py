@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harken.redact.facts import is_in_digest, is_made_of_words
 from harken.redact.values import SURE, Span, is_placeholder
 
 _MIN_WORD = 16
@@ -27,7 +28,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("slack-token", "xoxb- xoxp- xoxa- xoxr- xoxs- xoxo- xoxc- xoxd- xoxe- xoxe.xox xapp-", r"[\w%+/.=-]{8,}"),
     ("anthropic-key", "sk-ant-", _W),
     ("openai-key", "sk-proj- sk-svcacct- sk-admin- sk-None- sk-or- sk-lf-", _W),
-    ("openai-key", "sk-", r"(?=[\w-]{0,60}\d)(?=[\w-]{0,60}[A-Za-z])[\w-]{16,}"),
+    ("openai-key", "sk-", r"(?!ssh-|ecdsa-)(?=[\w-]{0,60}\d)(?=[\w-]{0,60}[A-Za-z])[\w-]{16,}"),
     ("stripe-key", "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_", r"[\w+/=]{8,}"),
     ("aws-access-key", "AKIA", r"[A-Z0-9]{12,}"),
     ("aws-access-key", "ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
@@ -235,6 +236,8 @@ def _any_head(heads: Sequence[str]) -> re.Pattern[str]:
 
 _BY_HEAD = _by_head()
 _HEADS = _any_head(tuple(_BY_HEAD))
+# Behind a short prefix (`prf_`, `rnd_`) a name of code; what is drawn by lot has digits or capitals.
+_SNAKE = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 _PEM = re.compile(r"-{4,5} ?(?P<what>BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-{4,5}|Private-Lines: \d+(?=\s)")
 # What may follow a BEGIN that has no END: headers and base64 words, whatever quotes, numbers or escapes the lines.
@@ -281,7 +284,9 @@ def find_tokens(text: str, words: str) -> Iterator[Span]:
             if rest := body.match(words, at):
                 secret = words[head.start() : rest.end()]
                 place = text.find(secret, place)
-                yield Span(place, place + len(secret), SURE, kind)
+                named = kind == "api-key" and _SNAKE.fullmatch(rest.group())
+                if not named and not is_in_digest(text, place):
+                    yield Span(place, place + len(secret), SURE, kind)
                 at = rest.end()
                 place += len(secret)
                 break
@@ -350,5 +355,7 @@ def find_aws_secrets(text: str, low: str, words: str) -> Iterator[Span]:
     if max(map(len, words.split(" "))) < _AWS_SECRET_CHARS:
         return
     for found in _AWS_SECRET.finditer(text):
+        if is_made_of_words(found.group()) or is_in_digest(text, found.start()):
+            continue
         if _AWS_NEARBY.search(text, max(0, found.start() - _AWS_REACH), found.end() + _AWS_REACH):
             yield Span(found.start(), found.end(), SURE, "aws-secret-key")

@@ -19,6 +19,7 @@ import structlog
 from harken.config.settings import RagConfig, SearchConfig
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.providers.embedder import Vectors
+from harken.search.coverage import Coverage
 from harken.search.fusion import fuse_hybrid
 from harken.search.hierarchy import Lists, Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, parse_query
@@ -90,6 +91,7 @@ class PastConversation:
         title: empty where it has none.
         summary: empty where nobody has made one yet.
         similarity: cosine, -1 to 1, of its summary or of its nearest exchange; None where none has a vector.
+        trust: of title and summary.
     """
 
     uid: str
@@ -100,6 +102,7 @@ class PastConversation:
     similarity: float | None
     score: float
     exchanges: tuple[PastExchange, ...]
+    trust: Trust = Trust.AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,7 @@ class PastConversations:
     reader: Callable[[], SpaceReader | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "past"), init=False)
+    _coverage: Coverage = field(default_factory=Coverage, init=False)
 
     def search(self, text: str, conversation_uid: str | None = None, together: Together | None = None) -> PastRecall:
         """Past conversations about a query, and the best exchanges of each.
@@ -241,6 +245,8 @@ class PastConversations:
         if asking is not None:
             _or_note(lambda: self._take(together.answer(asking), asked, config), asked)
         with together.view.reading() as tx:
+            if asked.space is not None:
+                asked.notes += self._coverage.notes(tx, self.now())
             everywhere = self._lists(tx, asked, others, keyword, _DEPTH, _DEPTH, facts)
             ranked = rank_conversations(everywhere)
             shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
@@ -363,6 +369,7 @@ def _shown(
         found.similarity,
         found.score,
         exchanges,
+        head.trust,
     )
 
 

@@ -15,6 +15,7 @@ import structlog
 
 from harken.config.settings import AutoRagConfig, SearchConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
+from harken.search.coverage import Coverage
 from harken.search.fusion import fuse_hybrid
 from harken.search.query import Query, parse_query
 from harken.search.search import SpaceReader, ranks_of
@@ -133,6 +134,7 @@ class AutoRag:
     reader: Callable[[], SpaceReader | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "auto-rag"), init=False)
+    _coverage: Coverage = field(default_factory=Coverage, init=False)
 
     def together(self) -> Together:
         """What this search shares with others of the same call."""
@@ -233,6 +235,7 @@ class AutoRag:
             found.notes.append(query)
             return
         with together.view.reading() as tx:
+            found.notes += self._coverage.notes(tx, self.now())
             also = list(found.keyword)
             near, told = self.store.nearest.compare(tx, query.space, query.vector, scope, depth, also)
         configured = self.search_config().relevance_threshold

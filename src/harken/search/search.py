@@ -14,11 +14,12 @@ from harken.config.settings import SearchConfig
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model.conversations import Hit, Reason, SearchResult, SearchScope
 from harken.providers.embedder import Embedder, Reranker, Vectors
+from harken.search.coverage import NOTHING_EMBEDDED, NOTHING_RECORDED, Coverage
 from harken.search.fusion import fuse_hybrid
 from harken.search.query import Query, parse_query
 from harken.search.weights import AuthorCue, least_similarity, rerank, weigh
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.entries import EntryFacts, entry_facts, load_entries
+from harken.storage.entries import EntryFacts, entry_facts, has_entries, load_entries
 from harken.storage.ports import OneReading, Readable, RowScope, StoredSpace, Transaction
 from harken.storage.scopes import row_scope
 from harken.storage.vectors import answering_space
@@ -90,6 +91,7 @@ class Searcher:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     threads: ThreadPoolExecutor | None = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "search"))
     _answered: SpaceReader | None = field(default=None, init=False)
+    _coverage: Coverage = field(default_factory=Coverage, init=False)
 
     def search(
         self,
@@ -137,6 +139,7 @@ class Searcher:
             with view.reading() as tx:
                 self._by_meaning(tx, asked, rows, depth, found)
                 hits = self._hits(tx, query, found, threshold, limit)
+                notes = self._notes(tx, asked, bool(hits), notes)
         if self.config.rerank if use_reranker is None else use_reranker:
             hits = rerank(self.reranker(), query.text, hits, self.config.rerank_top, self.config.rerank_blend)
         return SearchResult(tuple(hits[:limit]), query.terms, threshold, tuple(notes))
@@ -193,6 +196,12 @@ class Searcher:
             found.vector, found.similarity = self.store.nearest.compare(
                 tx, asked.space, asked.vector, rows, depth, list(found.keyword)
             )
+
+    def _notes(self, tx: Transaction, asked: _SearchQuery | None, has_hits: bool, notes: list[str]) -> list[str]:
+        """What else a person should know of a search than what was in its way."""
+        if not has_hits and not has_entries(tx):
+            return [NOTHING_RECORDED]
+        return notes if asked is None else [*notes, *self._coverage.notes(tx, self.now())]
 
     def _threshold(self, asked: _SearchQuery | None) -> float | None:
         if asked is None:
@@ -268,7 +277,7 @@ def _or_note(ask: Callable[[], _SearchQuery | None]) -> _Answer:
         asked = ask()
     except (ProviderError, MissingExtraError) as error:
         return None, [f"Searched by words alone: {error}"]
-    return asked, [] if asked else ["Searched by words alone: nothing is embedded yet."]
+    return asked, [] if asked else [NOTHING_EMBEDDED]
 
 
 def _is_same(one: StoredSpace | None, other: StoredSpace | None) -> bool:

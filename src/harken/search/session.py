@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from harken.providers.embedder import Embedder, Space, Vectors
+from harken.search.coverage import NOTHING_EMBEDDED
 from harken.search.query import Query
 from harken.search.search import SpaceReader
 from harken.search.small_talk import is_mostly_foreign
@@ -59,7 +60,7 @@ class Together:
         self.view.release()
         reader = self._reader()
         if reader is None:
-            return "Searched by words alone: nothing is embedded yet."
+            return NOTHING_EMBEDDED
         if reader.embedder.space.latin_only and is_mostly_foreign(text):
             return "Searched by words alone: the embedding model does not know this script."
         return self._threads.submit(lambda: Embedded(reader.space, reader.embedder.embed_query(text)))

@@ -8,7 +8,21 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, Select, Table, and_, bindparam, func, or_, select, true
+from sqlalchemy import (
+    BindParameter,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
 
 from harken.errors import NotFoundError
 from harken.model.conversations import (
@@ -22,9 +36,11 @@ from harken.model.conversations import (
     Role,
     Tombstone,
     Trust,
+    Trusted,
 )
 from harken.storage.columns import Dialect
-from harken.storage.ports import Transaction, batches, rows_among
+from harken.storage.ports import Transaction, batches, rows_among, rows_in
+from harken.storage.source_entries import MESSAGE_SOURCE
 from harken.storage.tables import (
     conversations,
     entries,
@@ -59,6 +75,60 @@ _BY_UID = {
 def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:
     """Which of the uids were forgotten."""
     return find_known(tx, tombstones, list(uids))
+
+
+def own_conversations(tx: Transaction, uids: Iterable[str]) -> set[str]:
+    """Which of the conversations hold words of the owner or of their agents."""
+    own = exists().where(
+        messages.c.tenant == tx.tenant,
+        refers(messages.c.conversation_id, conversations),
+        messages.c.trust.in_(_OWN),
+    )
+    statement = select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, own)
+    return {row.uid for row in rows_in(tx, statement, conversations.c.uid, list(uids))}
+
+
+def raised_trust(tx: Transaction, said: Sequence[Message], moment: datetime) -> list[Trusted]:
+    """For messages that are here as `imported` and turn out to be the owner's or an agent's own: that they are.
+
+    Only where the words are the same: the id alone may be anybody's.
+    """
+    wanted = {message.uid: message for message in said if message.trust.value in _OWN}
+    columns = (messages.c.uid, messages.c.role, messages.c.type, messages.c.author, messages.c.text)
+    statement = select(*columns, conversations.c.uid.label("conversation_uid")).select_from(
+        messages.join(conversations, refers(messages.c.conversation_id, conversations))
+    )
+    imported = statement.where(messages.c.tenant == tx.tenant, messages.c.trust == Trust.IMPORTED.value)
+    raised = []
+    for row in rows_in(tx, imported, messages.c.uid, wanted):
+        new = wanted[row.uid]
+        same = (new.conversation_uid, new.role, new.type, new.author, new.text)
+        if same == (row.conversation_uid, Role(row.role), MessageType(row.type), row.author, row.text):
+            raised.append(Trusted(new.uid, new.conversation_uid, new.trust, moment))
+    return raised
+
+
+def raise_trust(tx: Transaction, events: Sequence[Trusted]) -> None:
+    """Give messages that stand as `imported`, and what search sees of them, the trust that they have after all."""
+    rows = [{"of_tenant": tx.tenant, "of_uid": event.uid, "new_trust": event.trust.value} for event in events]
+    if rows:
+        tx.connection.execute(_RAISE_MESSAGES, rows)
+        tx.connection.execute(_RAISE_ENTRIES, rows)
+
+
+_OWN = (Trust.OWNER.value, Trust.AGENT.value)
+_RAISE_MESSAGES = (
+    update(messages)
+    .where(messages.c.tenant == bindparam("of_tenant"), messages.c.uid == bindparam("of_uid"))
+    .where(messages.c.trust == Trust.IMPORTED.value)
+    .values(trust=bindparam("new_trust"))
+)
+_RAISE_ENTRIES = (
+    update(entries)
+    .where(entries.c.tenant == bindparam("of_tenant"), entries.c.ref_uid == bindparam("of_uid"))
+    .where(entries.c.source == MESSAGE_SOURCE, entries.c.trust == Trust.IMPORTED.value)
+    .values(trust=bindparam("new_trust"))
+)
 
 
 _SHORTEST_BEGINNING = 6
@@ -121,7 +191,7 @@ def _first_words(tx: Transaction, conversation_id: int) -> str:
             messages.c.conversation_id == conversation_id,
             messages.c.type == MessageType.TEXT.value,
         )
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
         .limit(1)
     ).scalar()
     words = " ".join((text or "").split())
@@ -188,7 +258,7 @@ def messages_of(tx: Transaction, conversation_uid: str, limit: int | None = None
 def each_message_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> Iterator[Message]:
     """The same one by one: there may be more of them than fit in memory."""
     statement = _messages(tx).where(conversations.c.uid == conversation_uid)
-    ordered = statement.order_by(messages.c.created_at, messages.c.id).limit(limit)
+    ordered = statement.order_by(messages.c.position, messages.c.id).limit(limit)
     rows = tx.connection.execute(ordered, execution_options={"yield_per": _ROWS_AT_ONCE})
     return (_message(row) for row in rows)
 
@@ -220,7 +290,7 @@ def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[st
 def messages_of_exchange(tx: Transaction, exchange_uid: str) -> list[Message]:
     """The exchange's messages, oldest first."""
     statement = _messages(tx).where(exchanges.c.uid == exchange_uid)
-    rows = tx.connection.execute(statement.order_by(messages.c.created_at, messages.c.id))
+    rows = tx.connection.execute(statement.order_by(messages.c.position, messages.c.id))
     return [_message(row) for row in rows]
 
 
@@ -245,14 +315,13 @@ def messages_around(tx: Transaction, message: Message, reach: int) -> tuple[list
         select(messages.c.id).where(messages.c.tenant == tx.tenant, messages.c.uid == message.uid)
     ).scalar_one()
     of_conversation = _messages(tx).where(conversations.c.uid == message.conversation_uid)
-    moment = message.created_at
-    earlier = or_(messages.c.created_at < moment, and_(messages.c.created_at == moment, messages.c.id < row_id))
-    later = or_(messages.c.created_at > moment, and_(messages.c.created_at == moment, messages.c.id > row_id))
+    place, mine = tuple_(messages.c.position, messages.c.id), tuple_(literal(message.position), literal(row_id))
+    earlier, later = place < mine, place > mine
     before = tx.connection.execute(
-        of_conversation.where(earlier).order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(reach)
+        of_conversation.where(earlier).order_by(messages.c.position.desc(), messages.c.id.desc()).limit(reach)
     ).all()
     after = tx.connection.execute(
-        of_conversation.where(later).order_by(messages.c.created_at, messages.c.id).limit(reach)
+        of_conversation.where(later).order_by(messages.c.position, messages.c.id).limit(reach)
     ).all()
     shown = [*(_message(row) for row in reversed(before)), message, *(_message(row) for row in after)]
     return shown, _count(tx, message, earlier) - len(before), _count(tx, message, later) - len(after)
@@ -334,7 +403,7 @@ _OF_SEGMENT = _WHOLE.where(
     messages.c.tenant == bindparam("of_tenant"),
     conversations.c.uid == bindparam("of_conversation"),
     segments.c.uid == bindparam("of_segment"),
-).order_by(messages.c.created_at.desc(), messages.c.id.desc())
+).order_by(messages.c.position.desc(), messages.c.id.desc())
 
 
 def _message(row: Row[Any]) -> Message:
@@ -353,6 +422,7 @@ def _message(row: Row[Any]) -> Message:
         tool_name=row.tool_name,
         external_id=row.external_id,
         metadata=row.metadata,
+        position=row.position,
     )
 
 

@@ -23,13 +23,13 @@ from sqlalchemy import (
 )
 
 from harken.model.conversations import UNTRUSTED, Entry, Trust
-from harken.storage.columns import Dialect, Instant, from_microseconds
+from harken.storage.columns import Dialect, from_microseconds
 from harken.storage.ports import RowScope, Transaction, bare_among, batches, rows_in
 from harken.storage.tables import conversations, entries, entry_facets, exchanges, projects, refers
 
 _NEIGHBOURS = 2
-# Among entries of one moment, the one that comes now stands last: its id is the highest.
-_LAST_OF_MOMENT = 2**62
+# Among entries of one position, the one that comes now stands last: its id is the highest.
+_LAST_OF_POSITION = 2**62
 _TRUST = {trust.value: trust for trust in Trust}
 # As its bare number: a column's type takes longer to convert it than all the rest of the row.
 _MOMENT = type_coerce(entries.c.created_at, BigInteger)
@@ -52,7 +52,7 @@ def add_entries(
     if not rows:
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
-    touched = _turns_around(tx, [(row["conversation_id"], (row["created_at"], _LAST_OF_MOMENT)) for row in turns])
+    touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
     tx.text.outdate(tx.connection, touched)
     statement = _INSERTED_IN_ORDER if facets else _INSERTED
     added = tx.connection.scalars(statement, [{"tenant": tx.tenant, **row} for row in rows]).all()
@@ -71,16 +71,16 @@ def _add_facets(tx: Transaction, facets: Iterable[tuple[int, Sequence[str]]]) ->
         tx.connection.execute(insert(entry_facets), rows)
 
 
-def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[datetime, int]]]) -> list[int]:
+def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[int, int]]]) -> list[int]:
     """Turns whose context changes when something comes or goes.
 
     Those are two before the first place of a conversation, two behind its last, and all between.
 
     Args:
         tx: the transaction.
-        places: conversation, and the moment and id by which its turns are ordered.
+        places: conversation, and the position and id by which its turns are ordered.
     """
-    spans: dict[int, tuple[tuple[datetime, int], tuple[datetime, int]]] = {}
+    spans: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
     for conversation_id, place in places:
         first, last = spans.get(conversation_id, (place, place))
         spans[conversation_id] = (min(first, place), max(last, place))
@@ -92,9 +92,9 @@ def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[datetime, i
     return found
 
 
-_PLACE = tuple_(entries.c.created_at, entries.c.id)
+_PLACE = tuple_(entries.c.position, entries.c.id)
 _FIRST, _LAST = (
-    tuple_(bindparam(f"{end}_at", type_=Instant()), bindparam(f"{end}_id", type_=BigInteger()))
+    tuple_(bindparam(f"{end}_at", type_=BigInteger()), bindparam(f"{end}_id", type_=BigInteger()))
     for end in ("first", "last")
 )
 _TURNS = select(entries.c.id).where(
@@ -103,9 +103,9 @@ _TURNS = select(entries.c.id).where(
     entries.c.is_turn,
 )
 _BEFORE = (
-    _TURNS.where(_PLACE < _FIRST).order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
+    _TURNS.where(_PLACE < _FIRST).order_by(entries.c.position.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
 ).subquery()
-_BEHIND = (_TURNS.where(_PLACE > _LAST).order_by(entries.c.created_at, entries.c.id).limit(_NEIGHBOURS)).subquery()
+_BEHIND = (_TURNS.where(_PLACE > _LAST).order_by(entries.c.position, entries.c.id).limit(_NEIGHBOURS)).subquery()
 # Built once: they run with every recorded message.
 _INSERTED = insert(entries).returning(entries.c.id)
 _INSERTED_IN_ORDER = insert(entries).returning(entries.c.id, sort_by_parameter_order=True)
@@ -116,9 +116,9 @@ _TURNS_AROUND = union_all(
 
 def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
     """Remove entries from rows and full text; what stood beside them gets its new context."""
-    columns = select(entries.c.id, entries.c.conversation_id, entries.c.created_at, entries.c.is_turn)
+    columns = select(entries.c.id, entries.c.conversation_id, entries.c.position, entries.c.is_turn)
     rows = rows_in(tx, columns.where(entries.c.tenant == tx.tenant), entries.c.id, entry_ids)
-    places = [(row.conversation_id, (row.created_at, row.id)) for row in rows if row.is_turn]
+    places = [(row.conversation_id, (row.position, row.id)) for row in rows if row.is_turn]
     touched = set(_turns_around(tx, places)) | set(entry_ids)
     tx.text.remove(tx.connection, sorted(touched))
     for batch in batches(entry_ids):
@@ -144,7 +144,9 @@ def _whole(dialect: Dialect) -> Select[Any]:
     named = (entries.c.id, entries.c.source, entries.c.ref_uid, conversations.c.uid, exchanges.c.uid, projects.c.key)
     said = (entries.c.role, entries.c.author, _MOMENT, entries.c.trust, entries.c.text)
     chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
-    return select(*named, *said, entries.c.weight, entries.c.part).select_from(joined).where(*chosen)
+    return (
+        select(*named, *said, entries.c.weight, entries.c.part, entries.c.position).select_from(joined).where(*chosen)
+    )
 
 
 class EntryFacts(NamedTuple):
@@ -203,6 +205,11 @@ def newest_entries(tx: Transaction, scope: RowScope, limit: int) -> list[int]:
     statement = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
     newest = statement.order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(limit)
     return list(tx.connection.scalars(newest))
+
+
+def has_entries(tx: Transaction) -> bool:
+    """Whether there is anything to be found at all."""
+    return tx.connection.execute(select(entries.c.id).where(entries.c.tenant == tx.tenant).limit(1)).first() is not None
 
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:

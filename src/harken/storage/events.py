@@ -24,11 +24,20 @@ from harken.model.conversations import (
     Segment,
     Titled,
     Tombstone,
+    Trusted,
 )
-from harken.storage.conversations import each_message_of, find_conversation, find_known, find_tombstones, tombstones_of
+from harken.storage.conversations import (
+    each_message_of,
+    find_conversation,
+    find_known,
+    find_tombstones,
+    raise_trust,
+    tombstones_of,
+)
 from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
 from harken.storage.ports import Transaction, rows_in
+from harken.storage.positions import STEP, last_position
 from harken.storage.records.rows import SOURCE_OF_FOLDER, apply_kept, each_kept, has_kept
 from harken.storage.scopes import ensure_project, project_identity
 from harken.storage.source_entries import MESSAGE_SOURCE, gets_vector
@@ -51,7 +60,7 @@ def known_conversations(tx: Transaction) -> list[str]:
 def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
     """What the rows know of a conversation as events, in an order that can be replayed; always the same one.
 
-    The conversation as it is now, its segments, exchanges, messages by time, ends of exchanges, then what was
+    The conversation as it is now, its segments, exchanges, messages in their order, ends of exchanges, then what was
     forgotten. One at a time: a conversation may have more messages than fit in memory. A transaction that writes must
     take them all before it writes.
     """
@@ -147,8 +156,9 @@ class Ingest:
         self._insert(exchanges, [self._exchange_row(event, ends.pop(event.uid, None)) for event in begun])
         fresh = [event for event in wanted if isinstance(event, Message)]
         if fresh:
-            self._messages(fresh)
+            self._messages(self._placed(fresh))
         self._end_exchanges(ends.values())
+        raise_trust(self._tx, [event for event in wanted if isinstance(event, Trusted)])
         for event in wanted:
             if isinstance(event, Titled):
                 self._title(event)
@@ -241,6 +251,15 @@ class Ingest:
         self._touch(fresh)
         count_up(self._tx, redaction_counts(event.metadata for event in fresh))
 
+    def _placed(self, fresh: Sequence[Message]) -> Sequence[Message]:
+        """The messages, those without a position behind everything that their conversation has."""
+        unplaced = [event for event in fresh if not event.position]
+        last = {uid: last_position(self._tx, uid) for uid in {event.conversation_uid for event in unplaced}}
+        places: dict[str, int] = {}
+        for event in unplaced:
+            places[event.uid] = last[event.conversation_uid] = last[event.conversation_uid] + STEP
+        return [replace(event, position=places[event.uid]) if event.uid in places else event for event in fresh]
+
     def _message_row(self, event: Message) -> dict[str, Any]:
         return {
             "tenant": self._tx.tenant,
@@ -258,6 +277,7 @@ class Ingest:
             "created_at": event.created_at,
             "text": event.text,
             "metadata": event.metadata,
+            "position": event.position,
         }
 
     def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,6 +299,7 @@ class Ingest:
             "weight": 1.0,
             "is_turn": is_text,
             "space_id": 0 if waits else None,
+            "position": event.position,
         }
 
     def _touch(self, fresh: Sequence[Message]) -> None:

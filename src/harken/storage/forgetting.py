@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table, and_, func, select, update
@@ -22,11 +23,14 @@ def forget_rows(tx: Transaction, event: Grave) -> None:
         forget_kept(tx, event)
         return
     if event.kind == "message":
+        said = select(messages.c.created_at).where(messages.c.tenant == tx.tenant, messages.c.uid == event.uid)
+        moment = tx.connection.execute(said).scalar()
         drop_summaries_with(tx, event.uid)
         drop_segment_summaries(tx, messages.c.uid == event.uid)
         remove_entries(tx, entries.c.ref_uid == event.uid)
         _delete_messages(tx, messages.c.uid == event.uid)
-        _date(tx, event.conversation_uid)
+        if moment is not None:
+            _date(tx, event.conversation_uid, moment)
     else:
         drop_summaries_of(tx, event.uid)
         drop_given(tx, event.uid)
@@ -52,21 +56,22 @@ def delete_conversation_rows(tx: Transaction, uid: str) -> None:
     _delete(tx, conversations, conversations.c.id == conversation_id)
 
 
-def _date(tx: Transaction, conversation_uid: str) -> None:
-    """Say of a conversation what it would say had the message never been: it is as new as its newest one."""
+def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
+    """Say of a conversation what it would say had a message of that moment never been: it is as new as its newest."""
     of_conversation = and_(messages.c.tenant == tx.tenant, messages.c.conversation_id == conversations.c.id)
     row = tx.connection.execute(
         select(conversations.c.id, conversations.c.created_at, func.max(messages.c.created_at).label("newest"))
         .select_from(conversations.outerjoin(messages, of_conversation))
         .where(conversations.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
+        .where(conversations.c.updated_at <= moment)
         .group_by(conversations.c.id, conversations.c.created_at)
     ).first()
     if row is not None:
-        moment = max(row.created_at, row.newest or row.created_at)
+        newest = max(row.created_at, row.newest or row.created_at)
         tx.connection.execute(
             update(conversations)
             .where(conversations.c.tenant == tx.tenant, conversations.c.id == row.id)
-            .values(updated_at=moment)
+            .values(updated_at=newest)
         )
 
 

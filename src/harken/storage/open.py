@@ -64,7 +64,7 @@ def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) ->
 
 
 def migrate_store(
-    place: str, tenant: str, cache: Path, language: str | None = None, role: str | None = None, distribute: bool = False
+    place: str, tenant: str, cache: Path, language: str | None = None, role: str | None = None
 ) -> Migrated:
     """Make or upgrade a store's schema; the embedded one is upgraded whenever it is opened.
 
@@ -74,7 +74,6 @@ def migrate_store(
         cache: likewise.
         language: whose word forms a server's full text knows; None keeps what is there, English at first.
         role: who gets the rights to use a server's tables.
-        distribute: spread the tables over a Citus cluster by tenant.
     Raises:
         UsageError: the embedded store has no such options, or the server no such language or role.
         StoreError: the database cannot be opened or changed.
@@ -84,9 +83,9 @@ def migrate_store(
         _need_driver()
         from harken.storage.postgres.store import migrate
 
-        return migrate(url, language, role, distribute)
-    if language or role or distribute:
-        raise UsageError("Language, role and distribution are a server's matter; this store is an embedded file.")
+        return migrate(url, language, role)
+    if language or role:
+        raise UsageError("Language and role are a server's matter; this store is an embedded file.")
     open_store(place, cache, tenant).close()
     from harken.storage.migrations import HEAD
 

@@ -34,13 +34,19 @@ _SHOWN_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ConversationHead:
-    """A conversation as it is shown; title and summary are empty where nobody has made them yet."""
+    """A conversation as it is shown; title and summary are empty where nobody has made them yet.
+
+    Attributes:
+        trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
+            `imported`.
+    """
 
     uid: str
     title: str
     summary: str
     created_at: datetime
     exchange_count: int
+    trust: Trust = Trust.AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,12 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
     """What is shown of conversations, by row."""
     return {
         row.id: ConversationHead(
-            row.uid, row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges
+            row.uid,
+            row.title or row.summary_title or "",
+            row.text or "",
+            row.created_at,
+            row.exchanges,
+            Trust.AGENT if row.begun_by in (Trust.OWNER, Trust.AGENT) else Trust.IMPORTED,
         )
         for row in rows_among(tx, _conversation_heads(tx.dialect), conversation_ids)
     }
@@ -125,9 +136,19 @@ def _conversation_heads(dialect: Dialect) -> Select[Any]:
         .where(exchanges.c.tenant == conversations.c.tenant, exchanges.c.conversation_id == conversations.c.id)
         .scalar_subquery()
     )
+    # The first that was said by anybody: to look at all of a long conversation takes a tenth of a second.
+    begun_by = (
+        select(messages.c.trust)
+        .where(messages.c.tenant == conversations.c.tenant, messages.c.conversation_id == conversations.c.id)
+        .where(messages.c.trust != Trust.TOOL.value)
+        .order_by(messages.c.created_at, messages.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
     columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
+    made = (summaries.c.title.label("summary_title"), summaries.c.text)
     return (
-        select(*columns, summaries.c.title.label("summary_title"), summaries.c.text, counted.label("exchanges"))
+        select(*columns, *made, counted.label("exchanges"), begun_by.label("begun_by"))
         .select_from(conversations.outerjoin(summaries, of_summary))
         .where(conversations.c.tenant == bindparam("of_tenant"), dialect.among(conversations.c.id))
     )
@@ -158,9 +179,10 @@ def latest_exchange_summaries(tx: Transaction, conversation_uid: str, limit: int
     """Summaries of a conversation's last exchanges by their ids, oldest first: made at once, its own when it rests."""
     found = (
         select(summaries.c.item_uid, summaries.c.text)
+        .join(exchanges, and_(exchanges.c.tenant == summaries.c.tenant, exchanges.c.uid == summaries.c.item_uid))
         .where(summaries.c.tenant == tx.tenant, summaries.c.conversation_uid == conversation_uid)
         .where(summaries.c.kind == EXCHANGE, summaries.c.text != "")
-        .order_by(summaries.c.covers.desc(), summaries.c.id.desc())
+        .order_by(exchanges.c.number.desc(), exchanges.c.id.desc())
         .limit(limit)
     )
     return {row.item_uid: row.text for row in reversed(tx.connection.execute(found).all())}
@@ -196,7 +218,7 @@ def _spoken(dialect: Dialect) -> Select[Any]:
         .where(messages.c.conversation_id.in_(bindparam("of_conversations", expanding=True)))
         .where(messages.c.type == MessageType.TEXT.value)
         .where(messages.c.role.in_((Role.USER.value, Role.ASSISTANT.value)))
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
     )
 
 

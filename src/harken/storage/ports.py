@@ -205,6 +205,19 @@ class NearestIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Right:
+    """A right that somebody has on a server and should not have, or the other way round.
+
+    Attributes:
+        problem: one sentence.
+        fixed: whether it is right now.
+    """
+
+    problem: str
+    fixed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """A connection inside a transaction, with the tenant that every statement is bound to."""
 
@@ -255,6 +268,14 @@ class Store(Protocol):
         """One sentence for each damage that the engine itself can see."""
         ...
 
+    def check_rights(self, fix: bool = False) -> list[Right]:
+        """Each way in which others may use the store than its operator has let in; where only files guard it, none.
+
+        Args:
+            fix: repair what this login may repair.
+        """
+        ...
+
     def scrub(self) -> bool:
         """Overwrite what deleted rows left in the files; False when other processes prevented it."""
         ...
@@ -286,11 +307,9 @@ class Migrated:
 
     Attributes:
         before: the schema version that was there; None for an empty database.
-        distributed: tables that were spread over the machines of a cluster just now.
     """
 
     before: str | None
-    distributed: tuple[str, ...] = ()
 
 
 # SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.

@@ -73,6 +73,7 @@ def _row(head: RecordHead, new: NewEntry) -> dict[str, Any]:
         "weight": new.weight,
         "is_turn": False,
         "space_id": 0 if new.is_embedded else None,
+        "position": 0,
     }
 
 

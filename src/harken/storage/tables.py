@@ -55,6 +55,11 @@ def _moment(name: str, nullable: bool = False) -> Column[datetime]:
     return Column(name, kind, nullable=nullable)
 
 
+def _position() -> Column[int]:
+    """A message's place in its conversation; its entry's likewise, and 0 of entries that are no messages'."""
+    return Column("position", BigInteger, nullable=False, server_default="0")
+
+
 projects = Table(
     "projects",
     metadata,
@@ -134,6 +139,7 @@ messages = Table(
     _moment("created_at"),
     Column("text", Text, nullable=False),
     Column("metadata", Json),
+    _position(),
 )
 
 entries = Table(
@@ -157,6 +163,7 @@ entries = Table(
     Column("is_turn", Boolean, nullable=False),
     # 0 waits for a vector, NULL never gets one, else the space of the newest vector.
     Column("space_id", BigInteger, nullable=True),
+    _position(),
     sqlite_autoincrement=True,
 )
 
@@ -328,7 +335,7 @@ segment_summaries = Table(
     _tenant(),
     _reference("segment_id"),
     # Messages before this place have left the window; both are 0 until the first has.
-    Column("left_at", BigInteger, nullable=False),
+    Column("left_position", BigInteger, nullable=False),
     _reference("left_id"),
     Column("text", Text, nullable=False),
     Column("model", Text),

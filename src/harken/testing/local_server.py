@@ -61,10 +61,15 @@ class LocalServer(ABC):
     Args:
         path: the only one it knows, below `/v1`.
         api_key: the bearer token to insist on; None takes everyone.
+
+    Attributes:
+        ailing: how every request is answered for as long as it is set, in place of well or by a script.
     """
 
     def __init__(self, path: str, api_key: str | None = None) -> None:
         self.requests: list[Request] = []
+        self.ailing: Reply | None = None
+        self._port = 0
         self._path = f"/v1{path}"
         self._api_key = api_key
         self._lock = threading.Lock()
@@ -83,10 +88,16 @@ class LocalServer(ABC):
             raise RuntimeError("the server is not running")
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it listens."""
+        return self._server is not None
+
     def start(self) -> Self:
-        """Listen; without this, a connection is refused."""
+        """Listen, again on the same port after a stop; without this, a connection is refused."""
         self._closing.clear()
-        self._server = _StandInServer(self)
+        self._server = _StandInServer(self, self._port)
+        self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         return self
@@ -140,9 +151,9 @@ def error_body(status: int) -> bytes:
 
 
 class _StandInServer(ThreadingHTTPServer):
-    def __init__(self, owner: LocalServer) -> None:
+    def __init__(self, owner: LocalServer, port: int) -> None:
         self.owner = owner
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep quiet about clients that died; anything else is shown."""
@@ -165,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.path, headers.get("authorization", ""), body if isinstance(body, dict) else {}, headers)
         self.server.owner.note(request)
-        reply = self.server.owner.answer(request)
+        reply = self.server.owner.ailing or self.server.owner.answer(request)
         self.server.owner.pause(reply.delay_seconds)
         if reply.hang_up and not reply.pieces:
             self.close_connection = True

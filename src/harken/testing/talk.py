@@ -23,6 +23,7 @@ from harken.model.conversations import (
     Trust,
 )
 from harken.record.ids import conversation_uid, derived_uid
+from harken.storage.positions import STEP
 
 START = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
 
@@ -95,8 +96,9 @@ class Talk:
         author: str | None = None,
         type: MessageType = MessageType.TEXT,
         metadata: Mapping[str, Any] = EMPTY,
+        position: int = 0,
     ) -> Message:
-        """The next message, a minute after the one before unless `at` says when."""
+        """The next message, behind the one before and a minute after it, unless `position` or `at` says otherwise."""
         moment = at or self._at
         self._at = max(self._at, moment) + timedelta(minutes=1)
         message = Message(
@@ -111,6 +113,7 @@ class Talk:
             author=author,
             trust={Role.USER: Trust.OWNER, Role.TOOL: Trust.TOOL}.get(role, Trust.AGENT),
             metadata=metadata,
+            position=position or (len(self.messages) + 1) * STEP,
         )
         self.messages.append(message)
         self.events.append(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -28,8 +29,11 @@ def printable_json(document: str) -> str:
 class PlainConsole(Console):
     """Prints as `Console` does; of what it is given, nothing reaches the terminal but what can be read.
 
-    Its own colours are made behind this, from styles.
+    Its own colours are made behind this, from styles. Brackets are never markup: `harken[pdf]` is printed as it stands.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The pieces of what is to be printed."""

@@ -297,3 +297,22 @@ def test_real_malformed_files_lose_only_their_broken_lines(
     path = shared_data / "transcripts" / "malformed" / f"{name}.jsonl"
     assert len(messages(path)) == read
     assert [number for number, _ in faults(path)] == broken
+
+
+def test_a_line_that_stands_before_its_parent_is_read_behind_it(write: Write) -> None:
+    chain = [line("user", f"{number}", uuid=f"u{number}", parentUuid=f"u{number - 1}") for number in range(6)]
+    path = write(chain[0], chain[3], chain[1], chain[4], chain[2], chain[5])
+    assert [message.text for message in messages(path)] == list("012345")
+    marks = [item.offset for item in CLAUDE.parse(path) if isinstance(item, Checkpoint)]
+    assert marks == [path.stat().st_size]
+
+
+def test_lines_whose_parents_are_nowhere_or_each_other_are_read_all_the_same(write: Write) -> None:
+    path = write(
+        line("user", "lost", uuid="u1", parentUuid="elsewhere"),
+        line("user", "own", uuid="u2", parentUuid="u2"),
+        line("user", "one", uuid="u3", parentUuid="u4"),
+        line("user", "other", uuid="u4", parentUuid="u3"),
+        line("user", "last", uuid="u5", parentUuid="u2"),
+    )
+    assert [message.text for message in messages(path)] == ["lost", "own", "last", "one", "other"]

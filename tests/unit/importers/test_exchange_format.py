@@ -21,7 +21,7 @@ LEAST = {"conversation": "c", "role": "user", "content": "hi"}
 def test_every_key_arrives(write: Write) -> None:
     given = {"author": "Ada", "ts": "2026-01-15T12:00:00Z", "project": "harken", "title": "Talk", "id": "m1"}
     path = write({**LEAST, **given, "metadata": {"mood": "good"}})
-    head, message = JSONL.parse(path)
+    head, message, _ = JSONL.parse(path)
     assert head == ParsedConversation("c", title="Talk", created_at=moment(given["ts"]), project="harken")
     assert isinstance(message, ParsedMessage)
     assert (message.author, message.external_id, message.metadata) == ("Ada", "m1", {"mood": "good"})
@@ -29,7 +29,7 @@ def test_every_key_arrives(write: Write) -> None:
 
 
 def test_the_least_line_is_a_text_without_an_id(write: Write) -> None:
-    _, message = JSONL.parse(write(LEAST))
+    _, message, _ = JSONL.parse(write(LEAST))
     assert message == ParsedMessage("c", "user", "text", "hi")  # type: ignore[arg-type]
 
 

@@ -81,7 +81,7 @@ class TestFirstTime:
 
     def test_who_is_believed_is_told_by_who_wrote_the_file(self, place: RecordedHome, file: Path) -> None:
         file.write_text(transcript("one", "two"))
-        run(place, CLAUDE, file)
+        run(place, ClaudeCode(file.parents[2]), file)
         (file.parent / "talk.jsonl").write_text('{"conversation":"c","role":"user","content":"three"}\n')
         run(place, Jsonl(), file.parent / "talk.jsonl")
         assert {row["text"]: row["trust"] for row in place.rows()["messages"]} == {
@@ -312,7 +312,7 @@ class TestUnreadable:
         assert report.added == 2
         assert [(bad.path, bad.line) for bad in report.unreadable] == [(file, 2)]
         with place.store.reading() as tx:
-            state = get_import_state(tx, "claude-code", str(file.resolve()))
+            state = get_import_state(tx, "claude-code, imported", str(file.resolve()))
         assert state is not None
         assert state.unreadable == 1
 
@@ -373,7 +373,7 @@ def test_a_subagents_conversation_names_its_caller(place: RecordedHome, file: Pa
     side.parent.mkdir(parents=True)
     file.write_text(transcript("one", "two"))
     side.write_text(line(5, "look it up", isSidechain=True, agentId="a1") + "\n")
-    run(place, CLAUDE, file.parent)
+    run(place, ClaudeCode(file.parents[2]), file.parent)
     children = [row for row in place.rows()["conversations"] if row["parent_uid"]]
     assert len(children) == 1
     with place.store.reading() as tx:

@@ -119,10 +119,11 @@ def test_at_the_days_limit_it_stops_says_so_and_goes_on_the_next_day(
 ) -> None:
     limit = with_model(
         server,
-        **{"llm.max_usd_per_day": Decimal("0.0085"), "worker.rest_seconds": 1e6, "llm.output_usd_per_million": 10},
+        **{"llm.max_usd_per_day": Decimal("0.0085"), "worker.rest_seconds": 0, "llm.output_usd_per_million": 10},
     )
     server.script(*[Says(WRITTEN)] * 20)
     with opened(tmp_path, clock, **limit) as harken:
+        harken.background.switch(CONVERSATION, False)
         for number in range(4):
             talk(harken, f"tap {number}")
         harken.background.summarize()
@@ -306,7 +307,7 @@ def test_a_model_tells_of_ten_calls_at_once_and_what_was_told_is_not_paid_for_ag
 ) -> None:
     six = Says(json.dumps({"summaries": ["The zircon gasket of a pump has failed."] * 6}))
     server.script(six, Reply(status=503), six, Says(WRITTEN))
-    with opened(tmp_path, clock, **with_model(server, **{"worker.rest_seconds": 1e6})) as harken:
+    with opened(tmp_path, clock, **with_model(server, **{"worker.rest_seconds": 0})) as harken:
         use_tools(harken, 12)
         work = harken.background._summarize_work(EXCHANGE)
         work.run_once()

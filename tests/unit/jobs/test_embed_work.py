@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -168,6 +169,43 @@ class TestFailures:
         assert desk.embedder.calls == 1
         with place.store.reading() as tx:
             assert owned(tx, EMBED, list(range(1, 9)), worker.owner) == set()
+
+    def test_however_long_an_endpoint_is_down_and_however_often_one_begins_anew_nothing_is_given_up(
+        self, place: RecordedHome
+    ) -> None:
+        desk = Desk(place, 3)
+        desk.embedder.refuse("Number", EndpointError("down"))
+        tried = []
+        for start in range(20):
+            worker = desk.worker()
+            worker.outage.is_waited_out = True
+            for second in range(120):
+                before = desk.embedder.calls
+                worker.run_once()
+                if start == 0 and desk.embedder.calls > before:
+                    tried.append(second)
+                place.clock.go_on(seconds=1)
+            assert "down" in worker.halted
+        assert max(later - sooner for sooner, later in itertools.pairwise(tried)) <= 16
+        desk.embedder.refuse("Nobody says this", EndpointError("down"))
+        for _ in range(60):
+            worker.run_once()
+            place.clock.go_on(seconds=1)
+        assert (len(desk.embedded()), desk.given_up(), worker.halted) == (3, [], "")
+
+    def test_a_worker_that_waits_outages_out_gives_up_what_spoils_every_batch(self, place: RecordedHome) -> None:
+        desk = Desk(place, 16)
+        desk.embedder.refuse("Number 9", EndpointError("status 400"))
+        worker = desk.worker(batch_size=16)
+        worker.outage.is_waited_out = True
+        for number in range(10):
+            place.clock.go_on(seconds=120)
+            place.record("c", NewMessage(Role.USER, f"Later {number}: {LONG}"))
+            for _ in range(60):
+                worker.run_once()
+                place.clock.go_on(seconds=1)
+        assert len(desk.embedded()) == 25
+        assert desk.given_up() == ["EndpointError"]
 
     def test_an_error_that_nobody_expected_leaves_the_entries_to_the_next(self, place: RecordedHome) -> None:
         desk = Desk(place, 4)

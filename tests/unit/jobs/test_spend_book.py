@@ -43,11 +43,13 @@ class Till:
         item: str = "e1",
         prices: tuple[Decimal, Decimal] | None = PRICES,
         timeout_seconds: float = 120.0,
+        host: str = "127.0.0.1",
     ) -> ChatModel:
         """As another process would open it."""
         book = SpendBook(self.place.store, None if limit is None else Decimal(limit), self.place.clock)
+        url = self.server.url.replace("127.0.0.1", host)
         options = ChatOptions(
-            "openai", "my-own-llama", self.server.url, timeout_seconds=timeout_seconds, max_tokens=100, prices=prices
+            "openai", "my-own-llama", url, timeout_seconds=timeout_seconds, max_tokens=100, prices=prices
         )
         self._opened.append(open_chat_model(options))
         return book.metered(self._opened[-1], "exchange", item)
@@ -135,12 +137,18 @@ class TestLimit:
 
     def test_a_limit_that_no_price_can_hold_stops_everything(self, till: Till) -> None:
         with pytest.raises(SpendLimitError, match=r"cannot be held.*Set llm\.input_usd_per_million") as caught:
-            till.model("0.01", prices=None).complete(ASKED)
+            till.model("0.01", prices=None, host="models.example").complete(ASKED)
         assert caught.value.resumes_at is None
         assert till.server.requests == []
 
+    def test_on_this_machine_an_unknown_price_is_none(self, till: Till) -> None:
+        till.model("0.01", prices=None).complete(ASKED)
+        assert (till.spent().calls, till.spent().usd, till.spent().unpriced) == (1, 0, 0)
+
+    @pytest.mark.allow_hosts(["127.0.0.1", "0.0.0.0"])
     def test_without_a_limit_an_unknown_price_is_only_said(self, till: Till) -> None:
-        till.model(prices=None).complete(ASKED)
+        # What listens on this machine answers at this address as well, which is no name for it.
+        till.model(prices=None, host="0.0.0.0").complete(ASKED)
         assert (till.spent().unpriced, till.spent().usd) == (1, 0)
 
     def test_a_model_of_ones_own_may_cost_nothing(self, till: Till) -> None:

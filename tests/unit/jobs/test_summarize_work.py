@@ -21,6 +21,7 @@ from harken.providers.registry import open_chat_model
 from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Summarizer, Summary
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import WrittenSummarizer
+from harken.storage.enrichment.consent import NO_MODEL, Consent
 from harken.storage.enrichment.jobs import list_failed, retry_failed
 from harken.storage.enrichment.spend import spent_on_item
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, StoredSummary, claim_due, find_due
@@ -44,9 +45,13 @@ class Desk:
     def work(
         self, kind: str = EXCHANGE, summarizer_for: Callable[[str, str], Summarizer] | None = None
     ) -> SummarizeWork:
-        """A worker as another process would start one."""
+        """A worker as another process would start one; with a summarizer, of a model that was set long ago."""
         chosen = summarizer_for or (lambda _kind, _uid: ExtractiveSummarizer())
-        return SummarizeWork(self.place.store, kind, chosen, 4, 60, REST, self.place.clock)
+        consent = Consent(datetime(2000, 1, 1, tzinfo=UTC)) if summarizer_for else NO_MODEL
+        rest_seconds = 0 if summarizer_for else REST
+        return SummarizeWork(
+            self.place.store, kind, chosen, 4, 60, rest_seconds, self.place.clock, consent=lambda: consent
+        )
 
     def summarize(self, kind: str = EXCHANGE) -> int:
         """Everything that is due now."""

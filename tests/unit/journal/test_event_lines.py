@@ -24,6 +24,7 @@ from harken.model.conversations import (
     Titled,
     Tombstone,
     Trust,
+    Trusted,
 )
 
 # Lone surrogates and NUL included: the recorder keeps them out, and a journal must hold whatever it was given.
@@ -62,6 +63,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         *(st.none() | NAMES, st.sampled_from(Trust), st.none() | NAMES, st.none() | NAMES, TEXTS, METADATA),
     ),
     st.builds(Titled, NAMES, TEXTS, MOMENTS),
+    st.builds(Trusted, NAMES, NAMES, st.sampled_from(Trust), MOMENTS),
     st.builds(Tombstone, NAMES, NAMES, st.sampled_from(["message", "conversation"]), MOMENTS),
 )
 FIELDS = st.fixed_dictionaries(

@@ -73,7 +73,7 @@ def written(place: RecordedHome) -> bytes:
 def carry(content: bytes, to: RecordedHome) -> None:
     file = to.home / "export.jsonl"
     file.write_bytes(content)
-    Importer(to.recorder).run(Jsonl(), [file])
+    Importer(to.recorder, as_mine=True).run(Jsonl(), [file])
 
 
 def test_secrets_leave_a_record_before_it_is_written(place: RecordedHome) -> None:

@@ -90,7 +90,7 @@ def test_what_nobody_has_summarized_or_embedded_comes_back_by_its_words(harken: 
     assert [each.uid for each in found.conversations] == [uids["tap"]]
     assert found.conversations[0].summary == ""
     assert found.conversations[0].exchanges[0].assistant == TAP[1]
-    assert found.notes == ("Searched by words alone: nothing is embedded yet.",)
+    assert found.notes == ("Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle",)
 
 
 def test_what_was_never_discussed_brings_nothing_back(harken: Harken, clock: Clock) -> None:

@@ -79,7 +79,9 @@ class TestWords:
         say(desk, "a zebra crossing", "a giraffe")
         result = desk.search("zebra")
         assert [hit.entry.text for hit in result.hits] == ["a zebra crossing"]
-        assert result.notes == ("Searched by words alone: nothing is embedded yet.",)
+        assert result.notes == (
+            "Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle",
+        )
         assert (result.threshold, result.terms) == (None, ("zebra",))
 
     def test_keyword_mode_asks_no_model_and_says_nothing_of_it(self, desk: Desk) -> None:
@@ -229,7 +231,9 @@ class TestMeaning:
         with desk.place.store.writing() as tx:
             delete_vectors_where(tx, vectors.c.space_id.is_not(None))
         desk.embedded = False
-        assert searcher.search("zebra").notes == ("Searched by words alone: nothing is embedded yet.",)
+        assert searcher.search("zebra").notes == (
+            "Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle",
+        )
 
     @pytest.mark.parametrize("fusion", ["convex", "rrf"])
     def test_what_both_find_comes_before_what_one_finds(self, desk: Desk, fusion: str) -> None:

@@ -14,8 +14,10 @@ if sys.platform == "win32":
 
 import fcntl
 
+from harken.errors import HarkenError
 from harken.serve.daemon.lock import DaemonRunsError, held, holder
 from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.starting import claim
 
 
 @pytest.fixture
@@ -44,3 +46,45 @@ def test_who_has_taken_it_and_not_yet_said_so_is_named(place: DaemonPaths, monke
         monkeypatch.setattr(time, "sleep", lambda _seconds: Path(place.lock).write_bytes(content))
         with pytest.raises(DaemonRunsError, match=f"served by process {os.getpid()}"), held(place):
             raise AssertionError("two hold it")
+
+
+@pytest.mark.parametrize("name", ["daemon.lock", "starting.lock"])
+def test_a_lock_that_is_a_link_is_neither_followed_nor_emptied(place: DaemonPaths, tmp_path: Path, name: str) -> None:
+    diary = tmp_path / "diary"
+    diary.write_text("dear diary")
+    Path(place.folder).mkdir(parents=True)
+    (Path(place.folder) / name).symlink_to(diary)
+    with pytest.raises(OSError, match="symbolic links"):
+        claim(place)
+    if name == "daemon.lock":
+        with pytest.raises(HarkenError, match="is a link"), held(place):
+            raise AssertionError("it is held")
+        with pytest.raises(HarkenError, match="is a link"):
+            holder(place)
+    assert diary.read_text() == "dear diary"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files of another user")
+@pytest.mark.parametrize("name", ["daemon.lock", "starting.lock"])
+def test_a_lock_of_another_users_is_neither_read_nor_emptied(place: DaemonPaths, name: str) -> None:
+    Path(place.folder).mkdir(parents=True)
+    lock = Path(place.folder) / name
+    lock.write_text('{"pid": 1, "version": "1"}')
+    os.chown(lock, 65534, 65534)
+    with lock.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(PermissionError):
+            claim(place)
+        if name == "daemon.lock":
+            with pytest.raises(HarkenError, match="Remove it: rm"):
+                holder(place)
+            with pytest.raises(HarkenError, match="Remove it: rm"), held(place):
+                raise AssertionError("it is held")
+    assert lock.read_text() == '{"pid": 1, "version": "1"}'
+
+
+def test_a_pipe_in_place_of_a_lock_is_not_waited_for(place: DaemonPaths) -> None:
+    Path(place.folder).mkdir(parents=True)
+    os.mkfifo(place.lock)
+    with pytest.raises(HarkenError, match="no file of this user's"):
+        holder(place)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +81,14 @@ def test_the_icon_is_what_its_script_draws(tmp_path: Path) -> None:
     width, height = (int.from_bytes(points[at : at + 4], "big") for at in (16, 20))
     assert width == height
     assert 512 <= width <= 2048
+
+
+def test_it_is_installed_from_a_clone_for_no_registry_has_harken() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    text = (PLUGIN / "README.md").read_text("utf-8")
+    installed = re.findall(r"(?:uv tool|pipx|pip) install '?([^'\s]+)", text)
+    assert installed
+    for what in installed:
+        found = re.fullmatch(r"\.\[(\w+)\]", what)
+        assert found, what
+        assert found[1] in extras

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect
 
 from harken.model.conversations import Role
 from harken.storage import migrations
+from harken.storage.conversations import messages_of
 from harken.storage.enrichment.spend import Spent, spent_in_all
 from harken.storage.ports import RowScope
+from harken.storage.positions import STEP
 from harken.storage.sqlite.fulltext import MARK, SCHEMA, VIEW
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.tables import metadata
 from harken.testing.store_conformance.asking import found, keep, text_problems
-from harken.testing.talk import Talk
+from harken.testing.talk import START, Talk
 
 
 def mixed_talk() -> Talk:
@@ -39,6 +42,25 @@ def _made_by(version: str, path: Path) -> None:
     engine.dispose()
 
 
+def without_positions(connection: Connection) -> None:
+    """Make a database what it was before messages had positions, when neighbours were found by time."""
+    by_time = VIEW.replace("n.position", "n.created_at").replace("e.position", "e.created_at")
+    for statement in (
+        "DROP VIEW entry_words",
+        "DROP INDEX ix_messages_conversation",
+        "DROP INDEX ix_entries_turns",
+        "ALTER TABLE messages DROP COLUMN position",
+        "ALTER TABLE entries DROP COLUMN position",
+        "ALTER TABLE segment_summaries RENAME COLUMN left_position TO left_at",
+        "CREATE INDEX ix_messages_conversation ON messages (conversation_id, created_at, id)",
+        "CREATE INDEX ix_entries_turns ON entries (conversation_id, is_turn, created_at, id)",
+        by_time,
+        "INSERT INTO entry_index(entry_index) VALUES ('rebuild')",
+        "UPDATE alembic_version SET version_num = '0010'",
+    ):
+        connection.exec_driver_sql(statement)
+
+
 def test_an_older_database_is_upgraded_when_it_is_opened(tmp_path: Path) -> None:
     _made_by("0001", tmp_path / "harken.db")
     store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
@@ -61,8 +83,10 @@ def test_what_an_older_full_text_has_indexed_learns_what_is_not_to_be_trusted(tm
     store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
     keep(store, mixed_talk())
     with store.writing() as tx:
-        older = VIEW.replace(f"|| CASE WHEN e.trust IN ('tool', 'untrusted') THEN ' {MARK}' ELSE '' END", "")
-        assert older != VIEW
+        without_positions(tx.connection)
+        before = VIEW.replace("n.position", "n.created_at").replace("e.position", "e.created_at")
+        older = before.replace(f"|| CASE WHEN e.trust IN ('tool', 'untrusted') THEN ' {MARK}' ELSE '' END", "")
+        assert older != before
         run = tx.connection.exec_driver_sql
         run("UPDATE entries SET trust = 'untrusted', source = 'code' WHERE text = 'zebra code'")
         run("DROP VIEW entry_words")
@@ -74,4 +98,30 @@ def test_what_an_older_full_text_has_indexed_learns_what_is_not_to_be_trusted(tm
     assert text_problems(store) == []
     assert len(found(store, "zebra")) == 3
     assert len(found(store, "zebra", scope=RowScope(without_untrusted=True))) == 2
+    store.close()
+
+
+def test_an_older_database_gets_its_order_from_its_exchanges_and_the_words_of_true_neighbours(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
+    talk = Talk("resumed")
+    later = START + timedelta(days=1)
+    for number in range(4):
+        talk.begin_exchange()
+        talk.say(f"question {number} apple{number}")
+        # As an agent writes it that resumes a session.
+        talk.say(f"answer {number} berry{number}", Role.ASSISTANT, at=later)
+    other = Talk("ordinary")
+    other.say("cherry")
+    keep(store, talk, other)
+    with store.writing() as tx:
+        without_positions(tx.connection)
+    assert text_problems(store) == []
+    store.close()
+    store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
+    with store.reading() as tx:
+        assert [one.text for one in messages_of(tx, talk.uid)] == [one.text for one in talk.messages]
+        assert [one.position for one in messages_of(tx, other.uid)] == [STEP]
+    assert text_problems(store) == []
+    # By time, all questions stood before all answers.
+    assert set(found(store, "apple0")) == {one.uid for one in talk.messages[:3]}
     store.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harken.engine import Harken
 from harken.storage.migrations import HEAD
+from harken.storage.sqlite.fulltext import VIEW
 
 NEW_SINCE_FIRST = (
     "core_memory",
@@ -41,6 +42,12 @@ def test_a_store_of_the_first_schema_is_upgraded_and_keeps_what_it_has(tmp_path:
             database.execute(f"DROP TABLE {table}")
         for index in ("ix_exchanges_started", "ix_entries_source", "ix_messages_results"):
             database.execute(f"DROP INDEX {index}")
+        database.execute("DROP VIEW entry_words")
+        for table, index in (("messages", "ix_messages_conversation"), ("entries", "ix_entries_turns")):
+            database.execute(f"DROP INDEX {index}")
+            database.execute(f"ALTER TABLE {table} DROP COLUMN position")
+            database.execute(f"CREATE INDEX {index} ON {table} (conversation_id, created_at, id)")
+        database.execute(VIEW.replace("n.position", "n.created_at").replace("e.position", "e.created_at"))
         database.execute("UPDATE alembic_version SET version_num = '0001'")
     database.close()
     with Harken(tmp_path, env=env) as harken:

@@ -10,15 +10,15 @@ from typing import Any, Self
 import httpx
 import numpy as np
 
-from harken.errors import ConfigError, EndpointError
-from harken.providers.embedder import Space, Vectors, clip_bytes, unit_rows
+from harken.errors import ConfigError, EndpointError, EndpointTimeoutError
+from harken.providers.embedder import CallMeter, Space, Vectors, clip_bytes, unit_rows
 from harken.providers.model_card import ModelCard
-from harken.providers.options import EmbedderOptions
+from harken.providers.options import LOOPBACK, EmbedderOptions
+from harken.text import tokens
 
 # The smallest limit among the models that people run at home; larger ones are told so by embedding.max_tokens.
 _MAX_TOKENS = 512
 _BATCH_SIZE = 64
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PROBE = "How long is a vector?"
 
 
@@ -28,20 +28,22 @@ class OpenAICompatibleEmbedder:
     Args:
         options: at least `url` and `model`; `dims` is asked of the endpoint where it is set, and found out with the
             first answer where it is not.
+        meter: books every call; None books none.
     Raises:
         ConfigError: the URL, the model or the key cannot be used.
     """
 
-    def __init__(self, options: EmbedderOptions) -> None:
+    def __init__(self, options: EmbedderOptions, meter: CallMeter | None = None) -> None:
         if not (options.model or "").strip():
             raise ConfigError("the embedder 'openai-compatible' needs embedding.model, e.g. 'nomic-embed-text'")
         self._options = options
+        self._meter = meter
         self._model = str(options.model)
         self._endpoint = _endpoint(options.url)
         self._dims = options.dims
         self._card = ModelCard(max_tokens=options.max_tokens or _MAX_TOKENS).adjusted(options)
         self._lock = threading.Lock()
-        local = self._endpoint.host in _LOOPBACK
+        local = self._endpoint.host in LOOPBACK
         self._client = httpx.Client(
             headers=_headers(options.api_key),
             timeout=options.timeout_seconds,
@@ -53,9 +55,9 @@ class OpenAICompatibleEmbedder:
         weakref.finalize(self, self._client.close)
 
     @classmethod
-    def open(cls, options: EmbedderOptions) -> Self:
+    def open(cls, options: EmbedderOptions, meter: CallMeter | None = None) -> Self:
         """The embedder for these options; nothing is sent yet."""
-        return cls(options)
+        return cls(options, meter)
 
     @property
     def space(self) -> Space:
@@ -63,6 +65,7 @@ class OpenAICompatibleEmbedder:
 
         Raises:
             EndpointError: the endpoint had to be asked and did not answer.
+            SpendLimitError: it had to be asked, and the day's money is spent.
         """
         return self._card.space("openai-compatible", self._model, self._dims or self._embed([_PROBE]).shape[1])
 
@@ -92,20 +95,34 @@ class OpenAICompatibleEmbedder:
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         ready = [clip_bytes(text, self._card.max_tokens) for text in texts]
-        body: dict[str, Any] = {"model": self._model, "input": ready}
+        estimate = sum(map(tokens.estimate, ready))
+        if self._meter is None:
+            return self._asked(ready, estimate)[0]
+        booked = self._meter.begin(estimate)
+        try:
+            vectors, used = self._asked(ready, estimate)
+        except BaseException as error:
+            self._meter.failed(booked, error)
+            raise
+        self._meter.answered(booked, used)
+        return vectors
+
+    def _asked(self, ready: Sequence[str], estimate: int) -> tuple[Vectors, int]:
+        """The vectors, and the tokens that they took: as the endpoint counted, else as estimated."""
+        body: dict[str, Any] = {"model": self._model, "input": list(ready)}
         if self._options.dims is not None:
             body["dimensions"] = self._options.dims
         try:
             response = self._client.post(self._endpoint, json=body)
         except httpx.TimeoutException as error:
-            raise EndpointError(
+            raise EndpointTimeoutError(
                 f"{self._endpoint} did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
             ) from error
         except httpx.HTTPError as error:
             raise EndpointError(f"{self._endpoint} cannot be reached ({type(error).__name__})") from error
         if response.status_code != httpx.codes.OK:
             raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{_hint(response)}")
-        return self._checked(_read(response, len(texts), str(self._endpoint)))
+        return self._checked(_read(response, len(ready), str(self._endpoint))), _used(response, estimate)
 
     def _checked(self, vectors: Vectors) -> Vectors:
         dims = vectors.shape[1]
@@ -146,6 +163,12 @@ def _hint(response: httpx.Response) -> str:
         413: ": lower embedding.max_tokens",
     }
     return hints.get(response.status_code, "")
+
+
+def _used(response: httpx.Response, estimate: int) -> int:
+    usage = response.json().get("usage")
+    found = usage.get("prompt_tokens") or usage.get("total_tokens") if isinstance(usage, dict) else None
+    return found if isinstance(found, int) and 0 < found < 2**40 else estimate
 
 
 def _read(response: httpx.Response, count: int, endpoint: str) -> Vectors:

@@ -18,7 +18,8 @@ def price_of(options: ChatOptions, usage: TokenUsage) -> Decimal | None:
     """USD for a call of so many tokens; None where the list does not know the model.
 
     Prices of the settings stand above the list. A model behind another URL is looked up by that URL, then among
-    the vendor's own, never among everybody's: a Llama of one's own does not cost what it does at a vendor's.
+    the vendor's own, never among everybody's: a Llama of one's own does not cost what it does at a vendor's. What the
+    list does not know costs nothing on this machine.
     """
     if options.prices is not None:
         into, out = options.prices
@@ -27,10 +28,11 @@ def price_of(options: ChatOptions, usage: TokenUsage) -> Decimal | None:
         input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
     )
     by_vendor = _listed(lambda: calc_price(counted, options.model, provider_id=options.vendor))
-    if options.url is None:
-        return by_vendor
-    by_url = _listed(lambda: calc_price(counted, options.model, provider_api_url=options.url))
-    return by_vendor if by_url is None else by_url
+    by_url = None
+    if options.url is not None:
+        by_url = _listed(lambda: calc_price(counted, options.model, provider_api_url=options.url))
+    listed = by_vendor if by_url is None else by_url
+    return Decimal(0) if listed is None and options.is_local else listed
 
 
 def embedding_price_of(options: EmbedderOptions, count: int) -> Decimal | None:

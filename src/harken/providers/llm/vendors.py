@@ -8,9 +8,8 @@ import httpx2
 from pydantic_ai.models import Model
 
 from harken.errors import ConfigError
-from harken.providers.options import ChatOptions
+from harken.providers.options import LOOPBACK, ChatOptions
 
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _CONNECT_SECONDS = 10.0
 # Endpoints on one's own machine ask for no key; the clients insist on one.
 _NO_KEY = "no-key"
@@ -108,7 +107,7 @@ def _checked_url(url: str | None) -> bool:
         raise ConfigError("llm.url must begin with http:// or https:// and name a host")
     if parsed.userinfo or parsed.query:
         raise ConfigError("llm.url must hold no key: put it into llm.api_key")
-    return parsed.host in _LOOPBACK
+    return parsed.host in LOOPBACK
 
 
 def _check_key(options: ChatOptions) -> None:

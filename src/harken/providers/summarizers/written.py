@@ -12,7 +12,7 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 
 from harken.errors import PromptError
 from harken.model.conversations import ExchangeStatus, Role, spoken
-from harken.providers.chat_model import ChatMessage, ChatModel, Finish
+from harken.providers.chat_model import ChatMessage, Completer, Finish
 from harken.providers.summarizer import TOOLS_AT_MOST, ExchangeText, Summarizer, Summary, ToolUse
 from harken.providers.summarizers import written as prompts
 from harken.text import tokens
@@ -87,7 +87,7 @@ def _tool(use: ToolUse, max_tokens: int = _TOOL_TOKENS) -> str:
 _log = structlog.get_logger(__name__)
 
 # Room for a model that thinks before it writes, little enough that a day's limit is not held back by it.
-_ANSWER_TOKENS = 800
+ANSWER_TOKENS = 800
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=3, max_length=2000)]
 
 
@@ -115,7 +115,7 @@ class WrittenSummarizer:
         max_input_tokens: longer material is clipped from its middle.
     """
 
-    def __init__(self, model: ChatModel, fallback: Summarizer, max_input_tokens: int) -> None:
+    def __init__(self, model: Completer, fallback: Summarizer, max_input_tokens: int) -> None:
         self._model = model
         self._fallback = fallback
         self._max_input_tokens = max_input_tokens
@@ -180,7 +180,7 @@ class WrittenSummarizer:
     def _ask(self, form: type[_Form], instructions: str, material: str) -> _Form | str:
         """The answer in its form, or in one word why there is none."""
         prompt = [ChatMessage(Role.USER, prompts.fenced(material, self._max_input_tokens))]
-        limit = min(_ANSWER_TOKENS, self._model.max_tokens)
+        limit = min(ANSWER_TOKENS, self._model.max_tokens)
         try:
             answer = self._model.complete(prompt, instructions=instructions, max_tokens=limit)
         except PromptError:

@@ -19,8 +19,8 @@ def export(session: CommandSession, file: str, as_json: bool) -> None:
     """Write everything that was recorded to a file, or with `-` to stdout.
 
     It holds conversations, segments, exchanges, messages and memories with their ids, and the ids of what was
-    forgotten, so that it can be moved between an embedded file and a server: `harken import jsonl FILE`. The same
-    records always give the same file. Vectors are derived and not in it; the other store makes its own.
+    forgotten, so that it can be moved between an embedded file and a server: `harken import jsonl FILE --as-mine`. The
+    same records always give the same file. Vectors are derived and not in it; the other store makes its own.
     """
     to_stdout = file == "-"
     with session.engine() as harken, session.progress("Exporting", "messages") as show:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,37 +14,53 @@ from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.importers.formats import sort_by_format
 from harken.importers.importer import ImportReport, Progress
 from harken.importers.parsed import TranscriptFormat
+from harken.importers.strangers import claims_of, exports_among
+from harken.jobs.workers import EMBEDDINGS
+from harken.search.coverage import GO_ON
 from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
+from harken.serve.daemon.lock import holder
+from harken.serve.daemon.place import DaemonPaths
 from harken.serve.process import EXIT_INTERRUPTED
 
 _SHOWN_UNREADABLE = 10
+_AGREED = "yes"
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
 
 
 @click.command("import")
 @click.argument("arguments", nargs=-1, metavar="[FORMAT] [PATH]...")
-@click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run` does it later.")
+@click.option("--as-mine", is_flag=True, help="These files are your own memory: all that they say holds; do not ask.")
+@click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later.")
 @json_option
 @with_session
-def import_command(session: CommandSession, arguments: tuple[str, ...], no_embed: bool, as_json: bool) -> None:
+def import_command(
+    session: CommandSession, arguments: tuple[str, ...], as_mine: bool, no_embed: bool, as_json: bool
+) -> None:
     """Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files, and exports of Harken.
 
     Without arguments, finds the histories of the agents installed on this machine and imports them. With a FORMAT and
     no PATH, looks where that agent keeps its history. With a PATH and no FORMAT, tells the format by the files
-    themselves. Importing again adds only what is new. What `harken export` wrote is imported as jsonl, with all ids,
-    and with what was forgotten, which is erased here too; import only exports that you trust as your own memory.
+    themselves. Importing again adds only what is new.
+
+    What `harken export` wrote is imported as jsonl, with all ids. If such a file is your own memory, it also brings
+    core memories, the trust of your own words, and what was forgotten, which is erased here too: that is asked first,
+    or said by --as-mine. Of any other its words come as `imported`, and the rest is left out. So do the words of an
+    agent's transcript that lies outside of that agent's own folder.
     """
     with session.engine() as harken:
         sources = _sources(session, harken.transcript_formats(), arguments)
+        as_mine = as_mine or _is_agreed(session, harken.transcript_formats(), sources)
         report = ImportReport()
         try:
             for format_name, paths in sources:
-                _import(session, harken, format_name, paths, report)
+                _import(session, harken, format_name, paths, report, as_mine)
         finally:
             if not as_json:
                 _print_report(session, report)
         embedded = None if no_embed else embed_now(session, harken)
+        if no_embed:
+            _tell_how_embedding_goes_on(session, harken)
         if as_json:
             print_json({**_facts(report), "embedded": embedded})
         elif report.added:
@@ -88,7 +105,12 @@ def _must_exist(paths: Sequence[Path]) -> None:
 
 
 def _import(
-    session: CommandSession, harken: Harken, format_name: str, paths: Sequence[Path], report: ImportReport
+    session: CommandSession,
+    harken: Harken,
+    format_name: str,
+    paths: Sequence[Path],
+    report: ImportReport,
+    as_mine: bool,
 ) -> None:
     with session.progress(f"Importing {format_name}", "bytes") as show:
 
@@ -96,7 +118,7 @@ def _import(
             files = f"{progress.files_done} of {counted(progress.files, 'file')}"
             show(progress.bytes_done, progress.bytes, f"{files}, {progress.added:,} new messages")
 
-        harken.import_transcripts(format_name, paths, progress=on_progress, report=report)
+        harken.import_transcripts(format_name, paths, progress=on_progress, report=report, as_mine=as_mine)
 
 
 def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -> int | None:
@@ -106,10 +128,25 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
             return harken.embed(show)
     except (MissingExtraError, ProviderError) as error:
         session.note(f"Not embedded, so search goes by words alone for now: {error}")
+        _tell_how_embedding_goes_on(session, harken)
         return None
     except KeyboardInterrupt as interruption:
-        session.note("Embedding stopped; everything is recorded and searchable by word. Go on: harken worker run")
+        session.note(f"Embedding stopped; everything is recorded and searchable by word. Go on: {GO_ON}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
+
+
+def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None:
+    """Who embeds what waits, where that is not done now."""
+    (report,) = harken.background.status(EMBEDDINGS)
+    if not report.waiting or harken.settings.embedder == "none":
+        return
+    waiting = f"{counted(report.waiting, 'text')} wait{'s' if report.waiting == 1 else ''} to be embedded"
+    if not report.enabled:
+        session.note(f"{waiting}, and embedding is switched off. Go on: harken embeddings on, and then: {GO_ON}")
+    elif holder(DaemonPaths(str(harken.home))) is not None:
+        session.note(f"{waiting}; the daemon of this home does that in the background.")
+    else:
+        session.note(f"{waiting}. Go on: {GO_ON}")
 
 
 def _facts(report: ImportReport) -> dict[str, Any]:
@@ -121,6 +158,8 @@ def _facts(report: ImportReport) -> dict[str, Any]:
         "forgotten": report.forgotten,
         "erased": report.erased,
         "kept": report.kept,
+        "capped": report.capped,
+        "left_out": {"core": report.left_core, "erasures": report.left_erasures, "changes": report.left_changes},
         "conversations": len(report.conversations),
         "unreadable": [{"path": str(bad.path), "line": bad.line, "reason": bad.reason} for bad in report.unreadable],
         "failed": [{"path": str(path), "reason": reason} for path, reason in report.failed],
@@ -139,9 +178,60 @@ def _print_report(session: CommandSession, report: ImportReport) -> None:
         session.out.print(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
     if report.erased:
         session.out.print(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
+    _print_left_out(session, report)
     for path, reason in report.failed:
         session.note(f"Could not be read: {path}: {reason}")
     for bad in report.unreadable[:_SHOWN_UNREADABLE]:
         session.note(f"Unreadable: {bad.path}:{bad.line}: {bad.reason}")
     if len(report.unreadable) > _SHOWN_UNREADABLE:
         session.note(f"… and {len(report.unreadable) - _SHOWN_UNREADABLE} more lines; all of them: --json")
+
+
+def _print_left_out(session: CommandSession, report: ImportReport) -> None:
+    left = _listed(
+        (report.left_core, "core memory", "core memories"),
+        (report.left_erasures, "erasure", "erasures"),
+        (report.left_changes, "change of your own records", "changes of your own records"),
+    )
+    if left:
+        session.out.print(f"Left out, for nobody said that the file is your own memory: {left}.")
+    if report.capped:
+        session.out.print(f"Came as imported, whatever trust its file claims: {counted(report.capped, 'record')}.")
+    if left or report.capped:
+        session.note("If it is your own, import it once more with --as-mine: that adds what is missing.")
+
+
+def _is_agreed(session: CommandSession, formats: Mapping[str, TranscriptFormat], sources: Sources) -> bool:
+    """Say what exports among the files claim, and ask once whether all of it is to hold; False where nobody can answer.
+
+    Nothing has been written by then. Anything but a typed yes means no, and the files are imported as a stranger's.
+    """
+    claims = {
+        file: found
+        for name, paths in sources
+        for file in exports_among(formats[name], paths)
+        if (found := claims_of(file))
+    }
+    for file, found in claims.items():
+        held = _listed(
+            (found.core, "core memory", "core memories"),
+            (found.erasures, "erasure", "erasures"),
+            (found.trusted, "record of your own or your agents' words", "records of your own or your agents' words"),
+        )
+        session.note(f"{file} is an export of Harken. It holds {held}.")
+    if not claims:
+        return False
+    if not sys.stdin.isatty():
+        session.note("Nobody can answer here, so it is imported as a stranger's. If it is your own: --as-mine")
+        return False
+    session.note(
+        "If this is your own memory, all of that holds here as well: core memories stand in every context, and what is "
+        "erased is gone for good. If not, its words come as imported, and the rest is left out."
+    )
+    answer = click.prompt(f"Type '{_AGREED}' if it is your own", default="", show_default=False, err=True)
+    return bool(answer.strip().lower() == _AGREED)
+
+
+def _listed(*found: tuple[int, str, str]) -> str:
+    """`1 core memory, 1,200 erasures`; what there is none of is left out."""
+    return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in found if count)

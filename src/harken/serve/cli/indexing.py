@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harken.engine import Harken
+from harken.errors import MissingExtraError
 from harken.serve.cli.importing import embed_now
 from harken.serve.cli.session import CommandSession, Report, counted, json_option, print_json, with_session
 from harken.serve.facts.indexed import report_facts
@@ -30,7 +31,9 @@ def index() -> None:
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("path", default=".", type=click.Path(path_type=Path)),
-        click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run` does it later."),
+        click.option(
+            "--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later."
+        ),
         json_option,
         with_session,
     )[::-1]:
@@ -103,6 +106,10 @@ def _index(session: CommandSession, runs: dict[str, tuple[Reported, Run]], no_em
                 done[name] = report
                 with session.progress(f"Indexing {name}", "commits" if name == "commits" else "files") as show:
                     run(harken, show, report)
+        except MissingExtraError:
+            # It read nothing, and what to install is all there is to say.
+            done.popitem()
+            raise
         finally:
             if not as_json:
                 _print_reports(session, {name: report for name, report in done.items() if report.project})

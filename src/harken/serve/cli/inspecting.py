@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import click
 
 from harken.jobs.workers import EMBEDDINGS, WorkerReport
 from harken.maintenance import StoreStatus
-from harken.serve.cli.reporting import report_line, troubles_of
+from harken.serve.cli.reporting import limit_words, report_line, troubles_of
 from harken.serve.cli.session import CommandSession, json_option, print_json, readable_bytes, with_session
 from harken.serve.facts.standing import report_facts, state_of, status_facts
 from harken.storage.enrichment.spend import Spent
@@ -25,18 +26,20 @@ def status(session: CommandSession, projects: bool, as_json: bool) -> None:
         found = harken.upkeep.status()
         known = harken.upkeep.projects() if projects else []
         reports = harken.background.status()
+        limit = harken.settings.llm.max_usd_per_day
     if as_json:
         listed = [{"key": key, "name": name, "conversations": count} for key, name, count in known]
         workers = [report_facts(report) for report in reports]
-        print_json({**status_facts(found), "workers": workers, **({"projects": listed} if projects else {})})
+        facts = {**status_facts(found), "max_usd_per_day": None if limit is None else float(limit)}
+        print_json({**facts, "workers": workers, **({"projects": listed} if projects else {})})
         return
-    for name, value in [*_lines(found), *_worker_lines(reports)]:
+    for name, value in [*_lines(found, limit), *_worker_lines(reports)]:
         session.out.print(f"{name:<14} {value}", markup=False)
     for key, name, count in known:
         session.out.print(f"  {name}  {key}  {count} conversations", markup=False)
 
 
-def _lines(found: StoreStatus) -> list[tuple[str, str]]:
+def _lines(found: StoreStatus, limit: Decimal | None) -> list[tuple[str, str]]:
     counts = found.counts
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(found.redactions.items()))
     lines = [
@@ -50,7 +53,7 @@ def _lines(found: StoreStatus) -> list[tuple[str, str]]:
         ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in found.sizes.items())),
     ]
     if found.spent.calls or found.spent.unsettled:
-        lines.append(("spend", _spend_line(found.spent, found.spent_today)))
+        lines.append(("spend", _spend_line(found.spent, found.spent_today, limit)))
     else:
         lines.append(("spend", "nothing; no language model was called"))
     if found.filling:
@@ -67,6 +70,8 @@ def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
     made = {report.name: report.done for report in reports}
     waiting = sum(report.waiting for report in reports if report.name != EMBEDDINGS)
     kinds = f"{made[EXCHANGE]} of exchanges, {made[CONVERSATION]} of conversations, {waiting} waiting"
+    if older := sum(report.older for report in reports):
+        kinds += f", {older} older than the model by extraction (harken summarizer backfill)"
     lines = [("summaries", kinds)] if waiting or made[EXCHANGE] or made[CONVERSATION] else []
     unusual = [report for report in reports if not report.enabled or report.halted or report.counts.retrying]
     states = ", ".join(f"{report.name} {state_of(report)}" for report in reports)
@@ -76,8 +81,8 @@ def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
     return lines
 
 
-def _spend_line(spent: Spent, today: Spent) -> str:
-    line = f"${spent.usd:.4f} for {spent.calls} calls, ${today.usd:.4f} today (UTC)"
+def _spend_line(spent: Spent, today: Spent, limit: Decimal | None) -> str:
+    line = f"${spent.usd:.4f} for {spent.calls} calls, ${today.usd:.4f} today (UTC), {limit_words(limit)}"
     if spent.unpriced:
         line += f"; {spent.unpriced} calls of models without a known price"
     if spent.unsettled:

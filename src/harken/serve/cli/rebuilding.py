@@ -35,7 +35,9 @@ def rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, as
         plan = harken.upkeep.plan_embedding(sources)
         _tell(session, plan, is_whole=not sources)
         if not is_agreed:
-            _ask()
+            if not sys.stdin.isatty():
+                raise UsageError("Nothing was changed, for nobody can answer here. To do it all the same, add --yes.")
+            ask()
         waiting = harken.upkeep.embed_again(sources=sources)
         (report,) = harken.background.status(EMBEDDINGS)
         done = None
@@ -82,9 +84,12 @@ def _cost(plan: EmbeddingPlan) -> str:
     return f"Cost approximately ${plan.price_usd:.4f} ({tokens} to the endpoint of {plan.model})"
 
 
-def _ask() -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("Nothing was changed, for nobody can answer here. To do it all the same, add --yes.")
+def ask() -> None:
+    """Want a typed yes, of somebody at a terminal.
+
+    Raises:
+        HarkenError: the answer was another.
+    """
     answer = click.prompt(f"Type '{_AGREED}' to confirm", default="", show_default=False, err=True)
     if answer.strip().lower() != _AGREED:
         raise HarkenError("Nothing was changed.")

@@ -6,9 +6,11 @@ Source: seed 003, command interface.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from math import ceil
 
+from harken.engine import Harken
 from harken.jobs.job import WorkerState
 from harken.jobs.workers import EMBEDDINGS, SEGMENT, WorkerReport
 from harken.serve.cli.session import CommandSession, counted
@@ -102,6 +104,25 @@ def spend_words(spent: Spent, today: Spent) -> str:
     if not spent.calls:
         return "$0.00"
     return f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)"
+
+
+def limit_words(limit: Decimal | None) -> str:
+    """`at most $1.00 a day`."""
+    return "without a daily limit" if limit is None else f"at most ${limit:,.2f} a day"
+
+
+def summaries_words(harken: Harken, prefix: str) -> str:
+    """`Summaries: openai:gpt-5-mini for what is said from now on, at most $1.00 a day; 12 older ones by extraction`."""
+    model, older = harken.chat.model_name, harken.background.backfill.count()
+    if not harken.background.is_summarizing():
+        return "Summaries: off"
+    since = harken.background.backfill.language_model.since()
+    if model is None or since is None:
+        return "Summaries: by extraction, which costs nothing"
+    is_fresh = harken.recorder.now() - since < timedelta(minutes=1)
+    when = "is said from now on" if is_fresh else f"was said since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    words = f"Summaries: {model} for what {when}, {limit_words(harken.settings.llm.max_usd_per_day)}"
+    return f"{words}; {older:,} older ones by extraction ({prefix}summarizer backfill)" if older else words
 
 
 def print_reports(session: CommandSession, reports: Sequence[WorkerReport]) -> None:

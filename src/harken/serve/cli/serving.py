@@ -23,6 +23,7 @@ from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
+from harken.serve.daemon.wire import StrangerError
 from harken.serve.http.guard import HOST, PORT, Tcp, own_token
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -112,18 +113,24 @@ def _ready(session: CommandSession, lines: Sequence[str], claimed: int | None) -
 
 
 def _answers(place: DaemonPaths) -> bool:
-    """Whether the one that runs is ours to use: then there is no need for another."""
+    """Whether the one that runs is ours to use: then there is no need for another.
+
+    Raises:
+        HarkenError: another user listens where it would, or could.
+    """
     try:
         return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
+    except StrangerError as error:
+        raise HarkenError(str(error)) from error
     except DaemonError:
         return False
 
 
 def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
-    found = holder(place)
+    found, answers = holder(place), _answers(place)
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     if found is not None:
-        facts |= {"pid": found.pid, "version": found.version, "answers": _answers(place)}
+        facts |= {"pid": found.pid, "version": found.version, "answers": answers}
     if as_json:
         print_json(facts)
     elif found is None:

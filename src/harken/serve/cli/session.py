@@ -88,7 +88,7 @@ class CommandSession:
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
             console=self.err,
             transient=True,

@@ -9,36 +9,51 @@ import click
 from harken.engine import Harken
 from harken.errors import UsageError
 from harken.jobs.workers import EMBEDDINGS
+from harken.serve.cli.backfilling import backfill
 from harken.serve.cli.rebuilding import rebuild
-from harken.serve.cli.reporting import print_pipeline, print_summarizer, title_line
+from harken.serve.cli.reporting import print_pipeline, print_summarizer, summaries_words, title_line
 from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 from harken.serve.facts.standing import report_facts
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 _SWITCHES = {"on": True, "off": False}
 _SUMMARIZERS = (CONVERSATION, EXCHANGE)
-_SUMMARIZER_FORMS = "[conversation|exchange] [on|off]"
+_SUMMARIZER_FORMS = "[conversation|exchange] [on|off] | backfill"
 _EMBEDDINGS_FORMS = "[on|off|rebuild [conversations|exchanges]]"
 _REBUILT = {(): (), ("conversations",): (CONVERSATION,), ("exchanges",): (EXCHANGE, TOOLS)}
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar=_SUMMARIZER_FORMS)
+@click.option("--project", help="With backfill: only this project, by its key or short name.")
+@click.option("--since", help="With backfill: only what began then or later: 2026-05-08, yesterday, '2 weeks ago'.")
+@click.option("--yes", is_flag=True, help="With backfill: do not ask.")
 @json_option
 @with_session
-def summarizer(session: CommandSession, words: tuple[str, ...], as_json: bool) -> None:
+def summarizer(
+    session: CommandSession, words: tuple[str, ...], project: str | None, since: str | None, yes: bool, as_json: bool
+) -> None:
     """Show how summaries stand, or switch them on or off; both kinds unless one is named.
 
     `on` without a kind switches the embedding of summaries on as well: without it they come back by their words alone.
+
+    A language model summarizes what is said after it was set; what is older, or imported, is summarized by extraction,
+    which costs nothing. `backfill` says what it costs to have the model do that too, and does it once you agree.
     """
+    if words == ("backfill",):
+        backfill(session, project, since, yes, as_json)
+        return
+    if project is not None or since is not None or yes:
+        raise UsageError(f"--project, --since and --yes belong to a backfill. Say: {session.prefix}summarizer backfill")
     named = words[:1] if words[:1] and words[0] in _SUMMARIZERS else ()
     switch = _switch_of(session, "summarizer", _SUMMARIZER_FORMS, words, words[len(named) :])
     with session.engine() as harken:
         if switch is not None:
             with_pipeline = (EMBEDDINGS,) if switch and not named else ()
-            _switch(harken, (*(named or _SUMMARIZERS), *with_pipeline), switch)
+            _switch(session, harken, (*(named or _SUMMARIZERS), *with_pipeline), switch)
         reports = {report.name: report for report in harken.background.status()}
         has_model = _has_model(harken)
+        behind = summaries_words(harken, session.prefix) if harken.chat.model_name else ""
     shown = [reports[name] for name in named or _SUMMARIZERS]
     if as_json:
         print_json([report_facts(report) for report in shown])
@@ -50,6 +65,8 @@ def summarizer(session: CommandSession, words: tuple[str, ...], as_json: bool) -
     if not named:
         details = f"(see {session.prefix}embeddings for details)"
         session.out.print(f"{title_line(reports[EMBEDDINGS], has_model)} {details}", markup=False)
+    if behind:
+        session.out.print(behind, markup=False)
 
 
 @click.command()
@@ -67,7 +84,7 @@ def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_js
     switch = _switch_of(session, "embeddings", _EMBEDDINGS_FORMS, words, words)
     with session.engine() as harken:
         if switch is not None:
-            _switch(harken, (EMBEDDINGS,), switch)
+            _switch(session, harken, (EMBEDDINGS,), switch)
         (report,) = harken.background.status(EMBEDDINGS)
         vectors = harken.background.vectors()
         space = harken.upkeep.status().space
@@ -83,9 +100,12 @@ def _has_model(harken: Harken) -> bool:
     return harken.settings.embedder != "none"
 
 
-def _switch(harken: Harken, names: Sequence[str], enabled: bool) -> None:
+def _switch(session: CommandSession, harken: Harken, names: Sequence[str], enabled: bool) -> None:
     for name in names:
         harken.background.switch(name, enabled)
+    if enabled and session.opened is not None:
+        # Whoever switches work on in a chat means to have it done there.
+        harken.background.start(names)
 
 
 def _switch_of(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from harken import __version__
 from harken.errors import HarkenError
-from harken.files import make_private
+from harken.files import foreign, is_open, make_private
 from harken.serve.daemon.place import DaemonPaths
-from harken.serve.daemon.starting import held_content
+from harken.serve.daemon.starting import held_content, open_lock
+from harken.serve.daemon.wire import OTHER_FOLDER
 
 # Looking at the lock takes it for a moment.
 _LOOK_SECONDS = 2.0
@@ -43,10 +44,13 @@ def held(place: DaemonPaths) -> Iterator[None]:
 
     Raises:
         DaemonRunsError: another process holds it.
-        HarkenError: the folder of the socket is not this user's alone.
+        HarkenError: the folder of the socket is not this user's alone, or the lock is none of this user's files.
     """
     own_folder(place)
-    descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = open_lock(place.lock, make=True)
+    except OSError as error:
+        raise _unusable(place, error) from error
     try:
         _take(descriptor, place)
         os.ftruncate(descriptor, 0)
@@ -60,8 +64,15 @@ def held(place: DaemonPaths) -> Iterator[None]:
 
 
 def holder(place: DaemonPaths) -> Holder | None:
-    """Who holds the lock now; None where nobody does."""
-    content = held_content(place)
+    """Who holds the lock now; None where nobody does.
+
+    Raises:
+        HarkenError: the lock is none of this user's files.
+    """
+    try:
+        content = held_content(place)
+    except OSError as error:
+        raise _unusable(place, error) from error
     return None if content is None else _read(content)
 
 
@@ -72,12 +83,19 @@ def own_folder(place: DaemonPaths) -> None:
         HarkenError: somebody else made one of them first.
     """
     for folder in {Path(place.folder), Path(place.socket).parent}:
+        if why := foreign(folder):
+            raise HarkenError(f"{folder} {why}, so no socket is put there. {OTHER_FOLDER}")
         make_private(folder)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise HarkenError(f"{folder} is not a folder of this user's own; no socket is put there.")
-        if stat.S_IMODE(found.st_mode) != 0o700:
+        # Somebody else may have been quicker.
+        if why := foreign(folder):
+            raise HarkenError(f"{folder} {why}, so no socket is put there. {OTHER_FOLDER}")
+        if is_open(folder):
             folder.chmod(0o700)
+
+
+def _unusable(place: DaemonPaths, error: OSError) -> HarkenError:
+    why = "is a link" if error.errno == errno.ELOOP else error.strerror
+    return HarkenError(f"{place.lock} is no lock of this user's: {why}. Remove it: rm '{place.lock}'")
 
 
 def _take(descriptor: int, place: DaemonPaths) -> None:

@@ -6,6 +6,8 @@ import os
 import sys
 import zlib
 
+from harken.files import foreign, is_open
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +67,21 @@ def settings_mark(env: Mapping[str, str]) -> str:
 def _short(home: str) -> str:
     """A path that a socket can have, which the home alone decides, in a folder of this user's."""
     import hashlib
+
+    name = f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.sock"
+    # What a login has for its sockets: nobody else can make anything there. Agents start some of their servers without
+    # the variable, and they have to come to the same socket.
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"  # noqa: TID251 - as `tempfile` reads its own
+    path = os.path.join(runtime, "harken", name)
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET and _is_private(runtime):
+        return path
     import tempfile
 
-    name = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-    return os.path.join(tempfile.gettempdir(), f"harken-{os.getuid()}", f"{name}.sock")
+    return os.path.join(tempfile.gettempdir(), f"harken-{os.getuid()}", name)
+
+
+def _is_private(folder: str) -> bool:
+    try:
+        return os.path.isabs(folder) and not foreign(folder) and not is_open(folder)
+    except OSError:
+        return False

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from harken.config.settings import environment
 from harken.engine import Harken
-from harken.errors import HarkenError, MissingExtraError, ProviderError
+from harken.errors import HarkenError
 from harken.journal.backup import DATABASE_NAME
 from harken.serve.daemon.intake import Intake
 from harken.serve.daemon.place import DaemonPaths, settings_mark
@@ -153,7 +153,12 @@ class Daemon:
                 # Somebody may have switched something off: the next hook has to know.
                 await asyncio.to_thread(self._harken.run_time.refresh)
             waited = time.monotonic() - self._asked_at
-            self.was_idle = bool(idle_seconds) and waited > idle_seconds and self._intake.idle and not self._has_work()
+            self.was_idle = (
+                bool(idle_seconds)
+                and waited > idle_seconds
+                and self._intake.idle
+                and not self._harken.background.is_busy
+            )
             if self.was_idle or self._is_lost(own):
                 self.leave()
 
@@ -165,15 +170,12 @@ class Daemon:
         found = _identity(self._place.socket) == own and Path(self._place.lock).exists()
         return not found or _identity(self._database) != self._opened
 
-    def _has_work(self) -> bool:
-        return any(report.enabled and report.counts.leased for report in self._harken.background.status())
-
     def _start_workers(self) -> None:
         try:
             self._harken.start_worker()
-        except (ProviderError, MissingExtraError) as error:
-            # Words still find things; `harken status` says what is missing.
-            _log.warning("workers_not_started", error_class=type(error).__name__)
+        except HarkenError as error:
+            # Words still find things; `harken status` says what is missing, and the workers go on once it is there.
+            _log.warning("workers_stand_still", error_class=type(error).__name__)
         threading.Thread(target=self._warm_up, name="harken-warm-up", daemon=True).start()
 
     def _warm_up(self) -> None:
@@ -186,7 +188,7 @@ class Daemon:
             _log.warning("not_warmed_up", error_class=type(error).__name__)
 
     def _bring_in(self, transcript: Transcript) -> None:
-        self._harken.import_transcripts(transcript.format, [transcript.path])
+        self._harken.import_transcripts(transcript.format, [transcript.path], is_live=True)
 
 
 def _server(app: ASGIApp, tcp: Tcp | None = None) -> _DaemonServer:

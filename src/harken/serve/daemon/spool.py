@@ -61,7 +61,9 @@ def put(folder: str, transcript: Transcript) -> None:
     draft = os.path.join(folder, f"{name}.{os.getpid()}.{_thread.get_ident()}{_DRAFT}")
     try:
         # Closed before it is renamed: some disks say only then that they are full.
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        with open(
+            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="ascii"
+        ) as file:
             file.write(json.dumps([transcript.format, transcript.path]))
         os.replace(draft, os.path.join(folder, f"{name}{_WAITING}"))
     except OSError:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes enumerations of all its names
+import errno
 import fcntl
 import os
+import stat
 import sys
 import time
 
 from harken import __version__
-from harken.files import make_private
+from harken.files import foreign, make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +25,25 @@ _UNDER_WAY = b"starting"
 _AGAIN_SECONDS = 10.0
 
 
+def open_lock(path: str, make: bool) -> int:
+    """A lock file's descriptor; never that of another user's file, nor of what a link leads to.
+
+    Args:
+        path: of the lock.
+        make: open it for writing, and make it where there is none; else for reading.
+    Raises:
+        OSError: it cannot be opened, or is no file of this user's.
+    """
+    how = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
+    # A pipe that stands there is not waited for.
+    descriptor = os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(errno.EPERM, "no file of this user's", path)
+
+
 def held_content(place: DaemonPaths) -> bytes | None:
     """What the one that holds a home's lock has written into it; None where nobody holds it.
 
@@ -30,7 +51,7 @@ def held_content(place: DaemonPaths) -> bytes | None:
         OSError: the lock cannot be read.
     """
     try:
-        descriptor = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_lock(place.lock, make=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -62,10 +83,13 @@ def claim(place: DaemonPaths) -> int | None:
     Returns:
         A descriptor, to be inherited by the daemon, who has the right until it has `answered`, or ends.
     Raises:
-        OSError: the folder cannot be made, or not be written.
+        OSError: the folder cannot be made, or not be written, or one that the daemon needs is another user's.
     """
+    for folder in (place.folder, os.path.dirname(place.socket)):
+        if why := foreign(folder):
+            raise PermissionError(errno.EPERM, why, folder)
     make_private(place.folder)
-    opened = os.open(place.starting, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    opened = open_lock(place.starting, make=True)
     try:
         # An agent may start its hook without some of the first three, which the daemon has of its own.
         descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 # What `socket` is made of: that one makes enumerations of all its constants, which takes as long as Python's own start.
 import _socket
+import os
+import sys
 import time
 
 from harken import __version__
+from harken.files import foreign, is_open
 from harken.serve.daemon.place import settings_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 VERSION_HEADER, SETTINGS_HEADER = "x-harken-version", "x-harken-settings"
 # The working directory of who asks, percent-encoded; where it is named, no more than its project is read.
@@ -23,10 +27,17 @@ DIRECTORY_HEADER = "x-harken-directory"
 LINES = "application/x-ndjson"
 OK, OTHER_SETTINGS, OTHER_VERSION = 200, 409, 426
 _LONGEST_ANSWER = 64 * 1024 * 1024
+# SOL_LOCAL, LOCAL_PEERCRED and the size of its answer, where there is no SO_PEERCRED (macOS, FreeBSD).
+_LOCAL_PEERCRED = (0, 1, 76)
+OTHER_FOLDER = "Remove it, or set XDG_RUNTIME_DIR or HARKEN_HOME to a folder of your own."
 
 
 class DaemonError(Exception):
     """The daemon is not there, or gives no answer in time that can be read."""
+
+
+class StrangerError(DaemonError):
+    """Another user has, or may have, put there what is to be asked; it was told nothing."""
 
 
 def exchange(
@@ -43,6 +54,7 @@ def exchange(
     Returns:
         The status of HTTP, and the body.
     Raises:
+        StrangerError: another user listens there, or could; nothing was sent.
         DaemonError: it is not there, or does not answer in time.
     """
     deadline = time.monotonic() + seconds
@@ -53,14 +65,52 @@ def exchange(
     )
     stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
+        check_folder(listening)
         _limit(stream, deadline)
         stream.connect(listening)
+        check_peer(stream, listening)
         stream.sendall(head.encode("ascii") + (content or b""))
         return _parsed(_all_of(stream, deadline))
     except (OSError, ValueError, IndexError) as error:
         raise DaemonError(type(error).__name__) from error
     finally:
         stream.close()
+
+
+def check_folder(listening: str) -> None:
+    """See that nobody else can have put a socket where the daemon's is expected; for every client, before it connects.
+
+    Raises:
+        StrangerError: the folder is another user's, or open to others.
+        OSError: it cannot be looked at, or is not there.
+    """
+    folder = os.path.dirname(listening)
+    if why := foreign(folder):
+        raise StrangerError(f"{folder} {why}, so nothing was sent to the daemon's socket there. {OTHER_FOLDER}")
+    if is_open(folder):
+        raise StrangerError(
+            f"{folder} is open to other users, so nothing was sent to the daemon's socket there. "
+            f"Close it: chmod 700 '{folder}'"
+        )
+
+
+def check_peer(stream: Any, listening: str) -> None:
+    """See that a process of this user's listens at the other end; for every client, before it sends anything.
+
+    Args:
+        stream: a connected socket.
+        listening: where.
+    Raises:
+        StrangerError: it is another user's.
+        OSError: the system does not tell whose it is.
+    """
+    # Both structures (`ucred`, `xucred`) have the user's id as their second number of four bytes.
+    asked = (_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12) if sys.platform == "linux" else _LOCAL_PEERCRED
+    uid = int.from_bytes(stream.getsockopt(*asked)[4:8], sys.byteorder)
+    if uid != os.getuid():
+        raise StrangerError(
+            f"{listening} is served by another user (uid {uid}), so nothing was sent there. Remove it: rm '{listening}'"
+        )
 
 
 def _all_of(stream: _socket.socket, deadline: float) -> bytes:

@@ -48,6 +48,7 @@ def report_facts(report: WorkerReport) -> dict[str, Any]:
         "state": state_of(report),
         "done": report.done,
         "outlived": report.outlived,
+        "older": report.older,
         "waiting": report.waiting,
         "current": report.current or None,
         "in_hand": counts.leased,

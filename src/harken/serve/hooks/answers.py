@@ -88,7 +88,7 @@ def last_conversation(harken: Harken, directory: str, conversation_uid: str) -> 
     if not latest.title and not lines:
         return []
     text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
-    return [Quote(text, "conversation", latest.uid, "", latest.created_at, Trust.AGENT.value, whole)]
+    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
 
 
 def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
@@ -160,7 +160,11 @@ def _quotes(harken: Harken, items: Sequence[ContextItem]) -> list[Quote]:
     keys = dict.fromkeys((item.source, item.metadata["id"]) for item in items)
     with harken.store.reading() as tx:
         found = [find_kept(tx, source, [uid]).get(uid) for source, uid in keys]
-    return [Quote(_story(kept), kept.source, kept.uid, "", kept.at, Trust.AGENT.value) for kept in found if kept]
+    return [_failure_quote(kept) for kept in found if kept]
+
+
+def _failure_quote(kept: Kept) -> Quote:
+    return Quote(_story(kept), kept.source, kept.uid, "", kept.at, (kept.fields or {}).get("trust", Trust.AGENT.value))
 
 
 def _story(kept: Kept) -> str:

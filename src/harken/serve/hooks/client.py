@@ -12,6 +12,7 @@ import os
 import sys
 import time
 
+from harken.files import foreign
 from harken.serve.daemon.place import DEADLINE, DaemonPaths, home_of
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 
@@ -61,6 +62,9 @@ def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) ->
 
 def _alone(place: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
     """Without a daemon: what has grown is written down, and one is started that will read it."""
+    if foreign(place.folder):
+        # Whose it is would read which transcripts there are.
+        return
     from harken.serve.hooks.reports import report
 
     if report(place.reports, event, agent, payload):

@@ -52,7 +52,7 @@ def own_command() -> tuple[str, ...]:
     script = Path(sys.executable).parent / _NAME
     if any(part.startswith(_PASSING) for part in script.parts):
         raise UsageError(
-            "This Harken runs out of a cache that is emptied some day. First: uv tool install 'harken[all]'"
+            "This Harken runs out of a cache that is emptied some day. First, in a clone: uv tool install '.[all]'"
         )
     found = shutil.which(_NAME)
     if found and script.exists() and Path(found).samefile(script):

@@ -20,7 +20,17 @@ from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError
 from harken.serve.daemon.client import DaemonError, start
 from harken.serve.daemon.place import DaemonPaths, settings_mark
-from harken.serve.daemon.wire import DIRECTORY_HEADER, LINES, OK, OTHER_SETTINGS, SETTINGS_HEADER, VERSION_HEADER
+from harken.serve.daemon.wire import (
+    DIRECTORY_HEADER,
+    LINES,
+    OK,
+    OTHER_SETTINGS,
+    SETTINGS_HEADER,
+    VERSION_HEADER,
+    StrangerError,
+    check_folder,
+    check_peer,
+)
 from harken.serve.verbs.verb import Caller, Effect, Verb
 
 _PING_SECONDS, _ANSWER_SECONDS = 2.0, 600.0
@@ -59,13 +69,15 @@ class Asking:
         """The answer, as JSON has it.
 
         Raises:
-            HarkenError: what went wrong.
+            HarkenError: what went wrong; also that another user listens where the daemon would, who was sent nothing.
         """
         if self._place is not None and await self.is_served():
             # What JSON cannot carry is no argument either: seen here, it is not taken for a daemon that ended.
             verb.check(given)
             try:
                 return await self._ask(self._place, verb, given, progress)
+            except StrangerError as error:
+                raise HarkenError(str(error)) from error
             except (httpx.HTTPError, ValueError) as error:
                 if verb.effect is not Effect.READS and not verb.is_idempotent:
                     raise HarkenError(
@@ -90,7 +102,11 @@ class Asking:
             return
 
     async def is_served(self) -> bool:
-        """Whether the daemon answers, and will answer this process; it is started where none runs."""
+        """Whether the daemon answers, and will answer this process; it is started where none runs.
+
+        Raises:
+            HarkenError: another user listens where it would, or could.
+        """
         if self._place is None:
             return False
         try:
@@ -98,6 +114,10 @@ class Asking:
                 status = (await client.get("/v1/ping")).status_code
         except httpx.HTTPError:
             status = 0
+        except StrangerError as error:
+            # Where the folder is only open to others, the daemon closes it.
+            self._start()
+            raise HarkenError(str(error)) from error
         if status not in (OK, OTHER_SETTINGS):
             self._start()
         return status == OK
@@ -122,8 +142,7 @@ class Asking:
             DIRECTORY_HEADER: quote(str(self._directory)),
         }
         timeout = httpx.Timeout(seconds, connect=_PING_SECONDS)
-        # There is no TLS on the socket, and reading the certificates of all authorities takes 20 ms each time.
-        transport = httpx.AsyncHTTPTransport(uds=place.socket, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        transport = _DaemonTransport(place.socket)
         return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=timeout)
 
     def _alone(self, verb: Verb, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
@@ -131,6 +150,49 @@ class Asking:
             if self._opened is None:
                 self._opened = self._own.enter_context(self._engine())
         return verb.call(self._opened, given, caller)
+
+
+class _DaemonTransport(httpx.AsyncHTTPTransport):
+    """Connects to the daemon's socket, and sends nothing before it has seen that it is this user's.
+
+    Args:
+        listening: the socket.
+    """
+
+    def __init__(self, listening: str) -> None:
+        # There is no TLS on the socket, and reading the certificates of all authorities takes 20 ms each time.
+        super().__init__(uds=listening, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        self._listening = listening
+        self._is_checked = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request.
+
+        Raises:
+            StrangerError: another user listens there, or could; nothing was sent.
+        """
+        request.extensions = {**request.extensions, "trace": self._check}
+        try:
+            check_folder(self._listening)
+            response = await super().handle_async_request(request)
+        except OSError as error:
+            raise httpx.ConnectError(type(error).__name__, request=request) from error
+        if not self._is_checked:
+            # A later httpx may name its events otherwise; the first request is a ping.
+            await response.aclose()
+            raise StrangerError(f"It was not seen whose {self._listening} is. Please report it.")
+        return response
+
+    async def _check(self, event: str, told: dict[str, Any]) -> None:
+        if event != "connection.connect_unix_socket.complete":
+            return
+        stream = told["return_value"]
+        try:
+            check_peer(stream.get_extra_info("socket"), self._listening)
+        except BaseException:
+            await stream.aclose()
+            raise
+        self._is_checked = True
 
 
 async def _last(response: httpx.Response, progress: Callable[[int, int], None]) -> dict[str, Any]:

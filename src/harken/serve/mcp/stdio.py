@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
+from harken.errors import HarkenError
 from harken.serve import process as parent
 from harken.serve.mcp.asking import Asking
 from harken.serve.mcp.server import make_server
@@ -116,7 +118,11 @@ def serve_stdio(asking: Asking) -> None:
 
 async def _run(asking: Asking) -> None:
     # Also starts the daemon where there is none, so that it is there when the first question comes.
-    await asking.is_served()
+    try:
+        await asking.is_served()
+    except HarkenError as error:
+        # Each call answers so, too.
+        sys.stderr.write(f"harken: {error}\n")
     server: Any = make_server(asking.answer)
     async with stdio_server() as (incoming, outgoing), answering_unreadable(incoming, outgoing) as messages:
         await server.run(messages, outgoing, server.create_initialization_options())

@@ -19,6 +19,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
 from harken.journal.backup import TYPED_NAME
 from harken.model.conversations import Message, MessageType, Role
+from harken.serve.cli.reporting import summaries_words
 from harken.serve.cli.session import CommandSession, counted
 from harken.serve.cli.talking import HOW_TO_CONFIGURE
 from harken.serve.process import EXIT_INTERRUPTED
@@ -99,10 +100,12 @@ def _say_once(repl: Repl, text: str) -> None:
 
 def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) -> None:
     session, harken = repl.session, repl.harken
+    harken.background.hold(repl.talk.conversation_uid)
     try:
         harken.start_worker()
     except HarkenError as error:
-        _dim(session, f"No background work meanwhile: {' '.join(str(error).split())}")
+        repl.told_halts.add(str(error))
+        _dim(session, f"Some work in the background has to wait: {' '.join(str(error).split())}")
     if is_terminal:
         _greet(session, harken)
         if is_resumed:
@@ -117,6 +120,7 @@ def _greet(session: CommandSession, harken: Harken) -> None:
     if harken.chat.model_name is None:
         session.note("No language model is configured: nothing answers, and the commands work.")
         session.note(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
+    _dim(session, summaries_words(harken, session.prefix))
 
 
 def _recall(session: CommandSession, harken: Harken, conversation_uid: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Protocol
 
@@ -54,6 +54,7 @@ class Repl:
     Attributes:
         view: makes what shows the next answer.
         is_terminal: whether a person looks on, who is told more.
+        told_halts: why work in the background stands still, as far as the person was told.
     """
 
     session: CommandSession
@@ -62,6 +63,7 @@ class Repl:
     slash: Slash
     view: Callable[[], AnswerView]
     is_terminal: bool
+    told_halts: set[str] = field(default_factory=set)
 
     def run(self, reader: Reader) -> None:
         """Take line after line; an error of any kind is one line, and the chat goes on.
@@ -71,6 +73,7 @@ class Repl:
         """
         goes_on = True
         while goes_on:
+            self._tell_halts()
             line = reader.read()
             try:
                 goes_on = line is not None and self._take(line)
@@ -106,6 +109,13 @@ class Repl:
         else:
             if turn.error and not turn.stopped:
                 self.session.note(f"The answer failed: {' '.join(turn.error.split())}")
+
+    def _tell_halts(self) -> None:
+        """Say once why work in the background stands still; `/status` says it for as long as it lasts."""
+        for why in self.harken.background.halts.values():
+            if why not in self.told_halts:
+                self.told_halts.add(why)
+                self._aside(f"Work in the background stands still for now: {' '.join(why.split())}")
 
     def _aside(self, words: str) -> None:
         """A dim line below an answer, for a person."""

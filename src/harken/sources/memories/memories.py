@@ -334,7 +334,9 @@ def _with_superseded(tx: Transaction, uids: Sequence[str]) -> list[str]:
     while waiting:
         older = [uid for one in _read(tx, waiting) for uid in one.supersedes]
         waiting = [uid for uid in dict.fromkeys(older) if uid not in found]
-        found |= dict.fromkeys(one.uid for one in _read(tx, waiting))
+        # Whose record names another as superseded may be a stranger's; the other's own says whether it is so.
+        waiting = [one.uid for one in _read(tx, waiting) if one.superseded_by in found]
+        found |= dict.fromkeys(waiting)
     return list(found)
 
 

@@ -17,7 +17,7 @@ from harken.sources.found import DEFAULT_LIMIT, SourceHit, SourceSearch
 from harken.sources.source import relevance_of
 from harken.sources.workspace.files import FileContent, read
 from harken.sources.workspace.passages import split_markdown, split_pages, split_text
-from harken.sources.workspace.tree import IndexReport, Progress, SkippedError, TreeIndexer
+from harken.sources.workspace.tree import NEEDS, IndexReport, Progress, SkippedError, TreeIndexer
 from harken.storage.ports import Transaction
 from harken.storage.workspace.files import FilePart, derived_uid, find_parts
 
@@ -112,7 +112,7 @@ _MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
 _TEXT = frozenset({".txt", ".rst", ".adoc"})
 _PDF = ".pdf"
 _MAX_PDF_BYTES = 50_000_000
-NEEDS_EXTRA = "needs harken[pdf]"
+NEEDS_EXTRA = f"{NEEDS}harken[pdf]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,9 +196,10 @@ class Language:
         Raises:
             MissingExtraError: the grammar is not installed.
         """
+        parser, query = self._loaded
+        # Only now: without the extra there is none, and what has to be installed was said by then.
         import tree_sitter
 
-        parser, query = self._loaded
         root = parser.parse(source).root_node
         return root, [captures for _, captures in tree_sitter.QueryCursor(query).matches(root)]
 

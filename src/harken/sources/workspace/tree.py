@@ -27,6 +27,8 @@ from harken.storage.workspace.files import (
 )
 
 Progress = Callable[[int, int], None]
+NEEDS = "needs "
+"""How the reason for passing over a file begins where something must be installed; it is tried again each time."""
 _MAX_FILES, _MAX_PARTS = 50, 500
 _log = structlog.get_logger(__name__)
 
@@ -164,7 +166,7 @@ class TreeIndexer:
             content = kind.read(listed[name])
             digest = f"{kind.version}:{content.digest}" if content.digest else ""
             skipped = content.skipped
-            if digest and name in known and known[name].digest == digest:
+            if digest and _digest(known, name) == digest:
                 # Only its time has changed: a fresh checkout, or another worktree of the same project.
                 skipped = known[name].skipped
                 report.unchanged += 1
@@ -206,10 +208,15 @@ class TreeIndexer:
 
 
 def _is_same(known: FileState | None, found: FileStamp, version: int) -> bool:
-    if known is None or (known.digest and not known.digest.startswith(f"{version}:")):
+    if (
+        known is None
+        or known.skipped.startswith(NEEDS)
+        or (known.digest and not known.digest.startswith(f"{version}:"))
+    ):
         return False
     return (known.size, known.modified) == (found.size, found.modified)
 
 
 def _digest(states: dict[str, FileState], path: str) -> str:
-    return states[path].digest if path in states else ""
+    """What was read of a file; empty where it never was."""
+    return states[path].digest if path in states and not states[path].skipped.startswith(NEEDS) else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, insert, or_, select, update
 
 from harken.storage.ports import StoredSpace, Transaction, batches
 from harken.storage.state import get_setting, set_setting
@@ -16,6 +16,8 @@ from harken.storage.vectors import list_spaces
 
 EMBED = "embed"
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
+# Where failures are waited out, so that what was out of order is in use again within a minute of its repair.
+WAITED_OUT_SECONDS = BACKOFF_SECONDS[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +151,21 @@ def release(tx: Transaction, kind: str, owner: str) -> None:
     )
 
 
-def fail(tx: Transaction, kind: str, item_ids: Sequence[int], error_class: str, now: datetime) -> None:
-    """An attempt failed: try again after a while, or give up after the last one."""
+def fail(
+    tx: Transaction, kind: str, item_ids: Sequence[int], error_class: str, now: datetime, gives_up: bool = True
+) -> None:
+    """An attempt failed: try again after a while, or, if that is wanted, give up after the last one."""
+    steps = BACKOFF_SECONDS if gives_up else WAITED_OUT_SECONDS
     rows = tx.connection.execute(
         select(work.c.item_id, work.c.attempts).where(
             work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids)
         )
     ).all()
     for row in rows:
-        if row.attempts < len(BACKOFF_SECONDS):
-            retry_at = now + timedelta(seconds=BACKOFF_SECONDS[row.attempts])
-            values = {"claimed_by": None, "lease_until": None, "attempts": row.attempts + 1, "retry_at": retry_at}
+        if row.attempts < len(BACKOFF_SECONDS) or not gives_up:
+            retry_at = now + timedelta(seconds=steps[min(row.attempts, len(steps) - 1)])
+            attempts = min(row.attempts + 1, len(BACKOFF_SECONDS))
+            values = {"claimed_by": None, "lease_until": None, "attempts": attempts, "retry_at": retry_at}
             tx.connection.execute(_of(tx, update(work), kind, [row.item_id]).values(**values))
         else:
             given_up = {"item_id": row.item_id, "attempts": row.attempts + 1, "failed_at": now}
@@ -292,6 +298,23 @@ def put_halted(tx: Transaction, kind: str, why: str) -> None:
     set_setting(tx, _HALT + kind, why or None)
 
 
+# As many entries are embedded at once at most.
+A_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Entries that never had a vector and wait for one.
+
+    Attributes:
+        waiting: how many; one more than a batch stands for any more. What was given up is not among them.
+        in_hand: how many somebody is embedding.
+    """
+
+    waiting: int
+    in_hand: int
+
+
 @dataclass(frozen=True, slots=True)
 class VectorCounts:
     """Vectors of one source; what was given up is neither embedded nor waiting."""
@@ -317,6 +340,40 @@ def count_vectors(tx: Transaction, space: StoredSpace | None) -> dict[str, Vecto
         .group_by(entries.c.source)
     )
     return {row.source: VectorCounts(int(row.embedded), int(row.waiting)) for row in rows}
+
+
+_OF_TENANT = bindparam("of_tenant", type_=entries.c.tenant.type)
+_WAITING = select(entries.c.id).where(entries.c.tenant == _OF_TENANT, entries.c.space_id == 0)
+_GIVEN_UP = select(failed_work.c.item_id).where(failed_work.c.tenant == _OF_TENANT, failed_work.c.kind == EMBED)
+# Built once, and one statement: it runs with every search.
+_BACKLOG = select(
+    select(func.count()).select_from(_WAITING.limit(A_BATCH + 1).subquery()).scalar_subquery(),
+    select(func.count()).select_from(_GIVEN_UP.subquery()).scalar_subquery(),
+    select(func.count())
+    .select_from(work)
+    .where(
+        work.c.tenant == _OF_TENANT,
+        work.c.kind == EMBED,
+        work.c.claimed_by.is_not(None),
+        work.c.lease_until >= bindparam("of_now", type_=work.c.lease_until.type),
+    )
+    .scalar_subquery(),
+)
+
+
+def backlog(tx: Transaction, now: datetime) -> Backlog:
+    """What waits for its first vector; quick however much that is."""
+    asked = {"of_tenant": tx.tenant, "of_now": now}
+    waiting, given_up, in_hand = tx.connection.execute(_BACKLOG, asked).one()
+    return Backlog(waiting if waiting > A_BATCH else max(0, waiting - given_up), in_hand)
+
+
+def count_waiting(tx: Transaction) -> int:
+    """How many entries wait for their first vector, all of them counted; what was given up is not among them."""
+    asked = {"of_tenant": tx.tenant}
+    waiting = tx.connection.execute(select(func.count()).select_from(_WAITING.subquery()), asked).scalar_one()
+    given_up = tx.connection.execute(select(func.count()).select_from(_GIVEN_UP.subquery()), asked).scalar_one()
+    return int(waiting) - int(given_up)
 
 
 def embeddable_texts(tx: Transaction, sources: Sequence[str] = ()) -> Iterator[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, select, tuple_, update
 
-from harken.storage.columns import to_microseconds
+from harken.storage.enrichment.consent import is_new_message
 from harken.storage.enrichment.jobs import claim, complete, drop_work, is_free
 from harken.storage.ports import Transaction
 from harken.storage.tables import failed_work, messages, refers, segment_summaries, segments, summarized_messages, work
@@ -35,12 +36,14 @@ class DueSegment:
     Attributes:
         text: the summary so far; empty for the first.
         left: what it is to take in, oldest first.
+        is_new: whether a language model may take it in unasked; what it may not comes apart from the rest.
     """
 
     segment_id: int
     segment_uid: str
     text: str
     left: tuple[Left, ...]
+    is_new: bool = False
 
 
 def segment_summary(tx: Transaction, segment_uid: str) -> tuple[str, datetime] | None:
@@ -57,13 +60,13 @@ def has_left(tx: Transaction, message_uid: str) -> bool:
 def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
     """Everything before this message of its segment has left the window."""
     row = tx.connection.execute(
-        select(messages.c.id, messages.c.segment_id, messages.c.created_at).where(
+        select(messages.c.id, messages.c.segment_id, messages.c.position).where(
             messages.c.tenant == tx.tenant, messages.c.uid == message_uid
         )
     ).first()
     if row is None or has_left(tx, message_uid):
         return
-    values = {"left_at": to_microseconds(row.created_at), "left_id": row.id}
+    values = {"left_position": row.position, "left_id": row.id}
     mine = (segment_summaries.c.tenant == tx.tenant, segment_summaries.c.segment_id == row.segment_id)
     if tx.connection.execute(update(segment_summaries).where(*mine).values(**values)).rowcount == 0:
         fresh = {"tenant": tx.tenant, "segment_id": row.segment_id, "text": "", "updated_at": now, **values}
@@ -73,7 +76,7 @@ def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
 def count_left(tx: Transaction, message_uid: str) -> int:
     """How many messages of a message's segment stand before it and are in no summary."""
     mark = messages.alias("mark")
-    before = tuple_(messages.c.created_at, messages.c.id) < tuple_(mark.c.created_at, mark.c.id)
+    before = tuple_(messages.c.position, messages.c.id) < tuple_(mark.c.position, mark.c.id)
     same = and_(mark.c.tenant == messages.c.tenant, mark.c.segment_id == messages.c.segment_id)
     statement = (
         select(func.count())
@@ -83,8 +86,19 @@ def count_left(tx: Transaction, message_uid: str) -> int:
     return int(tx.connection.execute(statement).scalar_one())
 
 
-def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seconds: float) -> DueSegment | None:
-    """Take a segment with messages that left its window and are in no summary, unless another works on it."""
+def claim_due(
+    tx: Transaction, owner: str, limit: int, now: datetime, lease_seconds: float, since: datetime | None = None
+) -> DueSegment | None:
+    """Take a segment with messages that left its window and are in no summary, unless another works on it.
+
+    Args:
+        tx: a writing transaction.
+        owner: takes the lease.
+        limit: of messages.
+        now: the present.
+        lease_seconds: how long it is its owner's.
+        since: what was said from this moment on a language model may summarize; None: nothing.
+    """
     of_work = and_(
         work.c.tenant == segment_summaries.c.tenant,
         work.c.kind == SUMMARIZE_SEGMENT,
@@ -102,13 +116,16 @@ def claim_due(tx: Transaction, owner: str, limit: int, now: datetime, lease_seco
     of_it = (segments.c.tenant == tx.tenant, segments.c.id == row.segment_id)
     uid = tx.connection.execute(select(segments.c.uid).where(*of_it)).scalar_one()
     columns = (messages.c.id, messages.c.role, messages.c.type, messages.c.author, messages.c.text)
+    is_new = is_new_message(since).label("is_new")
     left = tx.connection.execute(
-        _uncovered(tx, select(*columns))
+        _uncovered(tx, select(*columns, is_new))
         .where(segment_summaries.c.segment_id == row.segment_id)
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
         .limit(limit)
-    )
-    return DueSegment(row.segment_id, uid, row.text, tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in left))
+    ).all()
+    alike = list(takewhile(lambda message: message.is_new == left[0].is_new, left))
+    said = tuple(Left(m.id, m.role, m.type, m.author, m.text) for m in alike)
+    return DueSegment(row.segment_id, uid, row.text, said, is_new=bool(left and left[0].is_new))
 
 
 def put_summary(tx: Transaction, due: DueSegment, text: str, now: datetime, model: str | None = None) -> bool:
@@ -196,8 +213,8 @@ def drop_orphans(tx: Transaction, segment_ids: Sequence[int]) -> None:
     drop_work(tx, SUMMARIZE_SEGMENT, segment_ids)
 
 
-_PLACE = tuple_(messages.c.created_at, messages.c.id)
-_MARK = tuple_(segment_summaries.c.left_at, segment_summaries.c.left_id)
+_PLACE = tuple_(messages.c.position, messages.c.id)
+_MARK = tuple_(segment_summaries.c.left_position, segment_summaries.c.left_id)
 
 
 def _of_segment() -> ColumnElement[bool]:

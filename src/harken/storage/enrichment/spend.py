@@ -166,6 +166,13 @@ def spent_by_day(tx: Transaction, limit: int = 30) -> dict[str, Spent]:
     return {day: spent_on_day(tx, day) for day in tx.connection.scalars(days).all()}
 
 
+def mean_output_tokens(tx: Transaction, kind: str, model: str, least: int) -> float | None:
+    """How long a model's answers of a kind of work were; None where it gave fewer than `least`."""
+    mine = (spend.c.kind == kind, spend.c.model == model, _ANSWERED, spend.c.output_tokens > 0)
+    found = _sum(tx, *mine)
+    return found.output_tokens / found.calls if found.calls >= least else None
+
+
 _ANSWERED = spend.c.state == CallState.DONE.value
 _UNSETTLED = spend.c.state.in_((CallState.OPEN.value, CallState.LOST.value))
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, insert, null, or_, select
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, insert, null, or_, select, true
 
 from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
+from harken.providers.summarizer import EXTRACTIVE
 from harken.storage.conversations import AHEAD_AT_MOST
+from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog, is_new_conversation, is_new_exchange
 from harken.storage.enrichment.jobs import claim, drop_work, is_free
 from harken.storage.entries import add_entries
 from harken.storage.ports import Transaction, batches, rows_in
@@ -58,7 +60,7 @@ def short_exchanges(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, lis
         _messages(tx, conversation_ids)
         .add_columns(messages.c.exchange_id)
         .where(messages.c.exchange_id.in_(short))
-        .order_by(messages.c.created_at, messages.c.id)
+        .order_by(messages.c.position, messages.c.id)
     )
     found: dict[int, list[MessageText]] = {}
     for row in rows_in(tx, statement, messages.c.exchange_id, wanted):
@@ -95,10 +97,10 @@ def _messages(tx: Transaction, conversation_ids: Collection[int]) -> Select[Any]
 
 
 def _both_ends(tx: Transaction, statement: Select[Any]) -> list[MessageText]:
-    first = statement.order_by(messages.c.created_at, messages.c.id).limit(_ENDS)
+    first = statement.order_by(messages.c.position, messages.c.id).limit(_ENDS)
     rows = list(tx.connection.execute(first).all())
     if len(rows) == _ENDS:
-        last = statement.order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(_ENDS)
+        last = statement.order_by(messages.c.position.desc(), messages.c.id.desc()).limit(_ENDS)
         known = {row.id for row in rows}
         rows += [row for row in reversed(tx.connection.execute(last).all()) if row.id not in known]
     return [_told(row) for row in rows]
@@ -126,6 +128,7 @@ class DueSummary:
         ended_at: what was said until then is to be in the summary.
         status: of an exchange; a conversation counts as completed.
         error: how an exchange failed.
+        is_new: whether a language model may summarize it unasked.
     """
 
     item_id: int
@@ -134,6 +137,7 @@ class DueSummary:
     ended_at: datetime
     status: ExchangeStatus = ExchangeStatus.COMPLETED
     error: str | None = None
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,9 @@ class StoredSummary:
     created_at: datetime
 
 
-def find_due(tx: Transaction, kind: str, limit: int, now: datetime, rest_seconds: float) -> list[int]:
+def find_due(
+    tx: Transaction, kind: str, limit: int, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL
+) -> list[int]:
     """Rows of up to `limit` items whose summary is missing or outlived and that nobody works on, newest first.
 
     Any transaction will do: looking may take a while, during which nobody is to be kept from recording.
@@ -165,11 +171,13 @@ def find_due(tx: Transaction, kind: str, limit: int, now: datetime, rest_seconds
         kind: `exchange` or `conversation`.
         limit: how many at most.
         now: the present.
-        rest_seconds: how long nothing must have been said in a conversation, or in that of an exchange without an end.
+        rest_seconds: how long nothing must have been said in a conversation, or in that of an exchange without an end,
+            or which a model summarizes.
+        consent: what a model may summarize.
     """
     # In the order of an index, so that only what is returned is looked at while there is much to do.
     newest = exchanges.c.started_at if kind == EXCHANGE else conversations.c.updated_at
-    due = _due(tx, kind, now, rest_seconds).where(is_free(now)).order_by(newest.desc()).limit(limit)
+    due = _due(tx, kind, now, rest_seconds, consent).where(is_free(now)).order_by(newest.desc()).limit(limit)
     return [row.item_id for row in tx.connection.execute(due)]
 
 
@@ -181,26 +189,44 @@ def claim_due(
     now: datetime,
     lease_seconds: float,
     rest_seconds: float,
+    wanted: Consent | SummaryBacklog = NO_MODEL,
 ) -> list[DueSummary]:
-    """Take those of the items that are still due and free, in a writing transaction; arguments as of `find_due`."""
-    wanted = _ITEMS[kind].c.id.in_(item_ids)
-    ready = _due(tx, kind, now, rest_seconds).where(wanted, is_free(now))
+    """Take those of the items that are still due and free, in a writing transaction; arguments as of `find_due`.
+
+    With a backlog, those that are still in it.
+    """
+    if isinstance(wanted, SummaryBacklog):
+        due = _backlog(tx, kind, now, rest_seconds, wanted)
+    else:
+        due = _due(tx, kind, now, rest_seconds, wanted)
+    ready = due.where(_ITEMS[kind].c.id.in_(item_ids), is_free(now))
     rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
     mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
     found = {row.item_id: _as_due(row) for row in rows if row.item_id in mine}
     return [found[item_id] for item_id in item_ids if item_id in found]
 
 
-def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
     """How many items wait for a summary; what was given up is not among them."""
-    waiting = _due(tx, kind, now, rest_seconds).subquery()
-    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+    return _count(tx, _due(tx, kind, now, rest_seconds, consent))
 
 
-def count_outlived(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> int:
+def count_outlived(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
     """How many of those that wait have a summary already, which is outlived."""
-    waiting = _due(tx, kind, now, rest_seconds).where(summaries.c.id.is_not(None)).subquery()
-    return int(tx.connection.execute(select(func.count()).select_from(waiting)).scalar_one())
+    return _count(tx, _due(tx, kind, now, rest_seconds, consent).where(summaries.c.id.is_not(None)))
+
+
+def count_backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> int:
+    """How many items have no summary but an extract, and get no other unless somebody asks for it."""
+    return _count(tx, _backlog(tx, kind, now, rest_seconds, backlog))
+
+
+def list_backlog(
+    tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog
+) -> list[DueSummary]:
+    """Those items, newest first."""
+    rows = tx.connection.execute(_backlog(tx, kind, now, rest_seconds, backlog).order_by(_begun(kind).desc()))
+    return [_as_due(row) for row in rows]
 
 
 def in_hand(tx: Transaction, kind: str, now: datetime) -> str | None:
@@ -302,24 +328,60 @@ _ENDED: dict[str, ColumnElement[datetime]] = {
 }
 
 
-def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> Select[Any]:
-    item, ended = _ITEMS[kind], _ENDED[kind]
+def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent) -> Select[Any]:
+    """Items whose summary is missing or outlived; what a model is to write waits until its conversation rests."""
+    is_new, rests = _is_new(kind, consent.since), _rests(now, rest_seconds)
+    for_model: ColumnElement[bool] = true()
+    if consent.is_paused:
+        for_model = ~is_new
+    elif consent.ongoing:
+        for_model = or_(~is_new, conversations.c.uid.not_in(consent.ongoing))
+    if kind == EXCHANGE:
+        rests = or_(and_(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value, ~is_new), rests)
+    missing = or_(summaries.c.id.is_(None), summaries.c.covers < _ENDED[kind])
+    return _items(tx, kind, is_new).where(rests, missing, for_model)
+
+
+def _backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> Select[Any]:
+    """Items that no model has summarized, nor will unasked; those that have nothing to tell are none of them."""
+    is_new = _is_new(kind, backlog.said_since)
+    by_none = or_(summaries.c.id.is_(None), and_(summaries.c.model == EXTRACTIVE, summaries.c.text != ""))
+    found = _items(tx, kind, is_new).where(_rests(now, rest_seconds), by_none, ~is_new)
+    if backlog.project_id is not None:
+        found = found.where(conversations.c.project_id == backlog.project_id)
+    return found if backlog.since is None else found.where(_begun(kind) >= backlog.since)
+
+
+def _is_new(kind: str, since: datetime | None) -> ColumnElement[bool]:
+    return is_new_exchange(since) if kind == EXCHANGE else is_new_conversation(since)
+
+
+def _begun(kind: str) -> ColumnElement[datetime]:
+    return exchanges.c.started_at if kind == EXCHANGE else conversations.c.created_at
+
+
+def _rests(now: datetime, rest_seconds: float) -> ColumnElement[bool]:
     # A clock that was wrong dates words into a future in which nothing would ever rest.
-    rests = or_(
+    return or_(
         conversations.c.updated_at <= now - timedelta(seconds=rest_seconds),
         conversations.c.updated_at > now + AHEAD_AT_MOST,
     )
+
+
+def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool]) -> Select[Any]:
+    """Items with their summary and work, if there is any; what was given up is left out."""
+    item = _ITEMS[kind]
     columns: list[ColumnElement[Any]] = [
         item.c.id.label("item_id"),
         item.c.uid,
         conversations.c.id.label("conversation_id"),
-        ended.label("ended_at"),
+        _ENDED[kind].label("ended_at"),
+        is_new.label("is_new"),
     ]
     source: FromClause = conversations
     if kind == EXCHANGE:
         columns += [exchanges.c.status, exchanges.c.error]
         source = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
-        rests = or_(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value, rests)
     of_summary = and_(summaries.c.tenant == item.c.tenant, summaries.c.kind == kind, summaries.c.item_uid == item.c.uid)
     of_work = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
     given_up = select(failed_work.c.id).where(
@@ -328,15 +390,20 @@ def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float) -> Sele
     return (
         select(*columns)
         .select_from(source.outerjoin(summaries, of_summary).outerjoin(work, of_work))
-        .where(item.c.tenant == tx.tenant, rests, ~given_up.exists())
-        .where(or_(summaries.c.id.is_(None), summaries.c.covers < ended))
+        .where(item.c.tenant == tx.tenant, ~given_up.exists())
     )
+
+
+def _count(tx: Transaction, items: Select[Any]) -> int:
+    return int(tx.connection.execute(select(func.count()).select_from(items.subquery())).scalar_one())
 
 
 def _as_due(row: Row[Any]) -> DueSummary:
     found = row._mapping
     status = ExchangeStatus(found.get("status", ExchangeStatus.COMPLETED))
-    return DueSummary(row.item_id, row.uid, row.conversation_id, row.ended_at, status, found.get("error"))
+    return DueSummary(
+        row.item_id, row.uid, row.conversation_id, row.ended_at, status, found.get("error"), bool(row.is_new)
+    )
 
 
 def _select(tx: Transaction, condition: ColumnElement[bool]) -> list[StoredSummary]:
@@ -392,6 +459,7 @@ def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
         "weight": 1.0,
         "is_turn": False,
         "space_id": 0,
+        "position": 0,
     }
     parts = found.text.split("\n\n") if found.kind == TOOLS else []
     rows = [{**row, "part": str(number), "text": text} for number, text in enumerate(parts, start=1)]

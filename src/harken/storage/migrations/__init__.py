@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from harken.errors import SchemaError
 
-HEAD = "0010"
+HEAD = "0011"
 # Alembic keeps what it works on in module globals, so two stores cannot be upgraded in two threads at once.
 _ONE_AT_A_TIME = threading.Lock()
 

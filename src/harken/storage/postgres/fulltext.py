@@ -64,8 +64,8 @@ _EVERYONE = 2**31 - 1
 _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
     SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n
     WHERE n.tenant = e.tenant AND n.conversation_id = e.conversation_id AND n.is_turn
-        AND (n.created_at, n.id) {0} (e.created_at, e.id)
-    ORDER BY n.created_at {1}, n.id {1} LIMIT 2) side)"""
+        AND (n.position, n.id) {0} (e.position, e.id)
+    ORDER BY n.position {1}, n.id {1} LIMIT 2) side)"""
 _SPOKEN = text(f"""
     SELECT e.id, coalesce(e.author || ': ', '') || e.text AS own, e.created_at,
         CASE WHEN e.is_turn THEN concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})

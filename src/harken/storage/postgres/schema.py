@@ -8,6 +8,9 @@ from sqlalchemy import Connection, Table, text
 
 from harken.errors import StoreError, UsageError
 from harken.storage import migrations
+from harken.storage.positions import TURNS_OUT_OF_TIME
+from harken.storage.postgres.fulltext import TsvectorIndex
+from harken.storage.postgres.rights import lock_schema, settle_functions
 from harken.storage.records.checks import checks
 from harken.storage.records.clusters import cluster_members, clusters
 from harken.storage.records.rows import KEPT
@@ -27,6 +30,8 @@ WORDS = "entry_words"
 _OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "serbian", "tamil", "yiddish")
 
 _STATEMENTS = "words.sql"
+# Before it, the words beside a turn were found by times.
+_POSITIONS_SINCE = "0011"
 # From then on a role that is not the owner may be allowed to vacuum.
 _MAINTAIN_SINCE = (17,)
 
@@ -42,40 +47,23 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
         StoreError: pgvector is missing, or the role may not create.
         SchemaError: the database was made by a newer Harken.
     """
-    connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('harken migrate', 0))"))
+    lock_schema(connection)
     _ensure_vector(connection)
+    before = migrations.current_version(connection)
     migrations.upgrade(connection)
     schema = _quoted(connection, "SELECT quote_ident(current_schema())")
     _configure_words(connection, language)
     for statement in resources.files(__package__).joinpath(_STATEMENTS).read_text("utf-8").split("\n;;\n"):
         # Doubled, or the driver would take them for places of values.
         connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
+    if before is not None and before < _POSITIONS_SINCE:
+        _index_out_of_time(connection)
     for name in _tables():
         _secure(connection, name)
     if role is not None:
         _grant(connection, schema, role)
-
-
-def distribute(connection: Connection) -> list[str]:
-    """Spread the tables over the machines of a Citus cluster by tenant, all of a tenant on one; those newly spread.
-
-    Raises:
-        StoreError: the server has no Citus.
-    """
-    if not connection.execute(text("SELECT count(*) FROM pg_extension WHERE extname = 'citus'")).scalar():
-        raise StoreError(
-            "This server has no Citus. Create the extension first (CREATE EXTENSION citus), or go without."
-        )
-    spread = set(connection.execute(text("SELECT logicalrelid::text FROM pg_dist_partition")).scalars())
-    first, *others = _tables()
-    fresh = [name for name in (first, *others) if name not in spread]
-    for name in fresh:
-        beside = "default" if name == first else first
-        connection.execute(
-            text("SELECT create_distributed_table(:name, 'tenant', colocate_with => :beside)"),
-            {"name": name, "beside": beside},
-        )
-    return fresh
+    # Whatever was made anew above may be called by everybody, and by no role in particular.
+    settle_functions(connection)
 
 
 def _tables() -> list[str]:
@@ -112,7 +100,7 @@ def _configure_words(connection: Connection, language: str | None) -> None:
     if made is not None:
         raise UsageError(
             f"The full text was made for {made[0]}, and its words would no longer be found."
-            " Take everything into a new database: harken export, harken import jsonl"
+            " Take everything into a new database: harken export, harken import jsonl --as-mine"
         )
     latin = "english" if language in _OWN_LETTERS else language
     statements = ["CREATE TEXT SEARCH CONFIGURATION harken (COPY = pg_catalog.simple)"]
@@ -126,6 +114,16 @@ def _configure_words(connection: Connection, language: str | None) -> None:
     statements.append(f"COMMENT ON TEXT SEARCH CONFIGURATION harken IS '{language}'")
     for statement in statements:
         connection.exec_driver_sql(statement)
+
+
+def _index_out_of_time(connection: Connection) -> None:
+    """Index turns anew whose times are not in their order, with the words of their true neighbours."""
+    bind = text("SELECT set_config('harken.tenant', :tenant, true)")
+    turns = f"SELECT tenant, array_agg(id) FROM entries WHERE id IN ({TURNS_OUT_OF_TIME}) GROUP BY tenant"
+    for tenant, entry_ids in connection.execute(text(turns)).all():
+        connection.execute(bind, {"tenant": tenant})
+        TsvectorIndex().add(connection, entry_ids)
+    connection.execute(bind, {"tenant": ""})
 
 
 def _secure(connection: Connection, table: str) -> None:

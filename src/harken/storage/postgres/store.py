@@ -14,7 +14,7 @@ from sqlalchemy import URL, text
 
 from harken.errors import SchemaError, StoreError, UsageError
 from harken.storage import migrations
-from harken.storage.ports import Migrated, Transaction
+from harken.storage.ports import Migrated, Right, Transaction
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
     WORK_CHANNEL,
@@ -29,6 +29,7 @@ from harken.storage.postgres.connection import (
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.nearest import PgvectorIndex
+from harken.storage.postgres.rights import check_functions
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
@@ -86,6 +87,11 @@ class PostgresStore:
         except StoreError as error:
             return [str(error)]
         return []
+
+    def check_rights(self, fix: bool = False) -> list[Right]:
+        """Functions of ours that others may call than those who may use the tables."""
+        with self.writing() as tx:
+            return check_functions(tx.connection, fix)
 
     def scrub(self) -> bool:
         """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later."""
@@ -155,14 +161,13 @@ class PostgresStore:
             raise SchemaError(f"{self.url} has schema {version}, this Harken needs {migrations.HEAD}. Try: {fix}")
 
 
-def migrate(url: URL, language: str | None = None, role: str | None = None, spread: bool = False) -> Migrated:
+def migrate(url: URL, language: str | None = None, role: str | None = None) -> Migrated:
     """Make or upgrade the schema of a database.
 
     Args:
         url: of the database, as the owner of its tables.
         language: whose word forms the full text knows; None keeps what is there, English at first.
         role: who gets the rights to use it.
-        spread: distribute the tables over a Citus cluster.
     Raises:
         StoreError: the server cannot be reached, lacks pgvector, or refuses.
         UsageError: there is no such language or role.
@@ -172,6 +177,6 @@ def migrate(url: URL, language: str | None = None, role: str | None = None, spre
         with translated(shown(url)), engine.begin() as connection:
             before = migrations.current_version(connection)
             schema.migrate(connection, language, role)
-            return Migrated(before, tuple(schema.distribute(connection)) if spread else ())
+            return Migrated(before)
     finally:
         engine.dispose()

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored
+from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.sqlite import postings
 from harken.storage.sqlite.connection import words
 from harken.storage.tables import entries
@@ -33,8 +34,8 @@ _NEIGHBOURS = (
     SELECT """
     + _SPOKEN.format("n")
     + """ AS spoken FROM entries n
-    WHERE n.is_turn = 1 AND n.conversation_id = e.conversation_id AND (n.created_at, n.id) {0} (e.created_at, e.id)
-    ORDER BY n.created_at {1}, n.id {1} LIMIT 2)), '')"""
+    WHERE n.is_turn = 1 AND n.conversation_id = e.conversation_id AND (n.position, n.id) {0} (e.position, e.id)
+    ORDER BY n.position {1}, n.id {1} LIMIT 2)), '')"""
 )
 _UNTRUSTED = ", ".join(f"'{trust.value}'" for trust in UNTRUSTED)
 # What stands in the scope of an entry that is not to be trusted.
@@ -160,11 +161,13 @@ class Fts5Index:
         connection.exec_driver_sql("INSERT INTO entry_index(entry_index) VALUES ('optimize')")
 
     def renew(self, connection: Connection) -> None:
-        """Bring what an older Harken has indexed up to date: entries that are not to be trusted get their mark.
+        """Bring what an older Harken has indexed up to date.
 
-        In the order in which each of the two views says what is in the index.
+        Entries that are not to be trusted get their mark, and turns whose times are not in their order the words of
+        their true neighbours. Each of the two views says what is in the index at its time.
         """
-        marked = f"FROM entry_words WHERE id IN (SELECT id FROM entries WHERE trust IN ({_UNTRUSTED}))"
+        untrusted = f"SELECT id FROM entries WHERE trust IN ({_UNTRUSTED})"
+        marked = f"FROM entry_words WHERE id IN ({untrusted}) OR id IN ({TURNS_OUT_OF_TIME})"
         for statement in (
             f"INSERT INTO entry_index(entry_index, rowid, {_COLUMNS}) SELECT 'delete', id, {_COLUMNS} {marked}",
             "DROP VIEW entry_words",

@@ -20,7 +20,7 @@ from harken.errors import StoreCorruptError, StoreReadOnlyError
 from harken.files import make_private
 from harken.storage import migrations
 from harken.storage.columns import AMONG
-from harken.storage.ports import Transaction
+from harken.storage.ports import Right, Transaction
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.connection import begin, make_engine, rewrite, translated, wait_to_write
 from harken.storage.sqlite.fulltext import Fts5Index
@@ -118,6 +118,10 @@ class SqliteStore:
             return [str(error)]
         # From 3.44 on SQLite looks into the full text as well, which is the text index's own matter.
         return [f"The database is damaged: {row}" for row in rows if row != "ok" and fulltext.INDEX not in row]
+
+    def check_rights(self, fix: bool = False) -> list[Right]:
+        """None: the file's own mode guards it."""
+        return []
 
     def scrub(self) -> bool:
         """Rewrite the file and empty the write-ahead log, so that no deleted text is left in free pages."""

@@ -213,11 +213,21 @@ class FullTextTests:
         talk = talk_of("row", "one", "two", "three", "four")
         keep(store, talk)
         second, third = talk.messages[1], talk.messages[2]
-        middle = talk.say("zebra", at=second.created_at + (third.created_at - second.created_at) / 2)
+        middle = talk.say("zebra", position=(second.position + third.position) // 2)
         apply(store, [middle])
         assert set(found(store, "zebra")) == {message.uid for message in talk.messages}
         # "two" is now three places away from "four".
         assert set(found(store, "two")) == {talk.messages[0].uid, second.uid, middle.uid, third.uid}
+        assert text_problems(store) == []
+
+    def test_neighbours_are_those_of_the_order_whatever_the_times(self, store: Store) -> None:
+        talk = Talk("stamped")
+        for number, text in enumerate(("one", "two", "three", "four", "five")):
+            talk.say(text, at=START - timedelta(hours=number))
+        keep(store, talk)
+        assert set(found(store, "one")) == {message.uid for message in talk.messages[:3]}
+        apply(store, [talk.say("six", at=START - timedelta(days=9))])
+        assert set(found(store, "six")) == {message.uid for message in talk.messages[3:]}
         assert text_problems(store) == []
 
     def test_messages_of_the_same_moment_keep_the_order_of_their_coming(self, store: Store) -> None:

@@ -201,6 +201,7 @@ class LookingTests:
                 MessageType.TEXT,
                 "x",
                 START,
+                position=number + 3,
             )
             for number in range(2)
         ]
@@ -209,12 +210,12 @@ class LookingTests:
             _look(store, "0190aaaa")
         assert _look(store, "0190aaaa-0001").message == twins[1]
 
-    def test_messages_are_read_in_the_order_of_time(self, store: Store) -> None:
+    def test_messages_are_read_in_the_order_of_the_talk_whatever_their_times(self, store: Store) -> None:
         talk = talk_of("row", "b", "c")
         keep(store, talk)
-        apply(store, [talk.say("a", at=START.replace(hour=1))])
+        apply(store, [talk.say("d", at=START.replace(hour=1)), talk.say("a", position=1)])
         with store.reading() as tx:
-            assert [message.text for message in messages_of(tx, talk.uid)] == list("abc")
+            assert [message.text for message in messages_of(tx, talk.uid)] == list("abcd")
             assert [message.text for message in messages_of(tx, talk.uid, 2)] == list("ab")
 
     def test_messages_are_found_by_what_their_whole_text_holds(self, store: Store) -> None:

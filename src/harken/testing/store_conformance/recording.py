@@ -56,6 +56,7 @@ class RecordingTests:
             tool_name="grep",
             external_id="ext-1",
             metadata={"model": "m", "nested": {"list": [1, None, "ü"]}},
+            position=7,
         )
         apply(store, [*talk.events, message])
         with store.reading() as tx:

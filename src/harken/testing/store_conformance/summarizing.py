@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from harken.model.conversations import SearchScope, Tombstone
 from harken.storage.conversations import count_all
-from harken.storage.enrichment.jobs import complete, fail
+from harken.storage.enrichment.consent import Consent, SummaryBacklog, last_exchange_numbers, note_imported
+from harken.storage.enrichment.jobs import complete, fail, release
 from harken.storage.enrichment.summaries import (
     CONVERSATION,
     EXCHANGE,
@@ -14,8 +15,10 @@ from harken.storage.enrichment.summaries import (
     DueSummary,
     StoredSummary,
     claim_due,
+    count_backlog,
     count_due,
     find_due,
+    list_backlog,
     put_summary,
     read_summaries,
 )
@@ -65,6 +68,27 @@ class SummaryTests:
         with store.reading() as tx:
             assert count_due(tx, CONVERSATION, last - timedelta(hours=23), REST) == 0
             assert count_due(tx, CONVERSATION, last - timedelta(days=2), REST) == 1
+
+    def test_a_model_gets_what_was_said_since_and_not_imported_and_the_rest_is_its_backlog(self, store: Store) -> None:
+        live, imported = spoken_at_length("live", 2), spoken_at_length("imported", 2)
+        keep(store, live)
+        keep(store, imported)
+        with store.writing() as tx:
+            uid = imported.conversation.uid
+            note_imported(tx, last_exchange_numbers(tx, [uid]))
+        early, late = START - timedelta(days=1), START + timedelta(days=1)
+        for kind in (EXCHANGE, CONVERSATION):
+            for since, news, older in ((early, 1, 1), (late, 0, 2), (None, 0, 2)):
+                consent, paused = Consent(since, frozenset({"another"})), Consent(since, is_paused=True)
+                with store.writing() as tx:
+                    found = find_due(tx, kind, 10, LATER, REST, consent)
+                    mine = claim_due(tx, kind, found, "me", LATER, LEASE, REST, consent)
+                    release(tx, SUMMARIZE[kind], "me")
+                    assert sum(due.is_new for due in mine) == news
+                    assert len(find_due(tx, kind, 10, LATER, REST, paused)) == older
+                    backlog = list_backlog(tx, kind, LATER, REST, SummaryBacklog(since))
+                    assert len(backlog) == count_backlog(tx, kind, LATER, REST, SummaryBacklog(since)) == older
+                    assert list_backlog(tx, kind, LATER, REST, SummaryBacklog(since, since=late)) == []
 
     def test_only_one_worker_gets_it_until_the_lease_ends(self, store: Store) -> None:
         keep(store, spoken_at_length("row", 2))

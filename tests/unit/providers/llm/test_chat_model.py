@@ -113,11 +113,15 @@ class TestAnswers:
         server.script(says)
         assert open_at(server.url).complete(ASKED).finish is finish
 
-    def test_a_model_that_no_list_has_costs_nobody_knows_what(self, server: ChatServer, open_at: Opening) -> None:
+    def test_a_model_that_no_list_has_costs_nothing_on_this_machine(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says("Hm."), Says("Hm.", counted=False))
         model = open_at(server.url, "ollama", model="my-own-llama")
-        assert model.complete(ASKED).price_usd is None
+        assert model.complete(ASKED).price_usd == 0
         assert model.complete(ASKED).usage == TokenUsage()
+
+    def test_a_model_that_no_list_has_costs_nobody_knows_what_elsewhere(self, open_at: Opening) -> None:
+        model = open_at("https://models.example/v1", "ollama", model="my-own-llama")
+        assert model.price(TokenUsage(1000, 1000)) is None
 
     def test_prices_of_the_settings_stand_above_the_list(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says("Hm.", input_tokens=1_000_000, output_tokens=10))

@@ -301,7 +301,7 @@ def test_experiences_come_back_from_the_journal_and_from_an_export(tmp_path: Pat
             harken.upkeep.export(out)
         assert harken.upkeep.doctor() == []
     with Harken(tmp_path / "b", env=env) as other:
-        other.import_transcripts("jsonl", [file])
+        other.import_transcripts("jsonl", [file], as_mine=True)
         with other.store.reading() as tx:
             assert [replace(one, project=None) for one in each_kept(tx, "experience")] == [
                 replace(one, project=None) for one in records

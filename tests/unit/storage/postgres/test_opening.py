@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,27 @@ from harken.config.settings import load_settings
 from harken.engine import Harken
 from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
 from harken.model.conversations import Role
+from harken.storage.conversations import messages_of
 from harken.storage.open import migrate_store, open_store
 from harken.storage.ports import Migrated, RowScope
 from harken.testing.store_conformance.asking import found, keep, text_problems
-from harken.testing.talk import Talk
+from harken.testing.talk import START, Talk
 from postgres_server import PostgresServer
 
 
 def text_of(url: URL) -> str:
     return url.render_as_string(hide_password=False)
+
+
+# What makes of a database one from before messages had positions.
+WITHOUT_POSITIONS = (
+    "DROP INDEX ix_messages_conversation, ix_entries_turns",
+    "ALTER TABLE messages DROP COLUMN position",
+    "ALTER TABLE entries DROP COLUMN position",
+    "ALTER TABLE segment_summaries RENAME COLUMN left_position TO left_at",
+    "CREATE INDEX ix_messages_conversation ON messages (tenant, conversation_id, created_at, id)",
+    "CREATE INDEX ix_entries_turns ON entries (tenant, conversation_id, is_turn, created_at, id)",
+)
 
 
 def refusal(url: URL | str, folder: Path, kind: type[HarkenError] = StoreError) -> str:
@@ -104,6 +117,7 @@ class TestSchema:
             "UPDATE entry_words SET words = ts_delete(words, 'o:message') || array_to_tsvector(ARRAY['o:code'])"
             " FROM entries e WHERE e.id = entry_id AND source = 'code'",
             "UPDATE entry_words SET words = ts_delete(words, 'u:1')",
+            *WITHOUT_POSITIONS,
             "UPDATE alembic_version SET version_num = '0009'",
         ):
             postgres.execute(statement, server_url.database)
@@ -112,6 +126,29 @@ class TestSchema:
             assert text_problems(store) == []
             assert len(found(store, "zebra")) == 3
             assert len(found(store, "zebra", scope=RowScope(without_untrusted=True))) == 2
+
+    def test_turns_whose_times_are_not_in_their_order_are_indexed_with_their_true_neighbours(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        talk = Talk("resumed")
+        for number in range(4):
+            talk.begin_exchange()
+            talk.say(f"question {number} apple{number}")
+            # As an agent writes it that resumes a session.
+            talk.say(f"answer {number}", Role.ASSISTANT, at=START + timedelta(days=1))
+        with closing(open_store(text_of(server_url), tmp_path)) as store:
+            keep(store, talk)
+        for statement in (*WITHOUT_POSITIONS, "UPDATE alembic_version SET version_num = '0010'"):
+            postgres.execute(statement, server_url.database)
+        # By time, all questions stood before all answers.
+        forgotten = "UPDATE entry_words SET words = ts_delete(words, 'apple0') WHERE entry_id = 2"
+        postgres.execute(forgotten, server_url.database)
+        migrate(server_url, tmp_path)
+        with closing(open_store(text_of(server_url), tmp_path)) as store:
+            with store.reading() as tx:
+                assert [one.text for one in messages_of(tx, talk.uid)] == [one.text for one in talk.messages]
+            assert set(found(store, "apple0")) == {one.uid for one in talk.messages[:3]}
+            assert text_problems(store) == []
 
     def test_a_newer_schema(self, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> None:
         postgres.execute("UPDATE alembic_version SET version_num = '9999'", server_url.database)
@@ -132,10 +169,6 @@ class TestSchema:
         assert migrate(empty, tmp_path).before is None
         assert migrate(empty, tmp_path).before is not None
         open_store(text_of(empty), tmp_path).close()
-
-    def test_a_cluster_is_asked_for_where_there_is_none(self, server_url: URL, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="CREATE EXTENSION citus"):
-            migrate(server_url, tmp_path, distribute=True)
 
     def test_a_role_that_does_not_exist(self, server_url: URL, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="CREATE ROLE"):

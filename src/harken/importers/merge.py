@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from harken.errors import ExportError
+from harken.importers.strangers import capped, changes_of_own, claims_trust, is_grave, present_kept
 from harken.journal.export import ExportLine, read_export
 from harken.model.conversations import (
     Conversation,
@@ -25,14 +26,14 @@ from harken.model.conversations import (
     Message,
     Segment,
     Titled,
-    Tombstone,
 )
 from harken.record.forget import Doomed, Forgotten, doom_forgotten
 from harken.record.recorder import Recorder
-from harken.storage.conversations import find_known, find_tombstones
+from harken.storage.conversations import find_known, find_tombstones, raised_trust
+from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Transaction, rows_in
-from harken.storage.records.rows import kept_times
+from harken.storage.positions import find_places
 from harken.storage.state import REDACTED, core_facts
 from harken.storage.tables import conversations, exchanges, segments, tombstones
 
@@ -98,6 +99,10 @@ class Merged:
         forgotten: messages that were forgotten here earlier, and stay so.
         erased: messages that were here, and that the export says were forgotten.
         kept: memories and other records that are new here, or in a later state.
+        capped: messages and other records that are new here as `imported`, and claim more.
+        left_core: core memories of a stranger's file, which are not taken.
+        left_erasures: what such a file says was forgotten.
+        left_changes: what such a file would have changed of records that are not a stranger's.
         conversations: ids of the conversations that the new messages belong to.
         offset: how far the file has been read, in bytes.
     """
@@ -107,29 +112,37 @@ class Merged:
     forgotten: int = 0
     erased: int = 0
     kept: int = 0
+    capped: int = 0
+    left_core: int = 0
+    left_erasures: int = 0
+    left_changes: int = 0
     conversations: set[str] = field(default_factory=set)
     offset: int = 0
 
 
-def merge_export(recorder: Recorder, file: Path, forget: Forget) -> Iterator[Merged]:
+def merge_export(recorder: Recorder, file: Path, forget: Forget, as_mine: bool = False) -> Iterator[Merged]:
     """Bring in what the store lacks, a transaction per batch; to be run again after whatever stopped it.
 
     Secrets that the rules of the other store let pass, or that it kept because redaction was off, are taken out. Ids
-    stay; a record that goes back to where it came from is known there, and changes nothing.
+    stay; a record that goes back to where it came from is known there, and changes nothing. Of a file that is not its
+    owner's own, core memories and what was forgotten are left out, trust is at most `imported`, and what is here of the
+    owner stays as it is.
 
     Args:
         recorder: where they go.
         file: an export.
         forget: erases what was forgotten elsewhere and is still here.
+        as_mine: its owner says that the file is of their own memory.
     Raises:
         ExportError: see `read_export`; also where a record belongs to one that neither the file nor the store has.
         StoreError: the store refuses; what was brought in before stays.
     """
     lines = read_export(file)
+    last: dict[str, str] = {}
     while True:
         batch, broken = _next_batch(lines)
         if batch:
-            yield _write(recorder, file, batch, forget)
+            yield _write(recorder, file, batch, forget if as_mine else None, last)
         if broken is not None:
             raise broken
         if not batch:
@@ -147,29 +160,68 @@ def _next_batch(lines: Iterator[ExportLine]) -> tuple[list[ExportLine], ExportEr
     return batch, None
 
 
-def _write(recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget) -> Merged:
-    """Records first, then what was forgotten: then it does not matter in which order a file has them."""
+def _write(
+    recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget | None, last: dict[str, str]
+) -> Merged:
+    """Records first, then what was forgotten: then it does not matter in which order a file has them.
+
+    Args:
+        recorder: where they go.
+        file: an export.
+        lines: some of its lines.
+        forget: erases what was forgotten elsewhere; None where the file is a stranger's.
+        last: the message of each conversation that the lines before these ended with; changed to that of these.
+    """
     done = Merged(offset=lines[-1].end)
-    events = [clean_event(recorder, line.event) for line in lines if not _is_grave(line.event)]
-    graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
+    graves = [line.event for line in lines if isinstance(line.event, Grave) and is_grave(line.event)]
+    given = [line.event for line in lines if not is_grave(line.event)]
+    if forget is None:
+        done.left_core = sum(1 for event in given if isinstance(event, CoreFact))
+        done.left_erasures = len(graves)
+    claiming = {event.uid for event in given if claims_trust(event) and isinstance(event, Message | Kept)}
+    taken = given if forget else [capped(event) for event in given if not isinstance(event, CoreFact)]
+    events = [clean_event(recorder, event) for event in taken]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
         fresh = ingest.unknown(events)
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
         _count(tx, events, fresh, done)
-        changes = _changes(tx, fresh, _retitled(tx, events, recorder.now()))
+        changes = _changes(tx, _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now()))
+        if forget is None:
+            begun = [event.uid for event in fresh if isinstance(event, Exchange)]
+            left = {id(event) for event in changes_of_own(tx, changes, begun)}
+            done.left_changes = len(left)
+            changes = [event for event in changes if id(event) not in left]
+            done.capped = sum(1 for event in changes if isinstance(event, Message | Kept) and event.uid in claiming)
+        else:
+            changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
         done.kept = sum(1 for event in changes if isinstance(event, Kept))
+        # Of what is brought in alone: a stranger's file numbers what is left out as it likes.
+        numbers = sorted((event.number, event.conversation_uid) for event in changes if isinstance(event, Exchange))
+        note_imported(tx, {uid: number for number, uid in numbers})
         return changes
 
     if events:
         recorder.admit(_conversations(events), lacking)
-    if graves:
+    last |= {event.conversation_uid: event.uid for event in events if isinstance(event, Message)}
+    if graves and forget:
         done.erased = _bury(recorder, graves, forget)
     return done
 
 
-def _is_grave(event: Event) -> bool:
-    return isinstance(event, Tombstone) or (isinstance(event, Kept) and event.fields is None)
+def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], last: Mapping[str, str]) -> list[Event]:
+    """What is new, each message behind the one that it follows in the export, in a conversation that went on here."""
+    lacking = {event.uid for event in fresh if isinstance(event, Message)}
+    spoken: dict[str, list[Message]] = {}
+    for event in events:
+        if isinstance(event, Message):
+            spoken.setdefault(event.conversation_uid, []).append(event)
+    positions = {
+        uid: place.position
+        for conversation, said in spoken.items()
+        for uid, place in find_places(tx, conversation, said, lacking, last.get(conversation, "")).items()
+    }
+    return [replace(event, position=positions[event.uid]) if isinstance(event, Message) else event for event in fresh]
 
 
 def _bury(recorder: Recorder, graves: Sequence[Grave], forget: Forget) -> int:
@@ -229,15 +281,18 @@ def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -
     open_here = _in_progress(tx, {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun)
     wanted = begun | open_here
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
-    known = {fact.uid: fact.at for fact in core_facts(tx)} if any(isinstance(one, CoreFact) for one in kept) else {}
-    for source in {event.source for event in kept if isinstance(event, Kept)}:
-        known |= kept_times(tx, source, [event.uid for event in kept if isinstance(event, Kept)])
+    facts = core_facts(tx) if any(isinstance(one, CoreFact) for one in kept) else []
+    known: dict[str, CoreFact | Kept] = {fact.uid: fact for fact in facts}
+    known |= present_kept(tx, [event for event in kept if isinstance(event, Kept)])
     return [*(event for event in kept if not _is_outlived(event, known)), *titles]
 
 
-def _is_outlived(event: Event, known: Mapping[str, datetime]) -> bool:
-    """Of what both stores have, the one that was set later holds."""
-    return isinstance(event, CoreFact | Kept) and event.uid in known and event.at <= known[event.uid]
+def _is_outlived(event: Event, known: Mapping[str, CoreFact | Kept]) -> bool:
+    """Of what both stores have, the one that was set later holds; of equals, the owner's own over an `imported` one."""
+    present = known.get(event.uid) if isinstance(event, CoreFact | Kept) else None
+    if present is None or not isinstance(event, CoreFact | Kept):
+        return False
+    return event.at < present.at or (event.at == present.at and not (claims_trust(event) and not claims_trust(present)))
 
 
 def _in_progress(tx: Transaction, uids: set[str]) -> set[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from harken.errors import ExportError
+from harken.importers import merge
 from harken.importers.importer import Importer, ImportReport
 from harken.importers.jsonl import Jsonl
 from harken.journal.export import export
 from harken.model.conversations import ExchangeStatus, Role
-from harken.record import merge
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import find_conversation, messages_of, tombstones_of
 from recorded import LONG, RecordedHome
@@ -39,7 +39,7 @@ def moved(place: RecordedHome, to: RecordedHome, change: Callable[[bytes], bytes
 
 
 def merged(place: RecordedHome, report: ImportReport | None = None) -> ImportReport:
-    return Importer(place.recorder).run(Jsonl(), [place.home / "export.jsonl"], report)
+    return Importer(place.recorder, as_mine=True).run(Jsonl(), [place.home / "export.jsonl"], report)
 
 
 def carry(place: RecordedHome, to: RecordedHome) -> ImportReport:
@@ -264,7 +264,7 @@ class TestInBatches:
 
         report = ImportReport()
         with pytest.raises(KeyboardInterrupt):
-            Importer(other.recorder, stop).run(Jsonl(), [other.home / "export.jsonl"], report)
+            Importer(other.recorder, stop, as_mine=True).run(Jsonl(), [other.home / "export.jsonl"], report)
         assert places == sorted(set(places))
         assert other.doctor() == []
         before = other.count()
@@ -278,6 +278,6 @@ class TestInBatches:
         place.talk("a", *(f"a{number}" for number in range(20)))
         moved(place, other)
         lines = other.home / "export.jsonl"
-        steps = list(merge.merge_export(other.recorder, lines, lambda doomed: pytest.fail(repr(doomed))))
+        steps = list(merge.merge_export(other.recorder, lines, lambda doomed: pytest.fail(repr(doomed)), as_mine=True))
         assert max(step.added for step in steps) <= 5
         assert sum(step.added for step in steps) == 20

@@ -1,0 +1,312 @@
+"""Older talk, summarized by the language model because somebody asked for it: first the price, then the work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from harken.config.settings import Settings
+from harken.errors import UsageError
+from harken.jobs.spend import LanguageModel
+from harken.jobs.summarize import SummarizeWork, exchange_text, exchange_texts
+from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolSpec
+from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_LEAST, Summarizer, tool_batches
+from harken.providers.summarizers import written as prompts
+from harken.providers.summarizers.extractive import ExtractiveSummarizer
+from harken.providers.summarizers.written import ANSWER_TOKENS, WrittenSummarizer
+from harken.storage.enrichment.consent import SummaryBacklog
+from harken.storage.enrichment.spend import mean_output_tokens, spent_by_kind
+from harken.storage.enrichment.summaries import (
+    CONVERSATION,
+    EXCHANGE,
+    SUMMARIZE,
+    DueSummary,
+    conversation_messages,
+    count_backlog,
+    exchange_messages,
+    list_backlog,
+    read_summaries,
+    short_exchanges,
+)
+from harken.storage.ports import Store, Transaction
+from harken.storage.scopes import project_row
+from harken.text import tokens
+
+KINDS = (EXCHANGE, CONVERSATION)
+# What models write when they are asked for one or two sentences, for two or three with a title, and for one tool call;
+# a model's own answers in the books stand above it.
+_EXPECTED = {prompts.EXCHANGE: 48, prompts.CONVERSATION: 95}
+_EXPECTED_FOR_A_TOOL = 35
+# A model that thinks before it writes costs many times as much: whoever agreed to a price has not agreed to more.
+_TOLERANCE = Decimal("1.2")
+_ENOUGH_CALLS = 20
+_TOOL_LINE = re.compile(r"^\d+\. \[tool ", re.MULTILINE)
+# Read together; and claimed together: a lease must outlast so many answers of a slow model.
+_AT_ONCE, _CLAIMED_AT_ONCE = 200, 8
+# Has the form of every answer; for tools, what is not told stands as an extract.
+_ANSWER = '{"title": "…", "summary": "………", "summaries": []}'
+
+
+@dataclass(slots=True)
+class KindPlan:
+    """What summarizing the items of one kind would take.
+
+    Attributes:
+        items: exchanges or conversations.
+        calls: of the model; an exchange with many tool calls takes several, one without words none.
+        price_usd: about what it costs; None where no price is known.
+        most_usd: what it costs where every answer is as long as it may be.
+    """
+
+    items: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    price_usd: Decimal | None = Decimal(0)
+    most_usd: Decimal | None = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """What a backfill would do.
+
+    Attributes:
+        model: who would write.
+        kinds: by what is summarized, `exchange` and `conversation`.
+    """
+
+    model: str
+    kinds: dict[str, KindPlan]
+
+    @property
+    def calls(self) -> int:
+        """Of the model, in all."""
+        return sum(plan.calls for plan in self.kinds.values())
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """About how many go in, and come out."""
+        plans = self.kinds.values()
+        return sum(plan.input_tokens for plan in plans), sum(plan.output_tokens for plan in plans)
+
+    @property
+    def price_usd(self) -> Decimal | None:
+        """About what it costs; None where no price of the model is known."""
+        return _sum(plan.price_usd for plan in self.kinds.values())
+
+    @property
+    def most_usd(self) -> Decimal | None:
+        """What it costs where every answer is as long as it may be."""
+        return _sum(plan.most_usd for plan in self.kinds.values())
+
+
+@dataclass(slots=True)
+class Backfill:
+    """Summaries of what was said before the model was set, or imported; reached as `Background.backfill`."""
+
+    store: Store
+    settings: Callable[[], Settings]
+    language_model: LanguageModel
+    summarizer_for: Callable[[str, str], Summarizer]
+    now: Callable[[], datetime]
+    halted: str = field(default="", init=False)
+
+    def backlog(self, project: str | None = None, since: datetime | None = None) -> SummaryBacklog:
+        """What is older than the model, of one project or of all.
+
+        Args:
+            project: its key or short name.
+            since: only what began then or later.
+        Raises:
+            NotFoundError: there is no such project, or more than one.
+        """
+        said_since = self.language_model.since()
+        with self.store.reading() as tx:
+            return SummaryBacklog(said_since, project_row(tx, project) if project else None, since)
+
+    def count(self) -> int:
+        """How many exchanges and conversations are older than the model, and told by an extract at most."""
+        if self.language_model.since() is None:
+            return 0
+        backlog, rest_seconds = self.backlog(), self.settings().worker.rest_seconds
+        with self.store.reading() as tx:
+            return sum(count_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS)
+
+    def plan(
+        self, backlog: SummaryBacklog, progress: Callable[[int, int], None] = lambda _done, _all: None
+    ) -> BackfillPlan:
+        """Name what it would take, from the prompts that would be sent; sends nothing.
+
+        Args:
+            backlog: see `backlog`.
+            progress: called with (items looked at, in all).
+        Raises:
+            UsageError: the settings name no language model.
+            ProviderError: it cannot be opened.
+        """
+        model = self.language_model.model()
+        if model is None:
+            raise UsageError(
+                "No language model is configured that could summarize. Name one: harken model VENDOR:MODEL"
+            )
+        rest_seconds = self.settings().worker.rest_seconds
+        with self.store.reading() as tx:
+            due = {kind: list_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS}
+        count, done, kinds = sum(map(len, due.values())), 0, {}
+        for kind in KINDS:
+            counter = _PromptCounter(model)
+            summarizer = WrittenSummarizer(counter, ExtractiveSummarizer(), self.settings().llm.max_input_tokens)
+            for start in range(0, len(due[kind]), _AT_ONCE):
+                some = due[kind][start : start + _AT_ONCE]
+                with self.store.reading() as tx:
+                    _COUNT[kind](tx, some, summarizer)
+                done += len(some)
+                progress(done, count)
+            kinds[kind] = self._priced(kind, len(due[kind]), counter)
+        return BackfillPlan(model.name, kinds)
+
+    def run(
+        self, backlog: SummaryBacklog, price_usd: Decimal | None, progress: Callable[[int], None] = lambda _done: None
+    ) -> dict[str, int]:
+        """Have the model summarize it, in this thread.
+
+        What ends it early stands in `halted`: the day's limit, an endpoint that fails, or the price, of which a fifth
+        more is spent at most. The next run goes on.
+
+        Args:
+            backlog: see `backlog`.
+            price_usd: what was agreed to; None agrees to any.
+            progress: called with how many were made.
+        Returns:
+            How many were made, by kind.
+        Raises:
+            ProviderError: the model cannot be opened.
+        """
+        self.halted, before = "", self._spent()
+        made: dict[str, int] = {}
+        for kind in KINDS:
+            work = self._work(kind, backlog)
+            try:
+                while not self.halted and work.run_once():
+                    progress(sum(made.values()) + work.stored)
+                    spent = self._spent() - before
+                    if price_usd is not None and spent > price_usd * _TOLERANCE:
+                        self.halted = (
+                            f"It has cost ${spent:.4f}, more than the ${price_usd:.4f} that was named: answers are "
+                            "longer than was expected. What the rest costs by the answers so far, the next one names"
+                        )
+            finally:
+                work.give_back()
+            made[kind], self.halted = work.stored, self.halted or work.halted
+            if self.halted:
+                break
+        return {kind: made.get(kind, 0) for kind in KINDS}
+
+    def _spent(self) -> Decimal:
+        with self.store.reading() as tx:
+            by_kind = spent_by_kind(tx)
+        return sum((by_kind[name].usd for name in SUMMARIZE.values() if name in by_kind), Decimal(0))
+
+    def _work(self, kind: str, backlog: SummaryBacklog) -> SummarizeWork:
+        config = self.settings().worker
+        with self.store.reading() as tx:
+            asked = list_backlog(tx, kind, self.now(), config.rest_seconds, backlog)
+        return SummarizeWork(
+            self.store,
+            kind,
+            self.summarizer_for,
+            _CLAIMED_AT_ONCE,
+            config.lease_seconds,
+            config.rest_seconds,
+            self.now,
+            backlog=backlog,
+            asked=[item.item_id for item in asked],
+        )
+
+    def _priced(self, kind: str, items: int, counter: _PromptCounter) -> KindPlan:
+        with self.store.reading() as tx:
+            mean = mean_output_tokens(tx, SUMMARIZE[kind], counter.name, _ENOUGH_CALLS)
+        expected = counter.output_tokens if mean is None else round(mean * counter.calls)
+        return KindPlan(
+            items,
+            counter.calls,
+            counter.input_tokens,
+            expected,
+            counter.price(expected),
+            counter.price(counter.calls * min(ANSWER_TOKENS, counter.max_tokens)),
+        )
+
+
+@dataclass(slots=True)
+class _PromptCounter:
+    """Stands in place of a model: counts what it would be sent, and what it would be expected to answer."""
+
+    model: ChatModel
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def max_tokens(self) -> int:
+        return self.model.max_tokens
+
+    def complete(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        instructions: str = "",
+        max_tokens: int | None = None,
+        tools: Sequence[ToolSpec] = (),
+    ) -> ChatAnswer:
+        said = [instructions, *(message.text for message in messages)]
+        self.calls += 1
+        self.input_tokens += sum(map(tokens.estimate, said))
+        of_tools = _EXPECTED_FOR_A_TOOL * len(_TOOL_LINE.findall(said[-1]))
+        self.output_tokens += _EXPECTED.get(instructions, of_tools)
+        return ChatAnswer(_ANSWER)
+
+    def price(self, output_tokens: int) -> Decimal | None:
+        """Of all calls; by a mean one, since prices may be others for long prompts."""
+        if not self.calls:
+            return Decimal(0)
+        mean = TokenUsage(round(self.input_tokens / self.calls), round(output_tokens / self.calls))
+        price = self.model.price(mean)
+        return None if price is None else price * self.calls
+
+
+def _count_exchanges(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
+    short = short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
+    for item in due:
+        told = short.get(item.item_id) or exchange_messages(tx, item.conversation_id, item.item_id)
+        text = exchange_text(told, item.status, item.error)
+        for batch in tool_batches(text.tools) if len(text.tools) >= TOOLS_AT_LEAST else ():
+            summarizer.tools(batch)
+        summarizer.exchange(text)
+
+
+def _count_conversations(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
+    """By the summaries of their exchanges, which the model will have written by then."""
+    for item in due:
+        told = conversation_messages(tx, item.conversation_id)
+        known = read_summaries(tx, EXCHANGE, list({message.exchange_uid for message in told}))
+        written = {uid: each.text for uid, each in known.items() if each.model != EXTRACTIVE}
+        expected = {message.exchange_uid: _EXPECTED_SUMMARY for message in told}
+        summarizer.conversation(exchange_texts(told, expected | written))
+
+
+_COUNT = {EXCHANGE: _count_exchanges, CONVERSATION: _count_conversations}
+# As long as the summary of an exchange without the form around it.
+_EXPECTED_SUMMARY = " ".join(["summary"] * (_EXPECTED[prompts.EXCHANGE] - 8))
+
+
+def _sum(prices: Iterable[Decimal | None]) -> Decimal | None:
+    found = list(prices)
+    known = [price for price in found if price is not None]
+    return sum(known, Decimal(0)) if len(known) == len(found) else None

@@ -1,0 +1,134 @@
+"""What a language model may summarize unasked: what was said after it was set, and not what an import brought.
+
+Kept beside the records: the moment at which each model was first seen, as a state row, and for each conversation that
+an import added to, as a counter, the number of its last imported exchange. Numbers, since a file may claim any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, false, func, or_, select
+
+from harken.providers.summarizer import EXTRACTIVE
+from harken.storage.ports import Transaction, rows_in
+from harken.storage.state import get_setting, set_setting
+from harken.storage.tables import conversations, counters, exchanges, messages, refers, summaries
+
+_MODEL, _IMPORTED = "summarizing:", "imported:"
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What a language model may summarize.
+
+    Attributes:
+        since: what was said from this moment on; None: nothing.
+        ongoing: ids of conversations that are being held, which are left alone until they are over.
+        is_paused: only what needs no model is to be found: the model fails, or the day's money is spent.
+    """
+
+    since: datetime | None = None
+    ongoing: frozenset[str] = frozenset()
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryBacklog:
+    """What a model may be asked to summarize beside that.
+
+    Attributes:
+        said_since: what was said from this moment on is summarized unasked, and is no part of it.
+        project_id: only conversations of this project's row.
+        since: only conversations and exchanges that began then or later.
+    """
+
+    said_since: datetime | None = None
+    project_id: int | None = None
+    since: datetime | None = None
+
+
+NO_MODEL = Consent()
+
+
+def note_model(tx: Transaction, model: str, now: datetime) -> datetime:
+    """Remember when a model was first seen, in a writing transaction; the moment that stands."""
+    since = model_since(tx, model)
+    if since is None:
+        set_setting(tx, _MODEL + model, now.isoformat())
+    return since or now
+
+
+def model_since(tx: Transaction, model: str) -> datetime | None:
+    """When a model was first seen; None where it never was."""
+    found = get_setting(tx, _MODEL + model)
+    return datetime.fromisoformat(found) if found else None
+
+
+def drop_model(tx: Transaction, model: str) -> None:
+    """The model is set no more: when it is set again, that moment counts."""
+    set_setting(tx, _MODEL + model, None)
+
+
+def note_imported(tx: Transaction, last_numbers: Mapping[str, int]) -> None:
+    """Remember up to which exchange an import filled conversations, by their ids."""
+    # In one order everywhere, so that two writers never wait for each other.
+    for uid, number in sorted(last_numbers.items()):
+        row = {"tenant": tx.tenant, "name": _IMPORTED + uid, "value": number}
+        changes = {"value": number}
+        tx.connection.execute(tx.dialect.upsert(counters, row, ("name",), changes, where=counters.c.value < number))
+
+
+def last_exchange_numbers(tx: Transaction, conversation_uids: Collection[str]) -> dict[str, int]:
+    """The number of the newest exchange of each conversation, by its id."""
+    statement = (
+        select(conversations.c.uid, func.max(exchanges.c.number))
+        .select_from(conversations.join(exchanges, _of_conversation()))
+        .where(conversations.c.tenant == tx.tenant)
+        .group_by(conversations.c.uid)
+    )
+    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, conversation_uids)}
+
+
+def is_new_exchange(since: datetime | None) -> ColumnElement[bool]:
+    """Whether a model may summarize an exchange unasked, where exchanges and conversations are selected from."""
+    if since is None:
+        return false()
+    return and_(exchanges.c.started_at >= since, exchanges.c.number > _imported())
+
+
+def is_new_conversation(since: datetime | None) -> ColumnElement[bool]:
+    """The same of a conversation, where conversations and summaries are selected from.
+
+    All of it is new; or a model, once asked for it, has summarized it before, and it went on by itself since.
+    """
+    if since is None:
+        return false()
+    last = select(func.max(exchanges.c.number)).where(_of_conversation()).correlate(conversations).scalar_subquery()
+    goes_on = and_(conversations.c.updated_at >= since, last > _imported())
+    by_model = and_(summaries.c.id.is_not(None), summaries.c.text != "", summaries.c.model != EXTRACTIVE)
+    return and_(goes_on, or_(and_(conversations.c.created_at >= since, _imported() < 0), by_model))
+
+
+def is_new_message(since: datetime | None) -> ColumnElement[bool]:
+    """The same of a message by its exchange, where messages are selected from."""
+    if since is None:
+        return false()
+    mine = select(exchanges.c.id).select_from(
+        exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
+    )
+    of_message = refers(messages.c.exchange_id, exchanges)
+    return mine.where(of_message, is_new_exchange(since)).correlate(messages).exists()
+
+
+def _of_conversation() -> ColumnElement[bool]:
+    return and_(exchanges.c.tenant == conversations.c.tenant, exchanges.c.conversation_id == conversations.c.id)
+
+
+def _imported() -> ColumnElement[int]:
+    """The number of the last exchange that an import brought into a selected conversation; -1 where none did."""
+    mine = and_(counters.c.tenant == conversations.c.tenant, counters.c.name == _IMPORTED + conversations.c.uid)
+    found = select(counters.c.value).where(mine).correlate(conversations).scalar_subquery()
+    return func.coalesce(found, -1)

@@ -1,0 +1,134 @@
+"""Where messages stand in their conversation: numbers that ascend in the order of its transcript.
+
+They leave gaps, so that what is found later between two messages gets its place there and nothing else moves. Times say
+nothing about the order: an agent that resumes a session writes new ones into the lines that it copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Select, func, select
+
+from harken.model.conversations import Message
+from harken.storage.ports import Transaction, rows_in
+from harken.storage.tables import conversations, exchanges, messages, refers, segments
+
+# A gap takes twenty halvings; what comes after that stands behind its neighbour by its row.
+STEP = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a recorded message stands."""
+
+    position: int
+    segment_uid: str
+    exchange_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message is to stand.
+
+    Attributes:
+        beside: the message that it follows, or, before the first one, precedes; None at the conversation's end.
+    """
+
+    position: int
+    beside: Spot | None = None
+
+
+def last_position(tx: Transaction, conversation_uid: str) -> int:
+    """The position of a conversation's last message; 0 where it has none."""
+    last = select(func.max(messages.c.position)).where(*_of_conversation(tx, conversation_uid))
+    return tx.connection.execute(last).scalar() or 0
+
+
+def find_places(
+    tx: Transaction, conversation_uid: str, sequence: Sequence[Message], lacking: set[str], after: str = ""
+) -> dict[str, Place]:
+    """Places for messages that a conversation lacks, between those that it has.
+
+    A message stands directly behind the one that comes before it in the sequence, whatever else follows that one in the
+    rows; a position that it has already is kept where it says the same.
+
+    Args:
+        tx: the transaction.
+        conversation_uid: of all messages.
+        sequence: in the order of the transcript, those that the rows have among them.
+        lacking: ids of those that are to get places.
+        after: the id of the message before the first one.
+    """
+    spots = _spots(tx, [after, *(message.uid for message in sequence if message.uid not in lacking)])
+    found: dict[str, Place] = {}
+    previous = spots.get(after)
+    run: list[Message] = []
+    for message in sequence:
+        if message.uid in spots:
+            found |= _placed(tx, conversation_uid, run, previous, spots[message.uid])
+            previous, run = spots[message.uid], []
+        elif message.uid in lacking:
+            run.append(message)
+    return found | _placed(tx, conversation_uid, run, previous, None)
+
+
+def _placed(
+    tx: Transaction, conversation_uid: str, run: Sequence[Message], previous: Spot | None, following: Spot | None
+) -> dict[str, Place]:
+    if not run:
+        return {}
+    beside, mine = previous or following, _of_conversation(tx, conversation_uid)
+    low, high = last_position(tx, conversation_uid), None
+    if previous is not None:
+        low = previous.position
+        behind = select(func.min(messages.c.position)).where(*mine, messages.c.position > low)
+        high = tx.connection.execute(behind).scalar()
+    elif following is not None:
+        high = following.position
+        before = select(func.max(messages.c.position)).where(*mine, messages.c.position < high)
+        low = tx.connection.execute(before).scalar() or 0
+    positions = _between(low, high, [message.position for message in run])
+    at_end = high is None
+    return {
+        message.uid: Place(position, None if at_end else beside)
+        for message, position in zip(run, positions, strict=True)
+    }
+
+
+def _between(low: int, high: int | None, present: Sequence[int]) -> Iterator[int]:
+    """Ascending positions in a gap, which is open where it has no end: the present ones, if they are that already."""
+    bounds = [low, *present, *([] if high is None else [high])]
+    if all(one < other for one, other in pairwise(bounds)):
+        yield from present
+        return
+    for number in range(1, len(present) + 1):
+        yield low + (STEP * number if high is None else max(1, (high - low) * number // (len(present) + 1)))
+
+
+def _of_conversation(tx: Transaction, uid: str) -> tuple[Any, ...]:
+    row = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+    return messages.c.tenant == tx.tenant, messages.c.conversation_id == row.scalar_subquery()
+
+
+def _spots(tx: Transaction, uids: Sequence[str]) -> dict[str, Spot]:
+    statement = _SPOTS.where(messages.c.tenant == tx.tenant)
+    return {row[0]: Spot(*row[1:]) for row in rows_in(tx, statement, messages.c.uid, [uid for uid in uids if uid])}
+
+
+_SPOTS: Select[Any] = select(messages.c.uid, messages.c.position, segments.c.uid, exchanges.c.uid).select_from(
+    messages.join(segments, refers(messages.c.segment_id, segments)).join(
+        exchanges, refers(messages.c.exchange_id, exchanges)
+    )
+)
+# Turns of conversations whose order differs from that of their times, by which their words' neighbours once were found.
+TURNS_OUT_OF_TIME = """SELECT id FROM entries WHERE is_turn AND (tenant, conversation_id) IN (
+    SELECT tenant, conversation_id FROM (
+        SELECT tenant, conversation_id, created_at, id, lag(created_at) OVER places AS earlier,
+            lag(id) OVER places AS earlier_id
+        FROM entries WHERE is_turn AND conversation_id IS NOT NULL
+        WINDOW places AS (PARTITION BY tenant, conversation_id ORDER BY position, id)) turns
+    WHERE (earlier, earlier_id) > (created_at, id))"""
