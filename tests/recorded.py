@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Row
+
 from harken.config.settings import RecordConfig
 from harken.journal.journal import Journal
 from harken.journal.replay import Replayed, reindex, replay_tail
@@ -148,10 +150,10 @@ class RecordedHome:
             return count_all(tx, None).messages
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """Every row of every table of records, without the ids that only the database knows."""
+        """Every row of every table of records, without the ids that only the database knows, and what an import did."""
         with self.store.reading() as tx:
             return {
-                name: sorted((_plain(row._asdict()) for row in tx.connection.execute(table.select())), key=repr)
+                name: sorted(filter(None, map(_plain, tx.connection.execute(table.select()).all())), key=repr)
                 for name, table in metadata.tables.items()
                 if name not in _OF_THE_DATABASE
             }
@@ -160,5 +162,6 @@ class RecordedHome:
         self.woken += 1
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if key not in _ROW_IDS}
+def _plain(row: Row[Any]) -> dict[str, Any]:
+    is_of_import = str(row._mapping.get("name", "")).startswith("imported:")
+    return {} if is_of_import else {key: value for key, value in row._asdict().items() if key not in _ROW_IDS}

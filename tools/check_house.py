@@ -19,7 +19,7 @@ FILE_LINES, FUNCTION_LINES, SQL_FUNCTION_LINES, PUBLIC_METHODS = 500, 60, 100, 1
 FILES, LINES, TOP_MODULES, FOLDER_MODULES, SMALL_FILES, SMALL_LINES = 290, 43_000, 7, 14, 20, 60
 ROOTS = ("src", "tests", "benchmarks", "tools")
 HOUSE = Path("src/harken")
-# What ADR 17 lets be larger until its next steps are done, and what it may be meanwhile.
+# What ADR 18 lets be larger until its next steps are done, and what it may be meanwhile.
 EXEMPT = {
     "files": 330,
     "lines": 51_500,
@@ -40,7 +40,9 @@ def _oversized(path: Path) -> Iterator[str]:
             yield from _over(f"{path}:{node.lineno}: lines of {node.name}", length, FUNCTION_LINES)
         elif isinstance(node, ast.ClassDef) and path.parts[0] == "src":
             methods = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
-            public = [m for m in methods if not m.name.startswith(("_", "test_"))]
+            # A decorated part or property is an attribute to whoever reads the class.
+            verbs = [m for m in methods if not {"property", "lazy_part"} & {ast.unparse(d) for d in m.decorator_list}]
+            public = [m for m in verbs if not m.name.startswith(("_", "test_"))]
             yield from _over(f"{path}:{node.lineno}: public methods of {node.name}", len(public), PUBLIC_METHODS)
 
 

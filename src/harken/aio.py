@@ -18,10 +18,11 @@ from harken.config.settings import LoadedSettings, Settings
 from harken.context.assembler import ContextAssembler
 from harken.context.chats import Chats
 from harken.engine import Harken
+from harken.engine.maintenance import Upkeep
+from harken.engine.runtime_settings import RunTimeSettings
 from harken.errors import UsageError
 from harken.jobs.workers import Background
 from harken.journal.replay import Replayed
-from harken.maintenance import Upkeep
 from harken.record.core_memory import CoreMemory
 from harken.sources.experiences.experiences import Experiences
 from harken.sources.experiences.values import Values
@@ -30,7 +31,6 @@ from harken.sources.searches import SourceSearcher
 from harken.sources.workspace.code import CodeIndex
 from harken.sources.workspace.commits import CommitIndex
 from harken.sources.workspace.documents import DocumentIndex
-from harken.storage.runtime_settings import RunTimeSettings
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -295,8 +295,10 @@ class AsyncBackground(Twin[Background]):
     start = in_thread(Background.start)
     stop = in_thread(Background.stop)
     wake = in_thread(Background.wake)
+    hold = in_thread(Background.hold)
     switch = in_thread(Background.switch)
     status = in_thread(Background.status)
+    is_summarizing = in_thread(Background.is_summarizing)
     vectors = in_thread(Background.vectors)
 
 
@@ -337,8 +339,6 @@ class AsyncHarken(Twin[Harken]):
         self.values = AsyncValues(lambda: self.engine.values, self._calls)
         self.sources = AsyncSourceSearcher(lambda: self.engine.sources, self._calls)
         self.assembler = AsyncContextAssembler(lambda: self.engine.assembler, self._calls)
-        self.assemble_context = self.assembler.assemble_context
-        self.get_premortem_context = self.assembler.get_premortem_context
         self.code = AsyncCodeIndex(lambda: self.engine.code, self._calls)
         self.commits = AsyncCommitIndex(lambda: self.engine.commits, self._calls)
         self.documents = AsyncDocumentIndex(lambda: self.engine.documents, self._calls)
@@ -353,6 +353,8 @@ class AsyncHarken(Twin[Harken]):
     embed = in_thread(Harken.embed)
     start_worker = in_thread(Harken.start_worker)
     build_context = in_thread(Harken.build_context)
+    assemble_context = in_thread(Harken.assemble_context)
+    get_premortem_context = in_thread(Harken.get_premortem_context)
     auto_rag = in_thread(Harken.auto_rag)
     search = in_thread(Harken.search)
     show = in_thread(Harken.show)

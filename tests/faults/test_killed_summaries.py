@@ -19,17 +19,19 @@ def test_a_worker_that_is_killed_in_its_batch_has_kept_what_was_paid_and_the_nex
     cli: CommandLine,
 ) -> None:
     uids = []
-    with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
-        for number in range(TALKS):
-            asked = harken.record_message(f"tap {number}", "user", f"Why does tap {number} of the kitchen drip?")
-            harken.record_message(f"tap {number}", "assistant", "Its seal is worn.")
-            harken.end_exchange(f"tap {number}")
-            uids.append(asked.exchange_uid)
     with ChatServer(WRITTEN, WRITTEN, replace(WRITTEN, delay_seconds=60), otherwise=lambda _request: WRITTEN) as server:
         model = {"MODEL": "openai:any", "URL": server.url, "API_KEY": "k"}
         prices = {"INPUT_USD_PER_MILLION": "2", "OUTPUT_USD_PER_MILLION": "10"}
         llm = {f"HARKEN_LLM__{name}": value for name, value in {**model, **prices}.items()}
-        paid = replace(cli, settings={**cli.settings, **llm, "HARKEN_WORKER__REST_SECONDS": "1000000"})
+        paid = replace(cli, settings={**cli.settings, **llm, "HARKEN_WORKER__REST_SECONDS": "0"})
+        # The model is set before anything is said.
+        paid("summarizer", "conversation", "off")
+        with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
+            for number in range(TALKS):
+                asked = harken.record_message(f"tap {number}", "user", f"Why does tap {number} of the kitchen drip?")
+                harken.record_message(f"tap {number}", "assistant", "Its seal is worn.")
+                harken.end_exchange(f"tap {number}")
+                uids.append(asked.exchange_uid)
         process = paid.start("worker", "run", "--until-idle")
         while len(server.requests) < 3:
             assert process.poll() is None

@@ -70,7 +70,9 @@ def test_the_status_says_what_model_calls_have_cost(cli: CommandLine) -> None:
         facts, line = spend_told(replace(cli, home=cli.home.with_name("the next day")))
     assert (facts["spend_usd"], facts["spend_today_usd"], facts["spend_unsettled_usd"]) == (1.0125, 0.0125, 0.02)
     assert facts["spend_unpriced_calls"] == 1
-    assert "$1.0125 for 3 calls, $0.0125 today (UTC); 1 calls of models without a known price" in line
+    assert (
+        "$1.0125 for 3 calls, $0.0125 today (UTC), at most $1.00 a day; 1 calls of models without a known price" in line
+    )
     assert "at most $0.0200 more for 1 calls whose end was not seen" in line
 
 

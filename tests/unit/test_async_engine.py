@@ -25,9 +25,10 @@ from harken.chat.tasks import Tasks
 from harken.chat.turn import Chat
 from harken.context.assembler import ContextAssembler
 from harken.engine import Harken
+from harken.engine.maintenance import Upkeep
+from harken.engine.parts import lazy_part
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.jobs.workers import Background
-from harken.maintenance import Upkeep
 from harken.sources.memories.memories import Memories
 from harken.sources.searches import SourceSearcher
 from harken.testing import HashingEmbedder
@@ -78,8 +79,9 @@ def test_no_twin_has_a_verb_that_is_none() -> None:
 def test_everything_else_of_an_engine_is_there_as_well(tmp_path: Path) -> None:
     async def run() -> None:
         async with opened(tmp_path) as twin:
-            public = {name for name in vars(twin.engine) if not name.startswith("_")} - _INNER
-            public |= {name for name, value in vars(Harken).items() if isinstance(value, property)}
+            parts = {name: value for kind in Harken.__mro__ for name, value in vars(kind).items()}
+            public = {name for name, value in parts.items() if isinstance(value, property | lazy_part)}
+            public = {name for name in {*public, *vars(twin.engine)} if not name.startswith("_")} - _INNER
             assert public >= {"upkeep", "tasks", "settings", "home", "loaded", "replayed"}
             for name in public:
                 assert hasattr(twin, name), f"AsyncHarken lacks {name}"

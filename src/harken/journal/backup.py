@@ -12,10 +12,9 @@ from pathlib import Path
 
 from harken.errors import StoreError, UsageError
 from harken.files import make_private, remove_abandoned
+from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME
 from harken.storage.ports import Store
 
-DATABASE_NAME = "harken.db"
-JOURNAL_NAME = "conversations"
 # What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
 TYPED_NAME = "chat-history"
 # The journal first: a restore that dies half-way leaves what the rest can be made of again.

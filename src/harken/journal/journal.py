@@ -20,6 +20,10 @@ from harken.model.conversations import Event
 
 _PART = ".part"
 
+# What a home holds.
+DATABASE_NAME = "harken.db"
+JOURNAL_NAME = "conversations"
+
 
 @dataclass(frozen=True, slots=True)
 class Appended:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
@@ -315,6 +315,14 @@ class SearchScope:
     facets: tuple[str, ...] = ()
     without_sources: tuple[str, ...] = ()
     without_untrusted: bool = False
+
+
+def default_scope(scope: SearchScope | None) -> SearchScope:
+    """The scope; one that names neither sources nor facets leaves out what is read from the disk."""
+    given = scope or SearchScope()
+    if given.sources or given.facets or given.without_sources:
+        return given
+    return replace(given, without_sources=DERIVED_SOURCES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from harken.config.settings import SettingValue, load_settings
-from harken.journal.backup import DATABASE_NAME
+from harken.journal.journal import DATABASE_NAME
 from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import click
 
+from harken.engine.maintenance import StoreStatus
 from harken.jobs.workers import EMBEDDINGS, WorkerReport
-from harken.maintenance import StoreStatus
 from harken.serve.cli.reporting import limit_words, report_line, troubles_of
 from harken.serve.cli.session import CommandSession, json_option, print_json, readable_bytes, with_session
 from harken.serve.facts.standing import report_facts, state_of, status_facts

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import click
 
 from harken.engine import Harken
+from harken.engine.maintenance import EmbeddingPlan
 from harken.errors import HarkenError, UsageError
 from harken.jobs.job import WorkerState
 from harken.jobs.workers import EMBEDDINGS
-from harken.maintenance import EmbeddingPlan
 from harken.serve.cli.reporting import source_name
 from harken.serve.cli.session import CommandSession, counted, print_json
 from harken.storage.enrichment.jobs import EMBED

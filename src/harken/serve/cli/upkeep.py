@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from harken.config.settings import load_settings
+from harken.engine.maintenance import migrate as migrate_store
 from harken.errors import HarkenError, StoreCorruptError, UsageError
-from harken.journal.backup import DATABASE_NAME
 from harken.journal.backup import restore as restore_backup
+from harken.journal.journal import DATABASE_NAME
 from harken.journal.replay import set_database_aside
-from harken.maintenance import migrate as migrate_store
 from harken.record.forget import Doomed
 from harken.serve.cli.session import CommandSession, counted, json_option, print_json, readable_bytes, with_session
 from harken.storage.migrations import HEAD

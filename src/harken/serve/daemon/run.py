@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError
-from harken.journal.backup import DATABASE_NAME
+from harken.journal.journal import DATABASE_NAME
 from harken.serve.daemon.intake import Intake
 from harken.serve.daemon.place import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript

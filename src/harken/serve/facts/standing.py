@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from harken.engine.maintenance import StoreStatus
 from harken.jobs.job import WorkerState
 from harken.jobs.workers import WorkerReport
-from harken.maintenance import StoreStatus
 
 
 def status_facts(found: StoreStatus) -> dict[str, Any]:

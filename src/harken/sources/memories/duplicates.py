@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import structlog
 from rapidfuzz import fuzz, process
 
+from harken.errors import MissingExtraError, ProviderError
+from harken.jobs.spaces import Spaces
+from harken.providers.clusters import Float32, unit
+from harken.providers.embedder import Embedder
+from harken.storage.ports import RowScope, Store
 from harken.text.words import content_terms
 
 _OPPOSITE_MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
@@ -244,3 +250,56 @@ def _are_two(one: str, other: str, category: str) -> bool:
     differing = [*(first - second), *(second - first)]
     numbered = [word for word in differing if is_weekday(word) or any(map(str.isdigit, word))]
     return len(numbered) < len(differing) or (bool(numbered) and category in _OF_A_MOMENT)
+
+
+_MEMORIES = RowScope(sources=("memory",))
+_MOST_WAITING, _MOST_FRESH = 64, 256
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class MeaningComparison:
+    """Compares a text with entries by meaning: by their vectors, or by its own of those that wait to be embedded.
+
+    Attributes:
+        fresh: vectors that no row holds yet, by space and hash of the text, so that saving many embeds each once.
+    """
+
+    store: Store
+    spaces: Spaces
+    fresh: dict[tuple[str, int], Float32] = field(default_factory=dict)
+
+    def __call__(self, text: str, others: Mapping[int, str]) -> Mapping[int, float]:
+        """The cosine similarity of a text to others, by the ids of their entries; to none without a model."""
+        try:
+            found = self.spaces.answering()
+            embedder = self.spaces.embedder() if found is None else found.embedder
+            if embedder is None or not others:
+                return {}
+            [vector] = self._vectors(embedder, [text])
+            told: dict[int, float] = {}
+            if found is not None:
+                with self.store.reading() as tx:
+                    _, told = self.store.nearest.compare(tx, found.space, vector, _MEMORIES, 1, list(others))
+            # The newest wait longest to be embedded, and are the likeliest to be said again.
+            waiting = [entry_id for entry_id in others if entry_id not in told][-_MOST_WAITING:]
+            vectors = self._vectors(embedder, [others[entry_id] for entry_id in waiting])
+        except (ProviderError, MissingExtraError) as error:
+            # Duplicates are then known by their words alone.
+            _log.warning("not_compared_by_meaning", error_class=type(error).__name__)
+            return {}
+        fresh = {entry_id: float(one @ vector) for entry_id, one in zip(waiting, vectors, strict=True)}
+        return {entry_id: told[entry_id] for entry_id in others if entry_id in told} | fresh
+
+    def _vectors(self, embedder: Embedder, texts: Sequence[str]) -> list[Float32]:
+        space = embedder.space.id
+        keys = {text: (space, hash(text)) for text in texts}
+        known = {text: self.fresh[key] for text, key in keys.items() if key in self.fresh}
+        missing = [text for text in keys if text not in known]
+        if missing:
+            known |= {text: unit(one) for text, one in zip(missing, embedder.embed_passages(missing), strict=True)}
+            self.fresh |= {keys[text]: known[text] for text in missing}
+            for key in list(self.fresh)[:-_MOST_FRESH]:
+                self.fresh.pop(key, None)
+        return [known[text] for text in texts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from harken.redact.redactor import Redactor
@@ -15,10 +16,19 @@ from harken.sources.workspace.tree import TreeIndexer
 from harken.storage.ports import Store
 
 
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """Code, commits and documents."""
+
+    code: CodeIndex
+    commits: CommitIndex
+    documents: DocumentIndex
+
+
 def open_indexes(
     store: Store, redactor: Redactor, search: SearchPort, wake: Callable[[], None], now: Callable[[], datetime]
-) -> tuple[CodeIndex, CommitIndex, DocumentIndex]:
-    """Code, commits and documents.
+) -> Indexes:
+    """The three indexes, over one reader of files.
 
     Args:
         store: where all of them are kept.
@@ -32,7 +42,7 @@ def open_indexes(
         return redactor.redact(text).text
 
     indexer = TreeIndexer(store, wake, now)
-    return (
+    return Indexes(
         CodeIndex(indexer, SourceSearch(store, CodeSource(), search), redact),
         CommitIndex(store, SourceSearch(store, CommitSource(), search), redact, wake, now),
         DocumentIndex(indexer, SourceSearch(store, DocumentSource(), search), redact),

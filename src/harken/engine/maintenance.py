@@ -14,9 +14,9 @@ from typing import BinaryIO
 from harken.config.settings import Settings
 from harken.errors import UsageError
 from harken.jobs.spaces import OpenSpace, Spaces
-from harken.journal.backup import DATABASE_NAME, TYPED_NAME, backup
+from harken.journal.backup import TYPED_NAME, backup
 from harken.journal.export import Exported, export, export_to_file
-from harken.journal.journal import Journal
+from harken.journal.journal import DATABASE_NAME, Journal
 from harken.journal.replay import Replayed, drop_set_aside, reindex
 from harken.record.doctor import Doctor, Finding
 from harken.record.forget import Doomed, Forgotten, doom_conversations, doom_messages, doom_project, forget

@@ -1,36 +1,13 @@
-"""Harken: opens everything, and has the verbs that the command line, servers and libraries share."""
+"""Harken: the verbs that the command line, servers and libraries share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from harken.chat.model_tools import core_tools, history_tools, memory_tools
-from harken.chat.tasks import Answer, TaskRun, Tasks
-from harken.chat.turn import Chat
-from harken.config.settings import LoadedSettings, Settings, environment, load_settings
-from harken.context.assembler import ContextAssembler
-from harken.context.builder import ContextSession
-from harken.context.chats import Chats
-from harken.context.layers import ChatContext
-from harken.context.pending import Pending
-from harken.context.task_history import TaskHistory
 from harken.errors import NotFoundError, UsageError
-from harken.importers.formats import formats
-from harken.importers.importer import Importer, ImportReport, Progress
-from harken.importers.parsed import TranscriptFormat
-from harken.jobs.job import Worker
-from harken.jobs.spaces import open_spaces
-from harken.jobs.spend import LanguageModel
-from harken.jobs.workers import Background
-from harken.journal.backup import DATABASE_NAME, JOURNAL_NAME
-from harken.journal.journal import Journal
-from harken.journal.replay import Replayed, replay
-from harken.maintenance import Upkeep
 from harken.model.conversations import (
     ExchangeStatus,
     Message,
@@ -41,110 +18,31 @@ from harken.model.conversations import (
     Segment,
     Trust,
 )
-from harken.providers.embedder import Embedder, Reranker
-from harken.providers.options import RerankerOptions
-from harken.providers.registry import open_reranker
-from harken.record.core_memory import CoreMemory
-from harken.record.forget import finish_forgetting
-from harken.record.project import identify_project
-from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
-from harken.redact.redactor import Redactor
-from harken.search.recall import Recall
-from harken.search.search import Searcher
-from harken.sources.verbs import SourceVerbs, said_or_saved
-from harken.storage.conversations import Surroundings, look_up
-from harken.storage.open import open_store
-from harken.storage.ports import Store
-from harken.storage.runtime_settings import RunTimeSettings
+from harken.record.ids import conversation_uid
+
+if TYPE_CHECKING:
+    from harken.chat.tasks import Answer, TaskRun
+    from harken.context.builder import ContextSession
+    from harken.context.layers import ChatContext
+    from harken.context.pending import Pending
+    from harken.importers.importer import ImportReport, Progress
+    from harken.importers.parsed import TranscriptFormat
+    from harken.jobs.job import Worker
+    from harken.model.conversations import FormattedContext
+    from harken.search.recall import Recall
+    from harken.storage.conversations import Surroundings
 
 
-class Harken:
+from harken.engine.parts import Parts
+
+
+class Harken(Parts):
     """Memory in one place: records, imports, embeds, searches, forgets.
 
     Safe to use from several threads; several processes may open the same home at once.
 
-    Args:
-        home: where everything is kept; None takes `HARKEN_HOME`, else the platform's data directory.
-        settings: values that stand above the settings file and the environment; nested or with dotted keys.
-        embedder: stands in place of the configured model.
-        reranker: likewise for the cross-encoder.
-        env: the environment; None takes the process's own.
-        on_replay: called with (conversations done, in all) when the journal has what the database lacks.
-        now: the clock.
-    Raises:
-        ConfigError: a setting is unknown or out of range.
-        StoreError: the store cannot be opened.
+    See `Parts` for what it is opened with.
     """
-
-    def __init__(
-        self,
-        home: str | Path | None = None,
-        *,
-        settings: Mapping[str, Any] | None = None,
-        embedder: Embedder | None = None,
-        reranker: Reranker | None = None,
-        env: Mapping[str, str] | None = None,
-        on_replay: Callable[[int, int], None] = lambda _done, _all: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._env = environment() if env is None else env
-        self.loaded = load_settings(home, self._env, settings)
-        self._now = now
-        self._given_embedder, self._reranker = embedder, reranker
-        self.store = self._open_store()
-        self.run_time = RunTimeSettings(
-            self.store, partial(load_settings, home, self._env, settings), changed=self._follow_settings
-        )
-        self.loaded = self.run_time.load()
-        redactor = Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
-        self._journal = self._open_journal()
-        self.replayed = Replayed(0, 0, [])
-        self._language_model = LanguageModel(self.store, lambda: self.settings, self._env, now)
-        self.spaces = open_spaces(self.store, self.settings, self._language_model.book, embedder)
-        self.recorder = Recorder(
-            store=self.store,
-            journal=self._journal,
-            redactor=redactor,
-            config=self.settings.record,
-            min_message_tokens=self.settings.embedding.min_message_tokens,
-            wake=lambda: self.background.wake(),
-            now=now,
-        )
-        self._searcher = Searcher(self.store, self.settings.search, self.spaces.answering, self._open_reranker, now)
-        self.upkeep = Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, now)
-        self.core = CoreMemory(self.recorder)
-        remembered = SourceVerbs(self.recorder, self._found, self.spaces)
-        self.memories, self.experiences, self.values = remembered.kept
-        self.code, self.commits, self.documents = remembered.indexes
-        self.sources = remembered.sources
-        self.assembler = ContextAssembler(self.store, self._searcher, lambda: self.settings, now)
-        self.assemble_context = self.assembler.assemble_context
-        self.get_premortem_context = self.assembler.get_premortem_context
-        history = TaskHistory(self.store, self._journal)
-        self.chats = Chats(self.store, self.recorder, lambda: self.settings, self.spaces.answering, history, now)
-        self.background = Background(
-            self.store, self.spaces, self.chats.work, lambda: self.settings, self._language_model, now
-        )
-        self.tasks = Tasks(
-            self.recorder, history, lambda: self.settings.context.subagent_history, self.chats.task_context
-        )
-        tools = [*history_tools(self.store, self.search), *core_tools(self.core), *memory_tools(self.memories)]
-        self.chat = Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
-        try:
-            self._replay_tail(on_replay)
-        except BaseException:
-            self.store.close()
-            raise
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self.loaded.settings
-
-    @property
-    def home(self) -> Path:
-        """Where everything is kept."""
-        return self.settings.home
 
     def record_message(
         self,
@@ -179,6 +77,9 @@ class Harken:
             StoreError: it was not kept; the call may be repeated.
             UsageError: there is no such role or type.
         """
+        from harken.record.project import identify_project
+        from harken.record.recorder import Batch, NewConversation, NewMessage
+
         who, kind = Role.of(role), MessageType.of(type)
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT)
@@ -206,7 +107,7 @@ class Harken:
             NotFoundError: there is no such conversation.
             UsageError: there is no such status.
         """
-        self.recorder.end_exchange(NewConversation(channel, conversation).uid, ExchangeStatus.of(status), error)
+        self.recorder.end_exchange(conversation_uid(channel, conversation), ExchangeStatus.of(status), error)
 
     def new_segment(self, conversation: str, *, channel: str = "library") -> Segment:
         """Begin a new segment of a conversation.
@@ -214,7 +115,7 @@ class Harken:
         Raises:
             NotFoundError: there is no such conversation.
         """
-        return self.recorder.new_segment(NewConversation(channel, conversation).uid)
+        return self.recorder.new_segment(conversation_uid(channel, conversation))
 
     def run_task(
         self, name: str, message: str, answer: Answer | None = None, deliver: str | None = None, *, system: str = ""
@@ -229,6 +130,8 @@ class Harken:
 
     def transcript_formats(self) -> dict[str, TranscriptFormat]:
         """Every format that can be imported, by name."""
+        from harken.importers.formats import formats
+
         return formats(self._env, Path.home())
 
     def import_transcripts(
@@ -254,6 +157,8 @@ class Harken:
             UsageError: there is no such format, or a path does not exist.
             ExportError: a file is an export of Harken (of format `jsonl`), and not whole.
         """
+        from harken.importers.importer import Importer
+
         known = self.transcript_formats()
         if format_name not in known:
             raise UsageError(f"There is no format '{format_name}'. Formats: {', '.join(known)}")
@@ -322,6 +227,26 @@ class Harken:
             include_untrusted=include_untrusted,
         )
 
+    def assemble_context(
+        self,
+        query: str,
+        context_types: Sequence[str],
+        limit: int = 20,
+        max_tokens: int = 2000,
+        *,
+        include_untrusted: bool = True,
+        project: str | None = None,
+    ) -> FormattedContext:
+        """What several sources know about a query; see `ContextAssembler.assemble_context`."""
+        options: dict[str, Any] = {"include_untrusted": include_untrusted, "project": project}
+        return self.assembler.assemble_context(query, context_types, limit, max_tokens, **options)
+
+    def get_premortem_context(
+        self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
+    ) -> FormattedContext:
+        """What went wrong in work of this kind before; see `ContextAssembler.get_premortem_context`."""
+        return self.assembler.get_premortem_context(domain, strategy, limit, max_tokens, about)
+
     def auto_rag(
         self, session: str | ContextSession, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
     ) -> Recall:
@@ -345,10 +270,7 @@ class Harken:
         Raises:
             UsageError: the limit or the mode is not possible.
         """
-        if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
-            # Without a model this is what was asked for, so no note says that meaning was left out.
-            mode = "keyword"
-        return self._searcher.search(query, said_or_saved(scope), limit, mode, rerank)
+        return self._found(query, scope, limit, mode, rerank)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.
@@ -356,13 +278,18 @@ class Harken:
         Raises:
             NotFoundError: it names nothing, or more than one thing.
         """
+        from harken.storage.conversations import look_up
+
         with self.store.reading() as tx:
             return look_up(tx, uid, reach)
 
     def close(self) -> None:
         """Stop the workers, keep what was derived, give everything back."""
-        self.background.stop()
-        self._language_model.close()
+        opened = vars(self)
+        if "background" in opened:
+            self.background.stop()
+        if "_language_model" in opened:
+            self._language_model.close()
         self.store.nearest.save()
         self.store.close()
 
@@ -373,32 +300,3 @@ class Harken:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _found(self, query: str, scope: SearchScope, limit: int, mode: str) -> SearchResult:
-        return self.search(query, scope=scope, limit=limit, mode=mode)
-
-    def _replay_tail(self, on_replay: Callable[[int, int], None]) -> None:
-        """Bring in what a process that died, or a database that was lost, left in the journal alone."""
-        if self._journal is not None:
-            for done, total in replay(self.store, self._journal, self.recorder.ingest, self.replayed):
-                on_replay(done, total)
-        finish_forgetting(self.store)
-
-    def _open_store(self) -> Store:
-        place = self.settings.store or self.home / DATABASE_NAME
-        return open_store(place, self.home / "cache", self.settings.tenant)
-
-    def _open_journal(self) -> Journal | None:
-        if self.settings.store is not None:
-            return None
-        return Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
-
-    def _open_reranker(self) -> Reranker:
-        if self._reranker is None:
-            self._reranker = open_reranker(RerankerOptions(self.home, threads=self.settings.embedding.threads))
-        return self._reranker
-
-    def _follow_settings(self, loaded: LoadedSettings) -> None:
-        before, self.loaded = self.settings.llm, loaded
-        self._searcher.config = loaded.settings.search
-        self._language_model.note(before)

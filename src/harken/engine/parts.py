@@ -1,0 +1,352 @@
+"""The parts of the engine: each is imported, made and wired when it is first used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+from harken.config.settings import LoadedSettings, Settings, environment, load_settings
+from harken.engine.runtime_settings import RunTimeSettings
+from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
+from harken.journal.replay import Replayed, replay
+from harken.model.conversations import (
+    SearchResult,
+    SearchScope,
+    default_scope,
+)
+from harken.record.forget import finish_forgetting
+from harken.storage.open import open_store
+
+if TYPE_CHECKING:
+    from harken.chat.tasks import Tasks
+    from harken.chat.turn import Chat
+    from harken.context.assembler import ContextAssembler
+    from harken.context.chats import Chats
+    from harken.context.task_history import TaskHistory
+    from harken.engine.maintenance import Upkeep
+    from harken.jobs.spaces import Spaces
+    from harken.jobs.spend import LanguageModel
+    from harken.jobs.workers import Background
+    from harken.providers.embedder import Embedder, Reranker
+    from harken.record.core_memory import CoreMemory
+    from harken.record.record_writer import RecordKeeper
+    from harken.record.recorder import Recorder
+    from harken.redact.redactor import Redactor
+    from harken.search.search import Searcher
+    from harken.sources.experiences.experiences import Experiences
+    from harken.sources.experiences.values import Values
+    from harken.sources.memories.memories import Memories
+    from harken.sources.searches import SourceSearcher
+    from harken.sources.workspace.code import CodeIndex
+    from harken.sources.workspace.commits import CommitIndex
+    from harken.sources.workspace.documents import DocumentIndex
+    from harken.sources.workspace.indexes import Indexes
+    from harken.storage.ports import Store
+
+_Part = TypeVar("_Part")
+
+
+class lazy_part(Generic[_Part]):
+    """A part of the engine that is imported and made when it is first used, once, whichever thread asks."""
+
+    def __init__(self, make: Callable[[Any], _Part]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, _owner: type[object], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, engine: None, owner: type[object]) -> Self: ...
+    @overload
+    def __get__(self, engine: object, owner: type[object]) -> _Part: ...
+    def __get__(self, engine: object | None, owner: type[object]) -> Self | _Part:
+        if engine is None:
+            return self
+        # Found there by Python itself from the second time on.
+        parts = vars(engine)
+        with parts["_opening"]:
+            if self._name not in parts:
+                parts[self._name] = self._make(engine)
+            part: _Part = parts[self._name]
+        return part
+
+
+class Parts:
+    """The store, its settings, and all that is opened on it; `Harken` adds the verbs.
+
+    Args:
+        home: where everything is kept; None takes `HARKEN_HOME`, else the platform's data directory.
+        settings: values that stand above the settings file and the environment; nested or with dotted keys.
+        embedder: stands in place of the configured model.
+        reranker: likewise for the cross-encoder.
+        env: the environment; None takes the process's own.
+        on_replay: called with (conversations done, in all) when the journal has what the database lacks.
+        now: the clock.
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        home: str | Path | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        embedder: Embedder | None = None,
+        reranker: Reranker | None = None,
+        env: Mapping[str, str] | None = None,
+        on_replay: Callable[[int, int], None] = lambda _done, _all: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._opening = threading.RLock()
+        self._env = environment() if env is None else env
+        self.loaded = load_settings(home, self._env, settings)
+        self._now = now
+        self._given_embedder = embedder
+        self._reranker = reranker
+        self.store = self._open_store()
+        self.replayed = Replayed(0, 0, [])
+        try:
+            self.run_time = RunTimeSettings(
+                self.store, partial(load_settings, home, self._env, settings), changed=self._follow_settings
+            )
+            self.loaded = self.run_time.load()
+            if self.settings.redaction.patterns:
+                # A pattern that cannot be one is said at once, not when something is recorded.
+                _ = self._redactor
+            if self.settings.llm.model:
+                # The moment at which a model is first seen counts, whatever this process goes on to do.
+                _ = self._language_model
+            self._journal = self._open_journal()
+            self._replay_tail(on_replay)
+        except BaseException:
+            self.store.close()
+            raise
+
+    @lazy_part
+    def recorder(self) -> Recorder:
+        """Writes what is said: redacted, to the journal, then to the rows."""
+        from harken.record.recorder import Recorder
+
+        return Recorder(
+            store=self.store,
+            journal=self._journal,
+            redactor=self._redactor,
+            config=self.settings.record,
+            min_message_tokens=self.settings.embedding.min_message_tokens,
+            wake=self._wake,
+            now=self._now,
+        )
+
+    @lazy_part
+    def spaces(self) -> Spaces:
+        """The embedding models: which one fills the store, which one answers."""
+        from harken.jobs.spaces import open_spaces
+
+        return open_spaces(self.store, self.settings, self._language_model.book, self._given_embedder)
+
+    @lazy_part
+    def upkeep(self) -> Upkeep:
+        """What keeps a store in order: status, doctor, forgetting, rebuilding, backup, export."""
+        from harken.engine.maintenance import Upkeep
+
+        return Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, self._now)
+
+    @lazy_part
+    def core(self) -> CoreMemory:
+        """Small facts of the user and the agent, always in the prompt."""
+        from harken.record.core_memory import CoreMemory
+
+        return CoreMemory(self.recorder)
+
+    @lazy_part
+    def memories(self) -> Memories:
+        """What was saved on purpose."""
+        from harken.record.project import identify_project
+        from harken.sources.memories.duplicates import MeaningComparison
+        from harken.sources.memories.memories import Memories
+
+        compare = MeaningComparison(self.store, self.spaces)
+        return Memories(self.store, self._record_writer, self._found, identify_project, compare)
+
+    @lazy_part
+    def experiences(self) -> Experiences:
+        """What was tried, and how it went."""
+        from harken.record.project import identify_project
+        from harken.sources.experiences.experiences import Experiences
+
+        return Experiences(self.store, self._record_writer, identify_project)
+
+    @lazy_part
+    def values(self) -> Values:
+        """Principles distilled from clusters of experiences."""
+        from harken.sources.experiences.values import Values
+
+        return Values(self.store, self._record_writer, self.spaces.answering)
+
+    @lazy_part
+    def code(self) -> CodeIndex:
+        """Units of code, indexed and searched."""
+        return self._indexes.code
+
+    @lazy_part
+    def commits(self) -> CommitIndex:
+        """The history of repositories, indexed and searched."""
+        return self._indexes.commits
+
+    @lazy_part
+    def documents(self) -> DocumentIndex:
+        """Passages of documents, indexed and searched."""
+        return self._indexes.documents
+
+    @lazy_part
+    def sources(self) -> SourceSearcher:
+        """Searches of every source beside conversations."""
+        from harken.sources.searches import SourceSearcher
+
+        return SourceSearcher(self.store, self._found)
+
+    @lazy_part
+    def assembler(self) -> ContextAssembler:
+        """One context out of everything that is remembered."""
+        from harken.context.assembler import ContextAssembler
+
+        return ContextAssembler(self.store, self._searcher, lambda: self.settings, self._now)
+
+    @lazy_part
+    def chats(self) -> Chats:
+        """Contexts of chats, and their rolling summaries."""
+        from harken.context.chats import Chats
+
+        return Chats(
+            self.store, self.recorder, lambda: self.settings, self.spaces.answering, self._task_history, self._now
+        )
+
+    @lazy_part
+    def background(self) -> Background:
+        """The workers that embed and summarize."""
+        from harken.jobs.workers import Background
+
+        return Background(
+            self.store, self.spaces, self.chats.work, lambda: self.settings, self._language_model, self._now
+        )
+
+    @lazy_part
+    def tasks(self) -> Tasks:
+        """Scheduled tasks that see their own earlier runs."""
+        from harken.chat.tasks import Tasks
+
+        most = lambda: self.settings.context.subagent_history  # noqa: E731
+        return Tasks(self.recorder, self._task_history, most, self.chats.task_context)
+
+    @lazy_part
+    def chat(self) -> Chat:
+        """Talks with the configured language model."""
+        from harken.chat.model_tools import core_tools, history_tools, memory_tools
+        from harken.chat.turn import Chat
+
+        tools = [*history_tools(self.store, self._found), *core_tools(self.core), *memory_tools(self.memories)]
+        return Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
+
+    @lazy_part
+    def _redactor(self) -> Redactor:
+        from harken.redact.redactor import Redactor
+
+        return Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
+
+    @lazy_part
+    def _record_writer(self) -> RecordKeeper:
+        from harken.record.record_writer import RecordKeeper
+
+        return RecordKeeper(self.recorder)
+
+    @lazy_part
+    def _indexes(self) -> Indexes:
+        from harken.sources.workspace.indexes import open_indexes
+
+        recorder = self.recorder
+        return open_indexes(self.store, recorder.redactor, self._found, recorder.wake, recorder.now)
+
+    @lazy_part
+    def _task_history(self) -> TaskHistory:
+        from harken.context.task_history import TaskHistory
+
+        return TaskHistory(self.store, self._journal)
+
+    @lazy_part
+    def _language_model(self) -> LanguageModel:
+        from harken.jobs.spend import LanguageModel
+
+        return LanguageModel(self.store, lambda: self.settings, self._env, self._now)
+
+    @lazy_part
+    def _searcher(self) -> Searcher:
+        from harken.search.search import Searcher
+
+        answering = self.spaces.answering
+        return Searcher(self.store, self.settings.search, answering, self._open_reranker, self._now)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.loaded.settings
+
+    @property
+    def home(self) -> Path:
+        """Where everything is kept."""
+        return self.settings.home
+
+    def _found(
+        self,
+        query: str,
+        scope: SearchScope | None = None,
+        limit: int | None = None,
+        mode: str = "hybrid",
+        rerank: bool | None = None,
+    ) -> SearchResult:
+        if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
+            # Without a model this is what was asked for, so no note says that meaning was left out.
+            mode = "keyword"
+        return self._searcher.search(query, default_scope(scope), limit, mode, rerank)
+
+    def _wake(self) -> None:
+        """Tell the workers of this process, where there are any, that there is work."""
+        if background := vars(self).get("background"):
+            background.wake()
+
+    def _replay_tail(self, on_replay: Callable[[int, int], None]) -> None:
+        """Bring in what a process that died, or a database that was lost, left in the journal alone."""
+        if self._journal is not None:
+            # The recorder is opened where there is a tail alone.
+            ingest = lambda tx: self.recorder.ingest(tx)  # noqa: E731
+            for done, total in replay(self.store, self._journal, ingest, self.replayed):
+                on_replay(done, total)
+        finish_forgetting(self.store)
+
+    def _open_store(self) -> Store:
+        place = self.settings.store or self.home / DATABASE_NAME
+        return open_store(place, self.home / "cache", self.settings.tenant)
+
+    def _open_journal(self) -> Journal | None:
+        if self.settings.store is not None:
+            return None
+        return Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+
+    def _open_reranker(self) -> Reranker:
+        if self._reranker is None:
+            from harken.providers.options import RerankerOptions
+            from harken.providers.registry import open_reranker
+
+            self._reranker = open_reranker(RerankerOptions(self.home, threads=self.settings.embedding.threads))
+        return self._reranker
+
+    def _follow_settings(self, loaded: LoadedSettings) -> None:
+        before, self.loaded = self.settings.llm, loaded
+        self._language_model.note(before)
+        if searcher := vars(self).get("_searcher"):
+            searcher.config = loaded.settings.search
