@@ -15,8 +15,8 @@ from harken.engine import Harken
 from harken.jobs.spaces import OpenSpace
 from harken.model.conversations import SearchScope
 from harken.search import search as searching
-from harken.storage.sqlite.nearest import VectorCache
-from harken.storage.sqlite.scoped import ScopedNearest
+from harken.storage.sqlite.vector_index import VectorIndex
+from harken.storage.sqlite.vectors import ScopedNearest, vectors_version
 from harken.storage.tables import conversations, entries, vectors
 from harken.storage.vectors import pack, put_vectors
 from measuring import Figure, Times, times_of, watched
@@ -56,11 +56,11 @@ def index_cache(harken: Harken, filled: OpenSpace, size: int, rounds: int) -> It
     folder = harken.home / "cache"
     rebuilt, loaded, warm = Times(), Times(), Times()
     for _ in range(rounds):
-        VectorCache(folder).discard()
-        fresh = VectorCache(folder)
+        VectorIndex(folder).discard()
+        fresh = VectorIndex(folder)
         rebuilt.take(partial(_nearest, harken, fresh, filled, query))
         fresh.save()
-        kept = VectorCache(folder)
+        kept = VectorIndex(folder)
         loaded.take(partial(_nearest, harken, kept, filled, query))
         for _ in range(20):
             warm.take(partial(_nearest, harken, kept, filled, query))
@@ -76,20 +76,20 @@ def index_cache(harken: Harken, filled: OpenSpace, size: int, rounds: int) -> It
 def _catch_up(harken: Harken, filled: OpenSpace, query: np.ndarray, size: int, warm_ms: float) -> Figure:
     centers = np.eye(filled.space.dims, dtype=np.float32)[:1]
     times = Times()
-    _nearest(harken, harken.store.nearest.cache, filled, query)
+    _nearest(harken, harken.store.nearest.index, filled, query)
     for number in range(5):
         texts = Talks(1000 + number).texts(_CAUGHT_UP)
         uids = [harken.record_message(f"caught-up-{number}", "user", text).uid for text in texts]
         with harken.store.writing() as tx:
             ids = list(tx.connection.scalars(select(entries.c.id).where(entries.c.ref_uid.in_(uids))))
             put_vectors(tx, filled.space, ids, next(clustered(centers, len(ids), number)))
-        times.take(partial(_nearest, harken, harken.store.nearest.cache, filled, query))
+        times.take(partial(_nearest, harken, harken.store.nearest.index, filled, query))
     return times.figure(f"index asked after {_CAUGHT_UP} new rows", size, note=f"{warm_ms:.1f} ms without new rows")
 
 
-def _nearest(harken: Harken, cache: VectorCache, filled: OpenSpace, query: np.ndarray) -> None:
+def _nearest(harken: Harken, index: VectorIndex, filled: OpenSpace, query: np.ndarray) -> None:
     with harken.store.reading() as tx:
-        cache.nearest(tx.connection, filled.space, query, 200)
+        index.nearest(tx.connection, filled.space, vectors_version(tx), query, 200)
 
 
 def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""The embedded store in memory does what every store must."""
+"""The embedded store in memory does what every store must, its vectors found by the index however few they are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from harken.storage.open import open_store
 from harken.storage.ports import Store
+from harken.storage.sqlite import vectors
 from harken.storage.tables import metadata
 from harken.testing.store_conformance import StoreConformance
 
@@ -23,7 +24,8 @@ def kept_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 class TestSqliteMemory(StoreConformance):
     @pytest.fixture
-    def store(self, kept_store: Store) -> Store:
+    def store(self, kept_store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+        monkeypatch.setattr(vectors, "EXACT_UP_TO", 0)
         with kept_store.writing() as tx:
             for table in metadata.tables.values():
                 tx.connection.execute(table.delete())

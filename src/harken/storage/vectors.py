@@ -55,6 +55,21 @@ def similarities(matrix: Float32, query: Float32) -> Float32:
     return found
 
 
+def best_of(ids: Int64, scores: Float32, limit: int) -> dict[int, float]:
+    """The ids with the highest scores, best first; of equals the lowest id.
+
+    Args:
+        ids: `(n,)`.
+        scores: of each, `(n,)`.
+        limit: how many at most.
+    """
+    if 0 < limit < len(scores):
+        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        ids, scores = ids[scores >= least], scores[scores >= least]
+    order = np.lexsort((ids, -scores))[:limit]
+    return dict(zip(ids[order].tolist(), scores[order].tolist(), strict=True))
+
+
 def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], matrix: Float32) -> int:
     """Store vectors and their entries' state; an entry that has one in this space, or is gone, is left alone.
 

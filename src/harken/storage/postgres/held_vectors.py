@@ -17,7 +17,7 @@ from sqlalchemy import BindParameter, ColumnElement, bindparam, func, select
 
 from harken.storage.ports import StoredSpace, Transaction
 from harken.storage.tables import counters, vectors
-from harken.storage.vectors import VECTORS_REMOVED, similarities
+from harken.storage.vectors import VECTORS_REMOVED, best_of, similarities
 
 # With 384 dimensions 7 MB.
 MOST_VECTORS = 5_000
@@ -114,8 +114,7 @@ class Matrix:
         """The nearest with their cosine similarity, best first; and that of those and of these entries besides."""
         length = float(np.sqrt(np.einsum("d,d->", query, query)))
         scores = similarities(self.matrix, query / np.float32(length or 1.0))
-        best = np.lexsort((self.ids, -scores))[:limit]
-        near = dict(zip(self.ids[best].tolist(), scores[best].tolist(), strict=True))
+        near = best_of(self.ids, scores, limit)
         named = np.flatnonzero(np.isin(self.ids, np.asarray(also, dtype=np.int64)))
         rest = dict(zip(self.ids[named].tolist(), scores[named].tolist(), strict=True))
         return near, near | rest

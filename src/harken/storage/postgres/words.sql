@@ -80,165 +80,90 @@ DECLARE
     name text := current_setting('harken.tenant');
     mine tsquery := ('''t:' || name || '''')::tsquery;
     inside tsquery := CASE WHEN scope = '' THEN mine ELSE scope::tsquery && mine END;
-    everywhere boolean := scope = '' AND since IS NULL AND until IS NULL;
+    dated text := CASE WHEN since IS NULL AND until IS NULL THEN '' ELSE
+        'JOIN entries e ON e.tenant = w.tenant AND e.id = w.entry_id
+            AND e.created_at >= coalesce($6, e.created_at) AND e.created_at < coalesce($7, e.created_at + 1)' END;
     -- bm25 of FTS5 counts own words twice, which gives 2.2 * 2 / (2 + 1.2) = 1.375 times what a neighbour's word gets.
     weights float4[] := CASE WHEN own_only THEN '{0, 0, 0, 1}' ELSE '{0, 0, 0.727273, 1}' END;
-    term text; query tsquery; holders float8; left_over float8 := most_matches;
-    queries tsquery[] := '{}'; lexemes text[] := '{}'; counts float8[];
-    commonest text[]; shares float4[];
-    place integer; other integer; choosing tsquery; pairs tsquery;
-    ranks text := ''; held text := '0'; rarities text := '0'; sums text := '0';
-    total bigint := counted; average_length float8 := counted_length;
+    total float8 := counted; average_length float8 := counted_length;
     phrase tsquery := phraseto_tsquery('{schema}.harken', quoted); own_phrase tsquery := harken_own(phrase);
-    at_once boolean := false; dated text := ''; any_of tsquery; among float8;
+    queries tsquery[]; lexemes text[]; counts float8[]; commonest text[]; shares float4[];
+    at_once boolean; choosing tsquery; pairs tsquery; least float8; of_all float8;
+    ranks text; held text; rarities text; sums text;
 BEGIN
-    IF total IS NULL THEN
+    IF counted IS NULL THEN
         SELECT count(*), coalesce(avg(w.length), 1) INTO total, average_length FROM entry_words w WHERE w.tenant = name;
     END IF;
-    FOREACH term IN ARRAY terms LOOP
-        query := phraseto_tsquery('{schema}.harken', term);
-        CONTINUE WHEN numnode(query) = 0;
-        queries := queries || query;
-        lexemes := lexemes || CASE WHEN numnode(query) = 1 THEN btrim(query::text, '''') END;
-    END LOOP;
-    IF cardinality(queries) = 0 THEN
+    average_length := greatest(average_length, 1);
+    SELECT array_agg(CASE WHEN own_only THEN harken_own(q) ELSE q END ORDER BY t.place),
+        array_agg(CASE WHEN numnode(q) = 1 THEN btrim(q::text, '''') END ORDER BY t.place),
+        -- Where all that hold a word are ranked, those that quote it are among them.
+        total <= all_ranked AND coalesce(bool_or(phrase @> q), false) INTO queries, lexemes, at_once
+    FROM unnest(terms) WITH ORDINALITY AS t (term, place), phraseto_tsquery('{schema}.harken', t.term) AS q
+    WHERE numnode(q) > 0;
+    IF queries IS NULL THEN
         RETURN;
     END IF;
-    -- Where all that hold a word are ranked, those that quote it are among them.
-    at_once := total <= all_ranked AND EXISTS (SELECT 1 FROM unnest(queries) q WHERE phrase @> q);
-    -- How many hold a common word is known from the table's statistics; the others are counted while they are read.
+    -- How many hold a common word is known from the table's statistics; the others are counted while they are read,
+    -- unless dates or a scope leave some unread; a word of several lexemes has a rank where it is not held.
     IF total > all_ranked THEN
         SELECT s.most_common_elems::text::text[], s.most_common_elem_freqs INTO commonest, shares FROM pg_stats s
         WHERE s.schemaname = '{schema}' AND s.tablename = 'entry_words' AND s.attname = 'words';
-        SELECT array_agg(shares[array_position(commonest, l.word)] * total ORDER BY l.place) INTO counts
-        FROM unnest(lexemes) WITH ORDINALITY AS l (word, place);
-    ELSE
-        counts := array_fill(NULL::float8, ARRAY[cardinality(queries)]);
     END IF;
     FOR place IN 1 .. cardinality(queries) LOOP
-        IF own_only THEN
-            queries[place] := harken_own(queries[place]);
-        END IF;
-        any_of := CASE WHEN any_of IS NULL THEN queries[place] ELSE any_of || queries[place] END;
-    END LOOP;
-    -- Few entries and few words, as most questions of most tenants have: planned once for a connection, since planning
-    -- and putting the statement together take a third of the time. It counts who holds a word among all that it ranks,
-    -- so that a scope costs no counting; a word that is several lexemes has a rank in entries that do not hold it.
-    IF counted IS NULL AND since IS NULL AND until IS NULL AND cardinality(queries) <= 8
-        AND (everywhere OR cardinality(array_remove(lexemes, NULL)) = cardinality(queries)) THEN
-        among := total;
-        average_length := greatest(average_length, 1);
-        RETURN QUERY WITH matching AS MATERIALIZED (
-            SELECT w.entry_id AS id, 0.25 + 0.75 * w.length / average_length AS k,
-                CASE WHEN everywhere THEN true ELSE w.words @@ inside END AS found,
-                CASE WHEN at_once THEN w.words @@ own_phrase ELSE false END AS quotes,
-                ts_rank(weights, w.words, queries[1]) * 2.261784 AS x1,
-                ts_rank(weights, w.words, queries[2]) * 2.261784 AS x2,
-                ts_rank(weights, w.words, queries[3]) * 2.261784 AS x3,
-                ts_rank(weights, w.words, queries[4]) * 2.261784 AS x4,
-                ts_rank(weights, w.words, queries[5]) * 2.261784 AS x5,
-                ts_rank(weights, w.words, queries[6]) * 2.261784 AS x6,
-                ts_rank(weights, w.words, queries[7]) * 2.261784 AS x7,
-                ts_rank(weights, w.words, queries[8]) * 2.261784 AS x8
-            FROM entry_words w WHERE w.tenant = name AND (w.words @@ any_of) IS TRUE
-        ), held AS MATERIALIZED (
-            SELECT
-                (count(*) FILTER (WHERE m.x1 > 0))::float8 AS n1, (count(*) FILTER (WHERE m.x2 > 0))::float8 AS n2,
-                (count(*) FILTER (WHERE m.x3 > 0))::float8 AS n3, (count(*) FILTER (WHERE m.x4 > 0))::float8 AS n4,
-                (count(*) FILTER (WHERE m.x5 > 0))::float8 AS n5, (count(*) FILTER (WHERE m.x6 > 0))::float8 AS n6,
-                (count(*) FILTER (WHERE m.x7 > 0))::float8 AS n7, (count(*) FILTER (WHERE m.x8 > 0))::float8 AS n8
-            FROM matching m
-        ), rarity AS MATERIALIZED (
-            SELECT
-                greatest(1e-6, ln((greatest(among, h.n1) - h.n1 + 0.5) / (h.n1 + 0.5))) * 2.2 AS r1,
-                greatest(1e-6, ln((greatest(among, h.n2) - h.n2 + 0.5) / (h.n2 + 0.5))) * 2.2 AS r2,
-                greatest(1e-6, ln((greatest(among, h.n3) - h.n3 + 0.5) / (h.n3 + 0.5))) * 2.2 AS r3,
-                greatest(1e-6, ln((greatest(among, h.n4) - h.n4 + 0.5) / (h.n4 + 0.5))) * 2.2 AS r4,
-                greatest(1e-6, ln((greatest(among, h.n5) - h.n5 + 0.5) / (h.n5 + 0.5))) * 2.2 AS r5,
-                greatest(1e-6, ln((greatest(among, h.n6) - h.n6 + 0.5) / (h.n6 + 0.5))) * 2.2 AS r6,
-                greatest(1e-6, ln((greatest(among, h.n7) - h.n7 + 0.5) / (h.n7 + 0.5))) * 2.2 AS r7,
-                greatest(1e-6, ln((greatest(among, h.n8) - h.n8 + 0.5) / (h.n8 + 0.5))) * 2.2 AS r8
-            FROM held h
-        ), scored AS MATERIALIZED (
-            SELECT m.id, m.quotes, (0 + r.r1 * m.x1 / (m.x1 + m.k * (2.2 - m.x1))
-                + coalesce(r.r2 * m.x2 / (m.x2 + m.k * (2.2 - m.x2)), 0)
-                + coalesce(r.r3 * m.x3 / (m.x3 + m.k * (2.2 - m.x3)), 0)
-                + coalesce(r.r4 * m.x4 / (m.x4 + m.k * (2.2 - m.x4)), 0)
-                + coalesce(r.r5 * m.x5 / (m.x5 + m.k * (2.2 - m.x5)), 0)
-                + coalesce(r.r6 * m.x6 / (m.x6 + m.k * (2.2 - m.x6)), 0)
-                + coalesce(r.r7 * m.x7 / (m.x7 + m.k * (2.2 - m.x7)), 0)
-                + coalesce(r.r8 * m.x8 / (m.x8 + m.k * (2.2 - m.x8)), 0))::float8 AS points
-            FROM matching m, rarity r WHERE m.found
-        ), best AS MATERIALIZED (SELECT s.* FROM scored s ORDER BY s.points DESC, s.id DESC LIMIT at_most)
-        (SELECT b.id, b.points, b.quotes FROM best b ORDER BY b.points DESC, b.id DESC)
-        UNION ALL (SELECT s.id, NULL, true FROM scored s
-            WHERE s.quotes AND s.id NOT IN (SELECT b.id FROM best b) LIMIT at_most);
-        RETURN;
-    END IF;
-    FOR place IN 1 .. cardinality(queries) LOOP
-        IF counts[place] IS NULL AND NOT everywhere THEN
-            SELECT count(*) INTO holders FROM entry_words w WHERE w.tenant = name AND w.words @@ (queries[place] && mine);
-            counts[place] := holders;
+        counts[place] := shares[array_position(commonest, lexemes[place])] * total;
+        IF counts[place] IS NULL AND (
+            dated <> '' OR scope <> '' AND (counted IS NOT NULL OR lexemes[place] IS NULL)) THEN
+            counts[place] := (
+                SELECT count(*) FROM entry_words w WHERE w.tenant = name AND w.words @@ (queries[place] && mine));
         END IF;
     END LOOP;
     -- In a large store the rarest words choose who is ranked, as many as up to so many entries hold; all words rank.
-    FOR place IN SELECT i FROM generate_subscripts(counts, 1) AS i ORDER BY counts[i] NULLS FIRST, i LOOP
-        left_over := left_over - coalesce(counts[place], 0);
-        EXIT WHEN choosing IS NOT NULL AND total > all_ranked AND left_over < 0;
-        choosing := CASE WHEN choosing IS NULL THEN queries[place] ELSE choosing || queries[place] END;
-    END LOOP;
+    SELECT string_agg(w.q::text, ' | ') FILTER (WHERE total <= all_ranked OR w.held <= most_matches OR w.nth = 1),
+        max(w.held), min(w.n) INTO choosing, of_all, least
+    FROM (
+        SELECT c.q, c.n, row_number() OVER rarest AS nth, sum(c.n) OVER rarest AS held
+        FROM (
+            SELECT u.q, coalesce(u.n, 0) AS n, u.place
+            FROM unnest(queries, counts) WITH ORDINALITY AS u (q, n, place)) c
+        WINDOW rarest AS (ORDER BY c.n, c.place ROWS UNBOUNDED PRECEDING)) w;
     -- Where even the rarest is common, those that hold two of the words are few, and the better ones.
-    IF total > all_ranked AND left_over < 0 AND cardinality(queries) > 1
-        AND (SELECT min(coalesce(c, 0)) FROM unnest(counts) AS c) > most_matches THEN
-        FOR place IN 1 .. cardinality(queries) - 1 LOOP
-            FOR other IN place + 1 .. cardinality(queries) LOOP
-                pairs := CASE WHEN pairs IS NULL THEN queries[place] && queries[other]
-                    ELSE pairs || (queries[place] && queries[other]) END;
-            END LOOP;
-        END LOOP;
+    IF total > all_ranked AND of_all > most_matches AND least > most_matches AND cardinality(queries) > 1 THEN
+        SELECT string_agg((a.q && b.q)::text, ' | ') INTO pairs FROM unnest(queries) WITH ORDINALITY AS a (q, place),
+            unnest(queries) WITH ORDINALITY AS b (q, place) WHERE a.place < b.place;
         PERFORM 1 FROM entry_words w WHERE w.tenant = name AND w.words @@ (pairs && inside) OFFSET at_most / 4 LIMIT 1;
-        IF FOUND THEN
-            choosing := pairs;
-        END IF;
+        choosing := CASE WHEN FOUND THEN pairs ELSE choosing END;
     END IF;
     -- A single word's ts_rank is its weights summed with falling shares, divided by pi^2 / 6: near, times 1.375, to what
     -- bm25's saturation (k1 = 1.2) makes of its count in an entry of average length. The length then counts as in bm25
     -- (b = 0.75), and the word's rarity. Who holds a word is counted once: inlined, it would be for each match.
-    FOR place IN 1 .. cardinality(queries) LOOP
-        ranks := ranks || format(', ts_rank($1, w.words, $2[%1$s]) * 2.261784 AS x%1$s', place);
-        rarities := rarities || format(
-            ', greatest(1e-6, ln((greatest($10, n%1$s) - n%1$s + 0.5) / (n%1$s + 0.5))) * 2.2 AS r%1$s', place);
-        held := held || format(', coalesce($3[%1$s], count(*) FILTER (WHERE x%1$s > 0)) AS n%1$s', place);
-        sums := sums || format(' + r%1$s * x%1$s / (x%1$s + k * (2.2 - x%1$s))', place);
-    END LOOP;
-    IF since IS NOT NULL OR until IS NOT NULL THEN
-        dated := 'JOIN entries e ON e.tenant = w.tenant AND e.id = w.entry_id
-            AND e.created_at >= coalesce($6, e.created_at) AND e.created_at < coalesce($7, e.created_at + 1) ';
-    END IF;
-    RETURN QUERY EXECUTE
-        'WITH matching AS MATERIALIZED (
-            SELECT w.entry_id, 0.25 + 0.75 * w.length / $4 AS k, '
-        || CASE WHEN at_once THEN 'w.words @@ $11' ELSE 'false' END || ' AS quoting' || ranks || ' FROM entry_words w '
-        || dated
-        || 'WHERE w.tenant = $5 AND ' || CASE WHEN counted IS NULL THEN '(w.words @@ $8) IS TRUE' ELSE 'w.words @@ $8' END || '
-        ), held AS MATERIALIZED (SELECT ' || held || ' FROM matching
-        ), rarity AS MATERIALIZED (SELECT ' || rarities || ' FROM held
+    SELECT string_agg(format(', ts_rank($1, w.words, $2[%1$s]) * 2.261784 AS x%1$s', n), '' ORDER BY n),
+        string_agg(format(', coalesce($3[%1$s], count(*) FILTER (WHERE x%1$s > 0)) AS n%1$s', n), '' ORDER BY n),
+        string_agg(format(', greatest(1e-6, ln((greatest($10, n%1$s) - n%1$s + 0.5) / (n%1$s + 0.5))) * 2.2 AS r%1$s', n),
+            '' ORDER BY n),
+        string_agg(format(' + r%1$s * x%1$s / (x%1$s + k * (2.2 - x%1$s))', n), '' ORDER BY n)
+        INTO ranks, held, rarities, sums FROM generate_subscripts(queries, 1) AS n;
+    RETURN QUERY EXECUTE 'WITH matching AS MATERIALIZED (
+            SELECT w.entry_id AS id, 0.25 + 0.75 * w.length / $4 AS k, '
+        || CASE WHEN at_once THEN 'w.words @@ $11' ELSE 'false' END || ' AS quotes, '
+        || CASE WHEN counted IS NULL AND scope <> '' THEN 'w.words @@ $12' ELSE 'true' END || ' AS found' || ranks
+        || ' FROM entry_words w ' || dated || ' WHERE w.tenant = $5 AND '
+        || CASE WHEN counted IS NULL THEN '(w.words @@ $8) IS TRUE' ELSE 'w.words @@ ($8 && $12)' END || '
+        ), held AS MATERIALIZED (SELECT 0' || held || ' FROM matching
+        ), rarity AS MATERIALIZED (SELECT 0' || rarities || ' FROM held
         ), scored AS MATERIALIZED (
-            SELECT m.entry_id, (' || sums || ')::float8 AS score, m.quoting FROM matching m, rarity
-        ), best AS MATERIALIZED (SELECT * FROM scored ORDER BY score DESC, entry_id DESC LIMIT $9)
-        (SELECT * FROM best ORDER BY score DESC, entry_id DESC)'
-        || CASE WHEN at_once THEN ' UNION ALL (SELECT s.entry_id, NULL, true FROM scored s
-            WHERE s.quoting AND s.entry_id NOT IN (SELECT b.entry_id FROM best b) LIMIT $9)' ELSE '' END
-        USING weights, queries, counts, greatest(average_length, 1), name, since, until, choosing && inside, at_most,
-            total::float8, own_phrase;
+            SELECT m.id, (0' || sums || ')::float8 AS score, m.quotes FROM matching m, rarity WHERE m.found
+        ), best AS MATERIALIZED (SELECT * FROM scored ORDER BY score DESC, id DESC LIMIT $9)
+        (SELECT * FROM best ORDER BY score DESC, id DESC) UNION ALL
+        (SELECT id, NULL, true FROM scored WHERE quotes AND id NOT IN (SELECT id FROM best) LIMIT $9)'
+        USING weights, queries, counts, average_length, name, since, until, choosing, at_most, total, own_phrase, inside;
     IF numnode(phrase) > 0 AND NOT at_once THEN
-        RETURN QUERY EXECUTE
-            'SELECT q.entry_id, NULL::float8, true FROM (
+        RETURN QUERY EXECUTE 'SELECT q.entry_id, NULL::float8, true FROM (
                 SELECT w.entry_id, ts_rank($1, w.words, $2) * 2.261784 AS x, 0.25 + 0.75 * w.length / $4 AS k
-                FROM entry_words w ' || dated || 'WHERE w.tenant = $5 AND w.words @@ $3 OFFSET 0
+                FROM entry_words w ' || dated || ' WHERE w.tenant = $5 AND w.words @@ $3 OFFSET 0
             ) q ORDER BY x / (x + k * (2.2 - x)) DESC, entry_id DESC LIMIT $8'
-            USING '{0, 0, 0, 1}'::float4[], own_phrase, own_phrase && inside, greatest(average_length, 1), name,
-                since, until, at_most;
+            USING '{0, 0, 0, 1}'::float4[], own_phrase, own_phrase && inside, average_length, name, since, until,
+                at_most;
     END IF;
 END
 $$

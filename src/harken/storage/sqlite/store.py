@@ -24,7 +24,7 @@ from harken.storage.ports import Right, Transaction
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.connection import begin, make_engine, rewrite, translated, wait_to_write
 from harken.storage.sqlite.fulltext import Fts5Index
-from harken.storage.sqlite.scoped import ScopedNearest
+from harken.storage.sqlite.vectors import ScopedNearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from harken.storage.ports import StoredSpace
-from harken.storage.sqlite import nearest
-from harken.storage.sqlite.nearest import VectorCache
+from harken.storage.sqlite import vector_index
 from harken.storage.sqlite.store import SqliteStore
+from harken.storage.sqlite.vector_index import VectorIndex
+from harken.storage.sqlite.vectors import vectors_version
 from harken.storage.state import set_setting
 from harken.testing.store_conformance.asking import (
     apply,
@@ -26,7 +27,7 @@ COUNT = 40
 
 
 class Town:
-    """A store with forty embedded entries, and caches over its folder as other processes would open them."""
+    """A store with forty embedded entries, and indexes over its folder as other processes would open them."""
 
     def __init__(self, store: SqliteStore, folder: Path) -> None:
         self.store = store
@@ -38,35 +39,31 @@ class Town:
         self.space: StoredSpace = space_of(store)
         embed(store, self.space, self.ids, self.matrix)
 
-    def cache(self, turbovec: bool = True) -> VectorCache:
-        """A cache of another process."""
-        return VectorCache(self.folder, prefer_turbovec=turbovec)
+    def index(self) -> VectorIndex:
+        """An index of another process."""
+        return VectorIndex(self.folder)
 
-    def ask(self, cache: VectorCache, number: int = 3, limit: int = COUNT * 2) -> list[int]:
-        """The ids nearest to one of the vectors, as the cache sees them."""
+    def ask(self, index: VectorIndex, number: int = 3, limit: int = COUNT * 2) -> list[int]:
+        """The ids nearest to one of the vectors, as the index sees them."""
         with self.store.reading() as tx:
-            return [int(i) for i in cache.nearest(tx.connection, self.space, self.matrix[number], limit)]
+            version = vectors_version(tx)
+            return index.nearest(tx.connection, self.space, version, self.matrix[number], limit).tolist()
 
-    def kept(self) -> VectorCache:
-        """A cache that has been asked and saved."""
-        cache = self.cache()
-        self.ask(cache)
-        cache.save()
-        return cache
+    def kept(self) -> VectorIndex:
+        """An index that has been asked and saved."""
+        index = self.index()
+        self.ask(index)
+        index.save()
+        return index
 
     def files(self) -> list[Path]:
-        """The cache's files."""
+        """The files kept."""
         return sorted(self.folder.glob("*")) if self.folder.exists() else []
-
-    def problems(self, cache: VectorCache) -> list[str]:
-        """What the cache says is wrong with its files."""
-        with self.store.reading() as tx:
-            return cache.problems(tx.connection)
 
 
 @pytest.fixture
 def town(store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
-    monkeypatch.setattr(nearest, "_SAVE_FROM_ROWS", 10)
+    monkeypatch.setattr(vector_index, "_SAVE_FROM_ROWS", 10)
     return Town(store, tmp_path / "cache")
 
 
@@ -74,13 +71,13 @@ def town(store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def no_rebuilding(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each catching up has read."""
     read: list[int] = []
-    whole = nearest.unpack
+    whole = vector_index.unpack
 
     def counting(blobs: list[bytes], dims: int) -> np.ndarray:  # type: ignore[type-arg]
         read.append(len(blobs))
         return whole(blobs, dims)
 
-    monkeypatch.setattr(nearest, "unpack", counting)
+    monkeypatch.setattr(vector_index, "unpack", counting)
     return read
 
 
@@ -88,7 +85,7 @@ class TestKeeping:
     def test_a_kept_file_spares_the_next_process_the_rebuilding(self, town: Town, no_rebuilding: list[int]) -> None:
         town.kept()
         assert no_rebuilding == [COUNT]
-        assert sorted(town.ask(town.cache())) == town.ids
+        assert sorted(town.ask(town.index())) == town.ids
         assert no_rebuilding == [COUNT]
 
     def test_what_came_after_the_file_is_added(self, town: Town, no_rebuilding: list[int]) -> None:
@@ -97,25 +94,25 @@ class TestKeeping:
         keep(town.store, more)
         added = entry_ids(town.store, more.messages)
         embed(town.store, town.space, added, unit_vectors(3, seed=9))
-        assert sorted(town.ask(town.cache())) == sorted(town.ids + added)
+        assert sorted(town.ask(town.index())) == sorted(town.ids + added)
         assert no_rebuilding == [COUNT, 3]
 
     def test_few_vectors_are_not_worth_a_file(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(nearest, "_SAVE_FROM_ROWS", COUNT + 1)
+        monkeypatch.setattr(vector_index, "_SAVE_FROM_ROWS", COUNT + 1)
         town.kept()
         assert town.files() == []
 
     def test_a_file_is_written_again_only_after_some_growth(self, town: Town) -> None:
-        cache = town.kept()
+        index = town.kept()
         (first,) = town.files()
-        cache.save()
+        index.save()
         assert town.files() == [first]
         for name, count, same in (("d", 1, True), ("e", 3, False)):
             more = spoken_at_length(name, count)
             keep(town.store, more)
             embed(town.store, town.space, entry_ids(town.store, more.messages), unit_vectors(count, seed=count))
-            town.ask(cache)
-            cache.save()
+            town.ask(index)
+            index.save()
             assert (town.files() == [first]) is same
         assert len(town.files()) == 1
 
@@ -130,21 +127,21 @@ class TestKeeping:
 
     def test_a_folder_that_cannot_be_written_costs_nothing_but_the_file(self, town: Town) -> None:
         town.folder.write_text("in the way")
-        cache = town.kept()
-        assert sorted(town.ask(cache)) == town.ids
+        index = town.kept()
+        assert sorted(town.ask(index)) == town.ids
 
     def test_discarding_leaves_nothing(self, town: Town) -> None:
-        cache = town.kept()
+        index = town.kept()
         (town.folder / "vectors-left-by-one-who-died.tvim.77.part").write_bytes(b"x")
-        cache.discard()
+        index.discard()
         assert town.files() == []
-        assert sorted(town.ask(cache)) == town.ids
+        assert sorted(town.ask(index)) == town.ids
 
     def test_a_store_in_memory_keeps_no_file(self, town: Town) -> None:
-        cache = VectorCache(None)
-        assert sorted(town.ask(cache)) == town.ids
-        cache.save()
-        cache.discard()
+        index = VectorIndex(None)
+        assert sorted(town.ask(index)) == town.ids
+        index.save()
+        index.discard()
         assert town.files() == []
 
 
@@ -153,13 +150,13 @@ class TestMistrusting:
         town.kept()
         (stale,) = town.files()
         apply(town.store, [town.talk.forget(town.talk.messages[3])])
-        assert town.ids[3] not in town.ask(town.cache())
+        assert town.ids[3] not in town.ask(town.index())
         assert not stale.exists()
 
-    def test_a_cache_in_memory_learns_of_a_removal(self, town: Town) -> None:
-        cache = town.kept()
+    def test_an_index_in_memory_learns_of_a_removal(self, town: Town) -> None:
+        index = town.kept()
         apply(town.store, [town.talk.forget(town.talk.messages[3])])
-        assert sorted(town.ask(cache)) == [entry_id for entry_id in town.ids if entry_id != town.ids[3]]
+        assert sorted(town.ask(index)) == [entry_id for entry_id in town.ids if entry_id != town.ids[3]]
 
     def test_a_file_of_another_database_is_neither_used_nor_removed(self, town: Town) -> None:
         town.kept()
@@ -167,7 +164,7 @@ class TestMistrusting:
         with town.store.writing() as tx:
             set_setting(tx, "store.origin", "abcdef")
         apply(town.store, [town.talk.forget(town.talk.messages[3])])
-        assert town.ids[3] not in town.ask(town.cache())
+        assert town.ids[3] not in town.ask(town.index())
         assert foreign.exists()
 
     @pytest.mark.parametrize("damage", ["empty", "cut short", "garbage"])
@@ -176,12 +173,12 @@ class TestMistrusting:
         (file,) = town.files()
         whole = file.read_bytes()
         file.write_bytes({"empty": b"", "cut short": whole[: len(whole) // 2], "garbage": b"\xa5" * len(whole)}[damage])
-        assert town.problems(town.cache()) == [f"The vector cache {file.name} is damaged."]
-        cache = town.cache()
-        assert sorted(town.ask(cache)) == town.ids
+        assert town.index().problems() == [f"The vector cache {file.name} is damaged."]
+        index = town.index()
+        assert sorted(town.ask(index)) == town.ids
         assert not file.exists()
-        cache.save()
-        assert town.problems(cache) == []
+        index.save()
+        assert index.problems() == []
 
     def test_a_file_that_another_process_replaces_meanwhile_is_not_damaged(
         self, town: Town, monkeypatch: pytest.MonkeyPatch
@@ -194,7 +191,7 @@ class TestMistrusting:
 
         town.kept()
         monkeypatch.setattr("turbovec.IdMapIndex", Replaced)
-        assert town.problems(town.cache()) == []
+        assert town.index().problems() == []
         assert town.files() == []
 
     def test_what_a_process_left_that_was_killed_while_it_saved_is_removed_in_time(self, town: Town) -> None:
@@ -210,31 +207,16 @@ class TestMistrusting:
         town.folder.mkdir()
         (town.folder / "vectors-nonsense.tvim").write_bytes(b"x")
         town.kept()
-        assert sorted(town.ask(town.cache())) == town.ids
+        assert sorted(town.ask(town.index())) == town.ids
         assert (town.folder / "vectors-nonsense.tvim").exists()
 
 
-class TestWithoutTurbovec:
-    def test_the_same_are_nearest(self, town: Town) -> None:
-        assert town.ask(town.cache(turbovec=False), limit=1) == [town.ids[3]]
-        assert sorted(town.ask(town.cache(turbovec=False))) == town.ids
-
-    def test_no_file_is_kept_and_none_complained_of(self, town: Town) -> None:
-        town.kept()
-        (file,) = town.files()
-        file.write_bytes(b"damaged")
-        cache = town.cache(turbovec=False)
-        town.ask(cache)
-        cache.save()
-        assert town.files() == [file]
-        assert town.problems(cache) == []
-
-    def test_it_follows_additions_and_removals(self, town: Town) -> None:
-        cache = town.cache(turbovec=False)
-        town.ask(cache)
-        apply(town.store, [town.talk.forget(town.talk.messages[0])])
-        more = spoken_at_length("d", 1)
-        keep(town.store, more)
-        (added,) = entry_ids(town.store, more.messages)
-        embed(town.store, town.space, [added], unit_vectors(1, seed=9))
-        assert sorted(town.ask(cache)) == sorted([*town.ids[1:], added])
+def test_where_turbovec_is_not_installed_no_file_is_used_and_none_complained_of(town: Town) -> None:
+    town.kept()
+    (file,) = town.files()
+    file.write_bytes(b"damaged")
+    without = VectorIndex(town.folder, is_wanted=False)
+    assert not without.serves(town.space)
+    without.save()
+    assert town.files() == [file]
+    assert without.problems() == []

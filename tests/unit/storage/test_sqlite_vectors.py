@@ -9,7 +9,7 @@ import pytest
 from harken.model.conversations import ProjectIdentity, Role
 from harken.storage.open import open_store
 from harken.storage.ports import RowScope, Store, StoredSpace
-from harken.storage.sqlite import scoped
+from harken.storage.sqlite import vectors
 from harken.testing.store_conformance.asking import embed, entry_ids, keep, space_of, unit_vectors
 from harken.testing.talk import START, Talk
 
@@ -61,13 +61,13 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize("scan_up_to", [4000, 1], ids=["scanned", "by the index"])
+@pytest.mark.parametrize("exact_up_to", [4000, 1], ids=["all compared", "by the index"])
 @pytest.mark.parametrize("name", SCOPES)
 class TestNearest:
     def test_the_nearest_of_a_scope_are_found_with_their_similarity(
-        self, town: Town, monkeypatch: pytest.MonkeyPatch, name: str, scan_up_to: int
+        self, town: Town, monkeypatch: pytest.MonkeyPatch, name: str, exact_up_to: int
     ) -> None:
-        monkeypatch.setattr(scoped, "SCAN_UP_TO", scan_up_to)
+        monkeypatch.setattr(vectors, "EXACT_UP_TO", exact_up_to)
         scope, inside = SCOPES[name]
         for query in unit_vectors(4, seed=5):
             found = town.nearest(query, scope)
@@ -92,8 +92,8 @@ class TestSparseScopes:
         far: np.ndarray,
         monkeypatch: pytest.MonkeyPatch,  # type: ignore[type-arg]
     ) -> None:
-        monkeypatch.setattr(scoped, "SCAN_UP_TO", 1)
-        monkeypatch.setattr(scoped, "_OVER_FETCH", 2)
+        monkeypatch.setattr(vectors, "EXACT_UP_TO", 1)
+        monkeypatch.setattr(vectors, "_OVER_FETCH", 2)
         assert list(town.nearest(far, RowScope(project_id=1), 3)) == town.expected(far, EVERYTHING[::10], 3)
 
     def test_where_it_would_be_widened_too_far_the_scope_is_scanned(
@@ -102,9 +102,9 @@ class TestSparseScopes:
         far: np.ndarray,
         monkeypatch: pytest.MonkeyPatch,  # type: ignore[type-arg]
     ) -> None:
-        monkeypatch.setattr(scoped, "SCAN_UP_TO", 1)
-        monkeypatch.setattr(scoped, "_OVER_FETCH", 2)
-        monkeypatch.setattr(scoped, "_WIDEST", 8)
+        monkeypatch.setattr(vectors, "EXACT_UP_TO", 1)
+        monkeypatch.setattr(vectors, "_OVER_FETCH", 2)
+        monkeypatch.setattr(vectors, "_WIDEST", 8)
         assert list(town.nearest(far, RowScope(project_id=1), 3)) == town.expected(far, EVERYTHING[::10], 3)
 
     def test_where_that_is_too_much_as_well_the_nearest_seen_are_given(
@@ -113,8 +113,8 @@ class TestSparseScopes:
         far: np.ndarray,
         monkeypatch: pytest.MonkeyPatch,  # type: ignore[type-arg]
     ) -> None:
-        for name, value in (("SCAN_UP_TO", 1), ("_OVER_FETCH", 2), ("_WIDEST", 8), ("_SPARSE", 1)):
-            monkeypatch.setattr(scoped, name, value)
+        for name, value in (("EXACT_UP_TO", 1), ("_OVER_FETCH", 2), ("_WIDEST", 8), ("_SPARSE", 1)):
+            monkeypatch.setattr(vectors, name, value)
         assert list(town.nearest(far, RowScope(project_id=1), 3)) == []
 
 
