@@ -13,8 +13,7 @@ from harken.config.settings import default_home, environment
 from harken.errors import MissingExtraError
 from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
 from harken.serve.install.command import Command, is_found, own_command, shared_command
-from harken.serve.install.plan import Change, install, plan_install, plan_uninstall, uninstall
-from harken.serve.install.records import Records
+from harken.serve.install.plan import Backups, Change, make, plan_install, plan_uninstall
 from harken.serve.install.targets import TARGETS, Target, Where
 
 _UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
@@ -37,22 +36,22 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
     """Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.
 
     Shows what changes, keeps each file as it was, and changes nothing else in it; installing again changes nothing.
-    With --uninstall every file is as it was before, to the byte; what you changed since then is kept.
+    With --uninstall every file is as it was before, to the byte; where you changed it since, your changes are kept.
     """
     target, home = TARGETS[agent], session.settings().home.expanduser().absolute()
     project = Path.cwd() if scope == "project" else None
     if not undo and target.hooked and not all(map(find_spec, ("starlette", "uvicorn"))):
         raise MissingExtraError("The daemon, which answers an agent's hooks,", "server")
-    command, records = _command(home, shared=project is not None), Records(home)
+    command, backups = _command(home, shared=project is not None), Backups(home)
     edits = target.edits(Where(Path.home(), project, environment()), command, target.hooked)
-    changes = (plan_uninstall if undo else plan_install)(edits, records)
+    changes = (plan_uninstall if undo else plan_install)(edits, backups)
     if not dry_run:
-        (uninstall if undo else install)(changes, records)
+        make(changes, backups)
     notes = [_UNINSTALLED] if undo else _notes(target, home, shared=project is not None)
     if as_json:
         facts = {"agent": agent, "scope": scope, "dry_run": dry_run, "command": list(command.words)}
         hooks = target.hooked.events if target.hooked and not undo else ()
-        files = [_facts(change, records) for change in changes]
+        files = [_facts(change, backups) for change in changes]
         print_json({**facts, "hooks": list(hooks), "files": files, "notes": notes})
     else:
         _show(session, target, changes, notes, dry_run)
@@ -79,9 +78,9 @@ def _notes(target: Target, home: Path, *, shared: bool) -> list[str]:
     return notes
 
 
-def _facts(change: Change, records: Records) -> dict[str, Any]:
-    backup = records.backup(change.place)
-    kept = str(backup) if backup.exists() else None
+def _facts(change: Change, backups: Backups) -> dict[str, Any]:
+    copy = backups.copy(change.place)
+    kept = str(copy) if copy.exists() else None
     return {"path": str(change.path), "action": change.action, "backup": kept, "diff": change.diff}
 
 

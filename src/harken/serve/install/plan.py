@@ -1,28 +1,19 @@
-"""Changes to configuration files: planned together, shown, then made, all or none."""
+"""Changes to configuration files: planned together, shown, then made, all or none; each file's backup comes first."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from harken.serve.install.entries import ConfigEntry, SyntaxFault
-from harken.serve.install.files import (
-    InstallError,
-    check_writable,
-    content_of,
-    make_folders,
-    read,
-    remove_folders,
-    replace,
-    text_of,
-)
-from harken.serve.install.records import Record, Records, mark
-from harken.serve.install.syntax import Syntax, has_entries, with_entries, without_entries
-
-_AROUND = 1
+from harken.files import make_private
+from harken.serve.install.entries import ConfigEntry, Syntax, with_entries, without_entries
+from harken.serve.install.files import InstallError, check_writable, read, remove_empty, replace
+from harken.serve.install.jsonc import SyntaxFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +32,43 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
+class Backup:
+    """What is kept of one changed file until that is undone.
+
+    Attributes:
+        before: its content before we came; None where it did not exist.
+        after: hash of what was left there.
+        folders: made for it, outermost first.
+    """
+
+    before: bytes | None
+    after: str
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One file, as it is and as it will be.
 
     Attributes:
-        path: as the agent looks for it.
-        place: the same without symbolic links: what is written is what a link points to.
+        place: its path without symbolic links: what is written is what a link points to.
         now: its content; None where there is no file.
         then: likewise.
-        original: its content without us, which the backup holds.
         folders: made for it, at this or an earlier time.
+        backup: kept from now on; None where nothing of ours is left.
     """
 
-    path: Path
+    edit: Edit
     place: Path
     now: bytes | None
     then: bytes | None
-    original: bytes | None
     folders: tuple[Path, ...]
-    new_mode: int
+    backup: Backup | None
+
+    @property
+    def path(self) -> Path:
+        """As the agent looks for it."""
+        return self.edit.path
 
     @property
     def action(self) -> str:
@@ -71,141 +80,164 @@ class Change:
     @property
     def diff(self) -> str:
         """What changes, as `diff -u` shows it; empty where nothing does."""
-        old, new = (text_of(self.path, each or b"").splitlines(keepends=True) for each in (self.now, self.then))
+        old, new = (_text(self.path, each).splitlines(keepends=True) for each in (self.now, self.then))
         names = ["/dev/null" if each is None else str(self.path) for each in (self.now, self.then)]
-        lines = unified_diff(old, new, names[0], names[1], n=_AROUND)
+        lines = unified_diff(old, new, names[0], names[1], n=1)
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def plan_install(edits: Sequence[Edit], records: Records) -> list[Change]:
+class Backups:
+    """The backups of a home, in its folder `installed`, which is made with the first."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / "installed"
+
+    def find(self, place: Path) -> Backup | None:
+        """What is kept of a file.
+
+        Raises:
+            InstallError: the record is damaged.
+        """
+        content = read(self._record(place))
+        if content is None:
+            return None
+        try:
+            facts = json.loads(content)
+            before = read(self.copy(place)) if facts["existed"] else None
+            return Backup(before, str(facts["after"]), tuple(map(Path, facts["folders"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InstallError(f"{self._record(place)} is damaged. Remove it, then try again.") from error
+
+    def keep(self, place: Path, backup: Backup) -> None:
+        """Write a backup, the copy of the file first.
+
+        Raises:
+            OSError: the home cannot be written.
+        """
+        facts = {"path": str(place), "existed": backup.before is not None, "after": backup.after}
+        make_private(self._folder)
+        replace(self.copy(place), backup.before)
+        replace(self._record(place), json.dumps({**facts, "folders": list(map(str, backup.folders))}).encode())
+
+    def drop(self, place: Path) -> None:
+        """Nothing of ours is in the file any more."""
+        self._record(place).unlink(missing_ok=True)
+        self.copy(place).unlink(missing_ok=True)
+
+    def copy(self, place: Path) -> Path:
+        """Where a file's content from before is kept."""
+        return self._record(place).with_suffix(".before")
+
+    def _record(self, place: Path) -> Path:
+        return self._folder / f"{_hash(os.fsencode(place))[:16]}.json"
+
+
+def plan_install(edits: Sequence[Edit], backups: Backups) -> list[Change]:
     """What is to be done so that all entries are there; nothing is done yet.
 
     Raises:
         InstallError: a file is damaged, or may not be written.
     """
-    changes = []
-    for edit in edits:
-        place, now, record = _found(edit, records)
-        original = _original(edit, now, record)
-        try:
-            text = with_entries(edit.syntax, text_of(edit.path, original or b""), edit.entries)
-        except SyntaxFault as error:
-            raise _broken(edit, error) from error
-        folders = record.folders if record else tuple(each for each in reversed(place.parents) if not each.exists())
-        then = content_of(text, original)
-        changes.append(Change(edit.path, place, now, then, original, folders, edit.new_mode))
-    _check(changes)
-    return changes
+
+    def change(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
+        then = with_entries(edit.syntax, _text(edit.path, now), edit.entries).encode()
+        missing = {each for each in place.parents if not each.exists()}
+        folders = tuple(sorted(missing.union(kept.folders if kept else ())))
+        if kept is None or now is None:
+            backup = Backup(now, _hash(then), folders)
+        else:
+            # What somebody else changed since is not what we left, and is not to be lost with what we add.
+            backup = Backup(kept.before, _hash(then) if _is_ours(now, kept) else kept.after, folders)
+        return Change(edit, place, now, then, folders, backup)
+
+    return _planned(edits, backups, change)
 
 
-def plan_uninstall(edits: Sequence[Edit], records: Records) -> list[Change]:
+def plan_uninstall(edits: Sequence[Edit], backups: Backups) -> list[Change]:
     """What is to be done so that nothing of ours is left; nothing is done yet.
 
     Raises:
         InstallError: a file is damaged, or may not be written.
     """
-    changes = []
-    for edit in edits:
-        place, now, record = _found(edit, records)
-        then = _original(edit, now, record)
-        if record is None and now is not None and _is_ours(edit, now):
-            then = _taken_out(edit, now, b"")
-        folders = record.folders if record else ()
-        changes.append(Change(edit.path, place, now, then, then, folders, edit.new_mode))
-    _check(changes)
-    return changes
+
+    def change(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
+        then = now
+        if now is not None and kept is not None and _is_ours(now, kept):
+            then = kept.before
+        elif now is not None:
+            before = kept.before if kept else None
+            text = without_entries(edit.syntax, _text(edit.path, now), edit.entries, _text(edit.path, before))
+            is_needless = kept is not None and before is None and text.strip() in ("", "{}")
+            then = None if is_needless else text.encode()
+        return Change(edit, place, now, then, kept.folders if kept else (), None)
+
+    return _planned(edits, backups, change)
 
 
-def install(changes: Sequence[Change], records: Records) -> None:
-    """Make the changes; the backups come first.
-
-    Raises:
-        InstallError: a file cannot be written; all are as they were.
-    """
-    try:
-        for change in changes:
-            records.keep(Record(change.place, change.original, mark(change.then or b""), change.folders))
-    except OSError as error:
-        raise InstallError(f"No backup can be kept: {error}. Nothing was changed.") from error
-    _make(changes)
-
-
-def uninstall(changes: Sequence[Change], records: Records) -> None:
-    """Make the changes, and let the backups go.
+def make(changes: Sequence[Change], backups: Backups) -> None:
+    """Make the changes; backups are kept before, and dropped after.
 
     Raises:
         InstallError: a file cannot be written; all are as they were.
     """
-    _make(changes)
-    for change in changes:
-        if change.then is None:
-            remove_folders(list(change.folders))
-        records.drop(change.place)
-
-
-def _found(edit: Edit, records: Records) -> tuple[Path, bytes | None, Record | None]:
-    place = Path(os.path.realpath(edit.path))
-    return place, read(place), records.find(place)
-
-
-def _original(edit: Edit, now: bytes | None, record: Record | None) -> bytes | None:
-    """The file without us: as it was, with what its owner changed since."""
-    if now is None or record is None or now == record.before:
-        return now
-    if mark(now) == record.after:
-        return record.before
-    left = _taken_out(edit, now, record.before or b"")
-    says_nothing = not edit.syntax.data(text_of(edit.path, left)) and text_of(edit.path, left).strip() in ("", "{}")
-    return None if record.before is None and says_nothing else left
-
-
-def _taken_out(edit: Edit, now: bytes, before: bytes) -> bytes:
-    try:
-        text = without_entries(edit.syntax, text_of(edit.path, now), edit.entries, text_of(edit.path, before))
-    except SyntaxFault as error:
-        raise _broken(edit, error) from error
-    return content_of(text, now)
-
-
-def _is_ours(edit: Edit, now: bytes) -> bool:
-    """Whether a file of which nothing is known has our entries, as after the home was moved."""
-    try:
-        return has_entries(edit.syntax, text_of(edit.path, now), edit.entries)
-    except SyntaxFault as error:
-        raise _broken(edit, error) from error
-
-
-def _check(changes: Sequence[Change]) -> None:
-    for change in changes:
-        if change.now != change.then:
-            check_writable(change.place)
-
-
-def _make(changes: Sequence[Change]) -> None:
-    made: list[tuple[Change, list[Path]]] = []
+    begun: list[Change] = []
     try:
         for change in changes:
-            if change.now == change.then:
-                continue
-            if read(change.place) != change.now:
-                raise InstallError(f"{change.path} was changed by somebody else just now. Try again.")
-            made.append((change, make_folders(change.place)))
-            _write(change, change.then)
+            if change.backup is not None:
+                backups.keep(change.place, change.backup)
+        for change in changes:
+            if change.now != change.then:
+                _write(change, begun)
     except (OSError, InstallError) as error:
-        for change, folders in reversed(made):
-            _write(change, change.now)
-            remove_folders(folders)
+        for change in reversed(begun):
+            replace(change.place, change.now, change.edit.new_mode)
+            remove_empty(change.folders)
         if isinstance(error, InstallError):
             raise
         raise InstallError(f"{error.filename} cannot be written: {error.strerror}. Nothing was changed.") from error
+    for change in changes:
+        if change.backup is None:
+            remove_empty(change.folders if change.then is None else ())
+            backups.drop(change.place)
 
 
-def _write(change: Change, content: bytes | None) -> None:
-    if content is None:
-        change.place.unlink(missing_ok=True)
-    else:
-        replace(change.place, content, change.new_mode)
+def _write(change: Change, begun: list[Change]) -> None:
+    if read(change.place) != change.now:
+        raise InstallError(f"{change.path} was changed by somebody else just now. Try again.")
+    begun.append(change)
+    for folder in change.folders if change.then is not None else ():
+        folder.mkdir(mode=0o700, exist_ok=True)
+    replace(change.place, change.then, change.edit.new_mode)
 
 
-def _broken(edit: Edit, error: SyntaxFault) -> InstallError:
-    return InstallError(f"{edit.path} cannot be changed: {error}. Nothing was changed; repair it and try again.")
+def _planned(
+    edits: Sequence[Edit], backups: Backups, change: Callable[[Edit, Path, bytes | None, Backup | None], Change]
+) -> list[Change]:
+    changes = []
+    for edit in edits:
+        place = Path(os.path.realpath(edit.path))
+        try:
+            changes.append(change(edit, place, read(place), backups.find(place)))
+        except SyntaxFault as error:
+            said = f"{edit.path} cannot be changed: {error}. Nothing was changed; repair it and try again."
+            raise InstallError(said) from error
+    for planned in changes:
+        if planned.action != "unchanged":
+            check_writable(planned.place)
+    return changes
+
+
+def _is_ours(now: bytes, kept: Backup) -> bool:
+    """Whether a file is as it was left, or, where an install was killed, as it was before."""
+    return now == kept.before or _hash(now) == kept.after
+
+
+def _text(path: Path, content: bytes | None) -> str:
+    try:
+        return (content or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InstallError(f"{path} is not UTF-8. Nothing was changed; save it as UTF-8 and try again.") from error
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from harken.serve.hooks.agents import CHECKED, CLAUDE_CODE, CODEX, GEMINI, event_name
 from harken.serve.install.command import Command
-from harken.serve.install.entries import ConfigEntry
+from harken.serve.install.entries import JSON, TOML, ConfigEntry
 from harken.serve.install.plan import Edit
-from harken.serve.install.syntax import JSON, TOML
 
 CURSOR, OPENCODE = "cursor", "opencode"
 _NAME = "harken"
