@@ -154,6 +154,7 @@ class WorkerFacts(Facts):
     state: str
     done: int
     outlived: int
+    older: int
     waiting: int
     current: str | None
     in_hand: int
