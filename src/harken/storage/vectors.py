@@ -26,8 +26,7 @@ from sqlalchemy import (
 )
 
 from harken.storage.columns import Dialect
-from harken.storage.entries import scope_conditions
-from harken.storage.ports import RowScope, StoredSpace, Transaction, batches, rows_among
+from harken.storage.ports import StoredSpace, Transaction, batches, rows_among
 from harken.storage.state import count_up
 from harken.storage.tables import entries, spaces, vectors
 
@@ -108,13 +107,6 @@ def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) 
 def _of_entries(dialect: Dialect, space_id: int) -> Select[Any]:
     mine = vectors.c.tenant == bindparam("of_tenant"), vectors.c.space_id == space_id
     return select(vectors.c.entry_id, vectors.c.vector).where(*mine, dialect.among(vectors.c.entry_id))
-
-
-def scan_scope(tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> tuple[Int64, Float32] | None:
-    """Every vector of a scope, or None when it has more than `limit` entries: then an index is the better way."""
-    inside = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope)).limit(limit + 1)
-    ids = tx.connection.scalars(inside).all()
-    return None if len(ids) > limit else read_vectors(tx, space, ids)
 
 
 def has_vectors(tx: Transaction, space: StoredSpace) -> bool:

@@ -4,14 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Text, any_, bindparam, func
+import psycopg
+from sqlalchemy import ClauseElement, ColumnElement, Connection, Insert, Select, Table, Text, any_, bindparam, func
 from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.types import UserDefinedType
 
 from harken.storage.columns import AMONG
-from harken.storage.postgres.bare import bare_rows
+
+_COMPILER = dialect()  # type: ignore[no-untyped-call]
+
+
+def bare_rows(connection: Connection, statement: ClauseElement, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+    """The rows of a statement, in a third of the client's time of `Connection.execute`.
+
+    Args:
+        connection: inside a transaction.
+        statement: one that is kept: it is compiled once. Its columns' types convert nothing, and it has no list
+            (`IN`), which SQLAlchemy writes out with each execution.
+        values: of its places, as the driver takes them.
+    """
+    text, fixed = _compiled(statement)
+    driver: Any = connection.connection.driver_connection
+    try:
+        rows: Sequence[tuple[Any, ...]] = driver.execute(text, {**fixed, **values}).fetchall()
+        return rows
+    except psycopg.Error as error:
+        if driver.closed:
+            # Or the pool would hand it out again.
+            connection.invalidate(error)
+        raise
+
+
+@cache
+def _compiled(statement: ClauseElement) -> tuple[str, Mapping[str, Any]]:
+    compiled = statement.compile(dialect=_COMPILER)
+    return str(compiled), dict(compiled.params)
 
 
 class _Listed(UserDefinedType[str]):

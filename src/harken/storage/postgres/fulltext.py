@@ -17,7 +17,7 @@ from harken.model.conversations import UNTRUSTED
 from harken.storage.columns import from_microseconds
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored
-from harken.storage.postgres.bare import bare_rows
+from harken.storage.postgres.dialect import bare_rows
 from harken.storage.tables import entries
 
 # Chinese, Japanese and Korean are written without spaces; a parser would take a whole sentence for one word.

@@ -38,9 +38,8 @@ from sqlalchemy.types import Float, UserDefinedType
 
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import RowScope, StoredSpace, Transaction
-from harken.storage.postgres.bare import bare_rows
 from harken.storage.postgres.connection import COUNT_AGAIN, Statistics
-from harken.storage.postgres.dialect import PostgresDialect
+from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.postgres.held_vectors import MOST_VECTORS, HeldVectors
 from harken.storage.tables import entries, refers, vectors
 

@@ -22,7 +22,6 @@ from harken.storage.vectors import (
     list_spaces,
     put_vectors,
     read_vectors,
-    scan_scope,
 )
 from harken.testing.store_conformance.asking import (
     DIMS,
@@ -81,19 +80,6 @@ class VectorTests:
         ids = entry_ids(store, talk.messages)
         apply(store, [talk.forget(talk.messages[0])])
         assert embed(store, space_of(store), ids, unit_vectors(2)) == 1
-
-    def test_a_small_scope_is_scanned_whole(self, store: Store) -> None:
-        space, ids = _embedded(store, 6)
-        with store.reading() as tx:
-            scanned = scan_scope(tx, space, RowScope(), 6)
-        assert scanned is not None
-        assert sorted(scanned[0].tolist()) == sorted(ids)
-        assert scanned[1].shape == (6, DIMS)
-
-    def test_a_scope_above_the_limit_is_not_scanned(self, store: Store) -> None:
-        space, _ = _embedded(store, 6)
-        with store.reading() as tx:
-            assert scan_scope(tx, space, RowScope(), 5) is None
 
     def test_the_nearest_are_among_the_candidates(self, store: Store) -> None:
         space, ids = _embedded(store, 400)

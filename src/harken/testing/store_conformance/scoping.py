@@ -13,7 +13,6 @@ from harken.storage.entries import in_scope
 from harken.storage.past import conversation_row
 from harken.storage.ports import RowScope, Store
 from harken.storage.scopes import row_scope
-from harken.storage.vectors import scan_scope
 from harken.testing.store_conformance.asking import LONG, embed, entry_ids, found, keep, space_of, unit_vectors
 from harken.testing.talk import START, Talk
 
@@ -103,17 +102,6 @@ class ScopeTests:
         scope, expected = SCOPES[name]
         town = Town(store)
         assert town.found(scope(town)) == expected
-
-    def test_a_scope_limits_the_scanned_vectors(self, store: Store) -> None:
-        town = Town(store)
-        space = space_of(store)
-        ids = entry_ids(store, town.messages)
-        embed(store, space, ids, unit_vectors(5))
-        with store.reading() as tx:
-            rows = row_scope(tx, SearchScope(project="house", roles=("user", "assistant")))
-            scanned = scan_scope(tx, space, rows, 10)
-        assert scanned is not None
-        assert sorted(scanned[0].tolist()) == sorted(ids[:2])
 
     @pytest.mark.parametrize(
         ("several", "without", "expected"),

@@ -17,7 +17,6 @@ from harken.storage.records.rows import drop_kept, each_kept, find_kept, kept_ui
 from harken.storage.scopes import ensure_project, row_scope
 from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries
 from harken.storage.tables import entries, entry_facets
-from harken.storage.vectors import scan_scope
 from harken.testing.store_conformance.asking import apply, embed, found, keep, space_of, text_problems, unit_vectors
 from harken.testing.talk import START, talk_of
 
@@ -119,9 +118,7 @@ class SourceTests:
             quoted = [entry_id for entry_id, _ in tx.text.quoting(tx.connection, "zebra", rows, 100)]
             near = list(store.nearest.nearest(tx, space, matrix[0], rows, 100))
             inside = in_scope(tx, ids, rows)
-            scanned = scan_scope(tx, space, rows, 100)
-        assert scanned is not None
-        for found_ids in (worded, quoted, near, sorted(inside), scanned[0].tolist()):
+        for found_ids in (worded, quoted, near, sorted(inside)):
             assert _named(store, found_ids) == expected
 
     def test_sources_without_entries_are_not_left_out_for_nothing(self, store: Store) -> None:
