@@ -88,11 +88,11 @@ def check_result(check: CheckCommand, channel: str, printed: str, facts: Mapping
     failed = _FAILURES.search(text) is not None
     if code in _NOT_ITS_OWN or (code != 0 and not failed and _NEVER_RAN.search(text)):
         return None
-    if failed and not (code == 0 and check.owns_success):
+    if failed and not (code == 0 and check.owns_exit):
         return FAILED
     if code is not None and code != 0:
-        return FAILED if check.owns_failure else None
-    if _SUCCESSES.search(text) or (code == 0 and check.owns_success):
+        return FAILED if check.owns_exit else None
+    if _SUCCESSES.search(text) or (code == 0 and check.owns_exit):
         return PASSED
     return None
 
