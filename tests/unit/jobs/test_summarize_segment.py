@@ -170,3 +170,13 @@ def test_after_a_model_failed_it_is_tried_again_a_little_later(harken: Harken) -
     work.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
     assert work.run_once() == 6
     assert (len(covered(harken)), work.waiting()) == (6, 0)
+
+
+def test_code_and_what_says_nothing_alone_stay_out(harken: Harken) -> None:
+    code = "```python\nprint('a long line of code in here')\n```"
+    say(harken, f"Ok. We chose PostgreSQL for the orders.\n{code}", "Noted.", *filler(8))
+    harken.build_context(TALK, ["and now?"])
+    harken.chats.summarize()
+    lines = summary(harken).splitlines()
+    assert lines[0] == "user: We chose PostgreSQL for the orders."
+    assert not [line for line in lines if line.endswith((": Ok.", ": Noted.")) or "print" in line]
