@@ -21,10 +21,10 @@ ROOTS = ("src", "tests", "benchmarks", "tools")
 HOUSE = Path("src/harken")
 # What ADR 18 lets be larger until its next steps are done, and what it may be meanwhile.
 EXEMPT = {
-    "files": 330,
-    "lines": 51_500,
+    "files": 325,
+    "lines": 50_600,
     "folder src/harken/serve/cli": 27,
-    "small": 34,
+    "small": 33,
 }
 _SQL_FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION ", re.MULTILINE | re.IGNORECASE)
 

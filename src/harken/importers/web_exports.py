@@ -82,6 +82,8 @@ class Tree:
 
 _DOCUMENT = re.compile(r"conversations(?:-\d+)?\.json")
 _CHUNK_BYTES = 1 << 20
+# Of one conversation; a ZIP file of 3 MB may hold one of 3 GB.
+_LONGEST_CHARS = 64 << 20
 _BETWEEN = (" ", "\t", "\r", "\n", ",")
 
 
@@ -130,7 +132,7 @@ class ExportFormat(ABC):
         for number, (value, reached) in enumerate(read_values(path), 1):
             place = ExportMember(path, number)
             if isinstance(value, _Break):
-                yield place.unreadable("is where the document breaks off")
+                yield place.unreadable(value.reason)
             elif isinstance(value, dict) and self.recognises(value):
                 recognised += 1
                 yield from self._read(value, place)
@@ -166,8 +168,15 @@ class ExportFormat(ABC):
         return [head, *found] if any(isinstance(item, ParsedMessage) for item in found) else found
 
 
+@dataclass(frozen=True, slots=True)
 class _Break:
-    """Stands where a document cannot be read any further."""
+    """Stands where a document cannot be read any further, and says why."""
+
+    reason: str
+
+
+class _TooLongError(Exception):
+    """A value is longer than any conversation."""
 
 
 def _members(path: Path) -> list[str]:
@@ -218,7 +227,10 @@ def _listed(path: Path, stream: IO[bytes]) -> Iterator[Any]:
         try:
             yield window.value()
         except (ValueError, RecursionError):
-            yield _Break()
+            yield _Break("is where the document breaks off")
+            return
+        except _TooLongError:
+            yield _Break(f"is longer than {_LONGEST_CHARS:,} characters; nothing behind it was read")
             return
         if opening == "{":
             return
@@ -252,6 +264,7 @@ class _Window:
 
         Raises:
             ValueError: it is no JSON.
+            _TooLongError: it is longer than a conversation can be.
         """
         while True:
             try:
@@ -268,6 +281,8 @@ class _Window:
     def _more(self) -> bool:
         # At least doubling what is held, so that trying again and again stays linear in the value's length.
         held = self._text[self._position :]
+        if len(held) >= _LONGEST_CHARS:
+            raise _TooLongError
         more = self._stream.read(max(_CHUNK_BYTES, len(held)))
         self._text, self._position = held + more, 0
         return bool(more)

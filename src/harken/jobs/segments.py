@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import numpy as np
 import structlog
 
 from harken.errors import EndpointError, HarkenError, SpendLimitError
@@ -15,53 +13,16 @@ from harken.jobs.job import LIMIT_POLL, Outage, asked_for, is_dead, new_owner
 from harken.model.conversations import MessageType, Role
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import EXTRACTIVE, ExchangeText, Spoken, Summarizer
-from harken.providers.summarizers.extractive import most_relevant, term_vectors
+from harken.providers.summarizers.extractive import choose
 from harken.storage.enrichment.jobs import fail, lease_owners, release
 from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, DueSegment, Left, claim_due, count_due, put_summary
 from harken.storage.ports import Store
 from harken.text import tokens
+from harken.text.sentences import split_sentences
 
-# How much nearness to the whole counts against likeness to what was chosen already.
-_RELEVANCE = 0.5
-_SHORTEST, _LONGEST = 5, 80
-_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
-_CODE = re.compile(r"```.*?(?:```|$)", re.DOTALL)
-
-
-def sentences_of(text: str) -> list[str]:
-    """The sentences of a text that may stand alone, without code."""
-    parts = (" ".join(part.split()) for part in _END.split(_CODE.sub("\n", text)))
-    return [part for part in parts if _SHORTEST <= tokens.estimate(part) <= _LONGEST]
-
-
-def choose(sentences: Sequence[str], vectors: Vectors, max_tokens: int) -> list[str]:
-    """Sentences near to the centre of all and unlike each other, in their order, within so many tokens.
-
-    Args:
-        sentences: oldest first.
-        vectors: `(len(sentences), dims)` float32, unit length.
-        max_tokens: each counts with the line break after it.
-    """
-    if not sentences:
-        return []
-    centre = vectors.mean(axis=0)
-    nearness = vectors @ (centre / (float(np.linalg.norm(centre)) or 1.0))
-    room = max_tokens
-
-    def takes(row: int) -> bool:
-        nonlocal room
-        size = tokens.estimate(sentences[row]) + 1
-        if size > room:
-            return False
-        room -= size
-        return True
-
-    return [sentences[at] for at in sorted(most_relevant(vectors, nearness, _RELEVANCE, len(sentences), takes))]
-
-
+# A shorter sentence says nothing alone.
+_SHORTEST_TOKENS = 5
 Vectorize = Callable[[Sequence[str]], Vectors]
-
-
 # Sentences are compared each with each: so many messages at a time.
 _AT_ONCE = 100
 
@@ -146,10 +107,8 @@ class SummarizeSegmentWork:
 
     def _chosen(self, due: DueSegment) -> str:
         lines = list(dict.fromkeys([*due.text.splitlines(), *_said(due.left)]))
-        if not lines:
-            return due.text
-        vectors = (self.vectorize or term_vectors)(lines)
-        return "\n".join(choose(lines, vectors, self.max_tokens()))
+        chosen = choose(lines, len(lines), self.vectorize, self.max_tokens())
+        return "\n".join(lines[place] for place in chosen) if lines else due.text
 
     def _failed(self, due: DueSegment, error: HarkenError, asked_at: datetime) -> None:
         _log.warning("summary_failed", messages=len(due.left), error_class=type(error).__name__)
@@ -179,8 +138,9 @@ def _said(left: Sequence[Left]) -> Iterator[str]:
     """The sentences of people and agents with their speaker; tools speak for themselves elsewhere."""
     for message in left:
         if _is_spoken(message):
-            for sentence in sentences_of(message.text):
-                yield f"{message.author or message.role}: {sentence}"
+            for sentence in split_sentences(message.text):
+                if tokens.estimate(sentence) >= _SHORTEST_TOKENS:
+                    yield f"{message.author or message.role}: {sentence}"
 
 
 def _is_spoken(message: Left) -> bool:

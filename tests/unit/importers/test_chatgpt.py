@@ -171,6 +171,18 @@ def test_a_list_that_breaks_off_gives_what_came_before(tmp_path: Path, said: Sai
     assert items[-1] == Unreadable(path, 2, "is where the document breaks off")
 
 
+def test_a_value_without_an_end_is_given_up_before_memory_is(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harken.importers.web_exports._LONGEST_CHARS", 3 << 20)
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("conversations.json", json.dumps([talk(q=node("user", "one")), "x" * (9 << 20)]))
+    items = list(CHATGPT.parse(path))
+    assert said(items) == [("user", "text", "one")]
+    assert items[-1] == Unreadable(path, 2, "is longer than 3,145,728 characters; nothing behind it was read")
+
+
 def test_long_lists_are_read_piece_by_piece(tmp_path: Path, said: Said) -> None:
     talks = [{**talk(q=node("user", f"{number} " + "é" * 3_000)), "id": str(number)} for number in range(900)]
     path = tmp_path / "conversations.json"

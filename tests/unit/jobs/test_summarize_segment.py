@@ -10,8 +10,6 @@ import pytest
 from chatting import TALK, call_tool, filler, prompt, say
 from harken.engine import Harken
 from harken.errors import ProviderError
-from harken.jobs.segments import choose, sentences_of
-from harken.providers.summarizers.extractive import term_vectors
 from harken.storage.enrichment.segments import covered_by
 from harken.testing import HashingEmbedder
 
@@ -174,18 +172,11 @@ def test_after_a_model_failed_it_is_tried_again_a_little_later(harken: Harken) -
     assert (len(covered(harken)), work.waiting()) == (6, 0)
 
 
-def test_of_sentences_that_say_the_same_one_is_chosen() -> None:
-    sentences = [
-        "the deploy is on thursday at noon",
-        "the deploy is on thursday at noon now",
-        "whales sing to each other",
-    ]
-    chosen = choose(sentences, term_vectors(sentences), 18)
-    assert chosen in ([sentences[0], sentences[2]], [sentences[1], sentences[2]])
-    assert choose([], term_vectors([]), 100) == []
-
-
-def test_sentences_are_whole_and_code_is_none() -> None:
+def test_code_and_what_says_nothing_alone_stay_out(harken: Harken) -> None:
     code = "```python\nprint('a long line of code in here')\n```"
-    text = f"We chose Postgres for orders. Ok.\n{code}\n决定了：周四中午部署支付服务。然后观察。"
-    assert sentences_of(text) == ["We chose Postgres for orders.", "决定了：周四中午部署支付服务。"]
+    say(harken, f"Ok. We chose PostgreSQL for the orders.\n{code}", "Noted.", *filler(8))
+    harken.build_context(TALK, ["and now?"])
+    harken.chats.summarize()
+    lines = summary(harken).splitlines()
+    assert lines[0] == "user: We chose PostgreSQL for the orders."
+    assert not [line for line in lines if line.endswith((": Ok.", ": Noted.")) or "print" in line]

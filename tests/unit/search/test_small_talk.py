@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harken.search.query import Query, parse_query
-from harken.search.small_talk import COURTESIES, SMALL_TALK, is_mostly_foreign, is_small_talk, telling_terms
+from harken.search.small_talk import courtesies, is_mostly_foreign, is_small_talk, small_talk, telling_terms
 from harken.text.words import STOP_WORDS
 
 
@@ -89,11 +89,11 @@ def test_what_courtesies_are_about_may_be_a_topic(text: str) -> None:
 
 
 def test_its_words_are_in_lower_case_and_as_a_query_has_them() -> None:
-    assert all(word == word.lower() for word in SMALL_TALK)
-    for each in COURTESIES:
+    assert all(word == word.lower() for word in small_talk())
+    for each in courtesies():
         for word in each.plain | each.polite | each.markers | each.asking:
             assert parse_query(word).words == {word}
-    assert is_small_talk(Query("", (), frozenset(STOP_WORDS | SMALL_TALK)))
+    assert is_small_talk(Query("", (), frozenset(STOP_WORDS | small_talk())))
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,16 @@ Embed = Callable[[Sequence[str]], Vectors]
 
 # How much being central counts against being unlike what was chosen before.
 _RELEVANCE = 0.7
+# The same where many are chosen, which repeat each other the sooner.
+_RELEVANCE_OF_MANY = 0.5
 # What comes first in a text mostly says what it is about.
 _LEAD = 0.1
 _FEW_TERMS = 3
 
 
-def choose(sentences: Sequence[str], count: int, embed: Embed | None = None) -> list[int]:
+def choose(
+    sentences: Sequence[str], count: int, embed: Embed | None = None, max_tokens: int | None = None
+) -> list[int]:
     """Indices of the sentences that stand for all, in their order.
 
     Each is weighed by its cosine similarity to the centroid, less that to the nearest one chosen already. By the
@@ -39,23 +43,27 @@ def choose(sentences: Sequence[str], count: int, embed: Embed | None = None) -> 
         sentences: in the order of the text.
         count: how many at most.
         embed: vectors of texts, `(n, dims)` float32, unit length.
+        max_tokens: of all that are chosen, each with the line break after it; None where only their number counts.
     Source: maximal marginal relevance, Carbonell and Goldstein 1998; centroids, Radev et al. 2004.
     """
-    if len(sentences) <= count:
+    if max_tokens is None and len(sentences) <= count:
         return list(range(len(sentences)))
     terms = [content_terms(sentence) for sentence in sentences]
     candidates = _worth_weighing(sentences, terms, count)
-    if len(candidates) <= count:
+    if not candidates or (max_tokens is None and len(candidates) <= count):
         return candidates
     said = [terms[index] for index in candidates]
     texts = [sentences[index] for index in candidates]
-    rows = _weighed_terms(said) if embed is None else np.asarray(embed(texts), dtype=np.float32)
+    rows = term_vectors(said) if embed is None else np.asarray(embed(texts), dtype=np.float32)
     centroid = rows.sum(axis=0)
     length = float(np.linalg.norm(centroid))
     relevance = (rows @ centroid) / length if length else np.zeros(len(texts), dtype=np.float32)
     relevance = relevance * _fullness(said)
     relevance[0] += _LEAD
-    return sorted(candidates[row] for row in most_relevant(rows, relevance, _RELEVANCE, count))
+    sizes = [0 if max_tokens is None else tokens.estimate(text) + 1 for text in texts]
+    weight = _RELEVANCE if max_tokens is None else _RELEVANCE_OF_MANY
+    chosen = _most_relevant(rows, relevance, weight, count, sizes, max_tokens or 0)
+    return sorted(candidates[row] for row in chosen)
 
 
 def _worth_weighing(sentences: Sequence[str], terms: Sequence[Sequence[str]], count: int) -> list[int]:
@@ -65,21 +73,23 @@ def _worth_weighing(sentences: Sequence[str], terms: Sequence[Sequence[str]], co
     return full if len(full) >= count else first
 
 
-def most_relevant(
+def _most_relevant(
     rows: NDArray[np.float32],
     relevance: NDArray[np.float32],
     weight: float,
     count: int,
-    takes: Callable[[int], bool] = lambda _row: True,
+    sizes: Sequence[int],
+    room: int,
 ) -> list[int]:
-    """Rows that matter and are unlike each other, the best first.
+    """Rows that matter and are unlike each other, the best first; one that finds no room hinders no other.
 
     Args:
         rows: `(n, dims)`, unit length or zero.
         relevance: of each row, higher is better.
         weight: of relevance, 0 to 1; the rest is that of being unlike what was chosen before.
         count: how many at most.
-        takes: asked once for each, the best first, whether it can be had; what cannot hinders no other.
+        sizes: of each row.
+        room: for the sizes of all that are chosen.
     Source: maximal marginal relevance, Carbonell and Goldstein 1998.
     """
     chosen: list[int] = []
@@ -89,7 +99,8 @@ def most_relevant(
         scores = np.where(open_rows, weight * relevance - (1 - weight) * redundancy, -np.inf)
         best = int(np.argmax(scores))
         open_rows[best] = False
-        if takes(best):
+        if sizes[best] <= room:
+            room -= sizes[best]
             chosen.append(best)
             redundancy = np.maximum(redundancy, rows @ rows[best])
     return chosen
@@ -101,12 +112,8 @@ def _fullness(terms: Sequence[Sequence[str]]) -> NDArray[np.float32]:
     return np.asarray(counts / (counts + _FEW_TERMS), dtype=np.float32)
 
 
-def term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:
-    """A row for each sentence, unit length or zero: its terms, the rarer among the sentences the heavier."""
-    return _weighed_terms([content_terms(sentence) for sentence in sentences])
-
-
-def _weighed_terms(said: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+def term_vectors(said: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+    """A row for each sentence's terms, unit length or zero: the rarer among the sentences, the heavier."""
     counted = [Counter(terms) for terms in said]
     frequency = Counter(term for terms in counted for term in terms)
     columns = {term: column for column, term in enumerate(frequency)}

@@ -6,55 +6,30 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-SHELL_TOOLS = frozenset(
-    [
-        "bash",
-        "shell",
-        "sh",
-        "zsh",
-        "exec",
-        "execute",
-        "exec_command",
-        "shell_command",
-        "local_shell",
-        "run_command",
-        "run_shell_command",
-        "run_terminal_cmd",
-        "terminal",
-    ]
-)
+_SHELL_TOOLS = """
+    bash shell sh zsh exec execute exec_command shell_command local_shell run_command run_shell_command
+    run_terminal_cmd terminal
+"""
+SHELL_TOOLS = frozenset(_SHELL_TOOLS.split())
 _OPERATOR = re.compile(r"[;&|<>()\n]+")
 _REDIRECTED = re.compile(r"\s*(?:\b[0-9]\s?|&)?[<>].*", re.DOTALL)
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
-_WRAPPERS = (
-    ("sudo",), ("time",), ("env",), ("command",), ("exec",), ("nohup",), ("npx",), ("bunx",), ("pnpm", "exec"),
-    ("yarn", "exec"), ("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("hatch", "run"), ("bundle", "exec"),
-    ("coverage", "run", "-m"),
-)  # fmt: skip
-# Behind these stands what it runs in: a service, a container.
-_CONTAINERS = (
-    ("docker", "compose", "exec"), ("docker", "compose", "run"), ("docker-compose", "exec"), ("docker-compose", "run"),
-    ("docker", "exec"), ("podman", "exec"),
-)  # fmt: skip
-# Options of what only runs a command that have a value behind them.
-_VALUED = {
-    "uv": "--with --with-editable --with-requirements --extra --group --only-group --python -p --directory --project"
-    " --package --env-file",
-    "npx": "-p --package",
-    "poetry": "-C --directory -P --project",
-    "sudo": "-u --user -g --group",
-    "env": "-u --unset -C --chdir",
-    **dict.fromkeys(
-        ("docker", "docker-compose", "podman"),
-        "-e --env --env-file -u --user -w --workdir --name --index -f --file -p --project-name --project-directory"
-        " --profile -c --context -H --host",
-    ),
-}
-_SHELLS = frozenset(["bash", "sh", "zsh", "dash"])
-_SCRIPT_OPTIONS = frozenset(["-c", "-lc", "-ec", "-ic", "-xc"])
+# What only runs the command behind it, and those of its options that have a value.
+_RUNNERS = frozenset(
+    [
+        *("sudo", "time", "env", "command", "exec", "nohup", "timeout", "npx", "bunx", "pnpm exec", "yarn exec"),
+        *("uv run", "poetry run", "pipenv run", "hatch run", "bundle exec", "coverage run"),
+    ]
+)
+_VALUED = frozenset(
+    [
+        *("-p", "-u", "-g", "-C", "--user", "--with", "--extra", "--group", "--python"),
+        *("--package", "--project", "--directory", "--env-file"),
+    ]
+)
 # Their failure is no word on the check behind them only where they do something of their own.
 _PREPARING = frozenset(["cd", "export", "set", "source", ".", "pushd", "popd", "mkdir", "clear", "echo"])
 _ASKS_ONLY = frozenset(["--help", "-h", "--version", "-V", "--collect-only", "--list-tests", "--dry-run"])
@@ -98,15 +73,13 @@ class CheckCommand:
     Attributes:
         check: the part that tests or builds, without what leads to it or passes its output on.
         is_test: whether it tests; else it builds.
-        owns_success: that the line ended well says that the check did.
-        owns_failure: that the line ended badly says that the check did.
+        owns_exit: that how the line ended is how the check did.
     """
 
     line: str
     check: str
     is_test: bool
-    owns_success: bool
-    owns_failure: bool
+    owns_exit: bool
 
 
 def command_line(tool_name: str | None, call: str) -> str:
@@ -131,61 +104,44 @@ def command_line(tool_name: str | None, call: str) -> str:
 def check_command(line: str) -> CheckCommand | None:
     """What a command line checks; None where it checks nothing, or cannot be read.
 
-    The last check of the line counts: what comes before it is usually there to reach it.
+    The last check of the line counts: what comes before it is usually there to reach it. The exit code is its own where
+    nothing comes behind it, and nothing before it that could have failed in its place. What a script, another shell or
+    a container is given to run is not looked into.
     """
-    parts = [each for part in _parts(line.partition("<<")[0]) for each in _opened(part)]
-    found = [(place, kind) for place, part in enumerate(parts) if (kind := _kind(part.words)) is not None]
-    if not found:
+    parts = _parts(line.partition("<<")[0])
+    checks = {place: kind for place, (words, _) in enumerate(parts) if (kind := _kind(words)) is not None}
+    if not checks:
         return None
-    place, is_test = found[-1]
-    before, behind = parts[:place], parts[place + 1 :]
-    checks = {each for each, _ in found}
-    ready = all(
-        part.words[0] in _PREPARING or part.then in (";", "\n") or number in checks
-        for number, part in enumerate(before)
+    place = max(checks)
+    owns_exit = place == len(parts) - 1 and all(
+        then in (";", "\n") or (then == "&&" and (words[0] in _PREPARING or number in checks))
+        for number, (words, then) in enumerate(parts[:place])
     )
-    joined = all(part.then in ("&&", ";", "\n") for part in before)
-    ends_well = all(part.then == "&&" for part in parts[place:-1])
-    check = _REDIRECTED.sub("", " ".join(parts[place].words))
-    return CheckCommand(line.strip(), check, is_test, joined and ends_well, joined and ready and not behind)
+    check = _REDIRECTED.sub("", " ".join(parts[place][0]))
+    return CheckCommand(line.strip(), check, checks[place], owns_exit)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A simple command and the operator behind it."""
-
-    words: tuple[str, ...]
-    then: str
-
-
-def _parts(line: str) -> list[_Part]:
+def _parts(line: str) -> list[tuple[list[str], str]]:
+    """The simple commands of a line, each with the operator behind it."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    parts: list[_Part] = []
+    parts: list[tuple[list[str], str]] = []
     words: list[str] = []
     try:
         for token in lexer:
             if not _OPERATOR.fullmatch(token) or "<" in token or ">" in token:
                 words.append(token)
             elif words:
-                parts.append(_Part(tuple(words), token.strip("()") or token))
+                parts.append((words, token.strip("()") or token))
                 words = []
     except ValueError:
         return []
-    return [*parts, _Part(tuple(words), "")] if words else parts
-
-
-def _opened(part: _Part) -> list[_Part]:
-    """The commands inside `bash -c '...'`; else the command itself."""
-    words = _unwrapped(part.words)
-    is_script = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in _SCRIPT_OPTIONS
-    inside = _parts(words[2]) if is_script else []
-    return [*inside[:-1], replace(inside[-1], then=part.then)] if inside else [part]
+    return [*parts, (words, "")] if words else parts
 
 
 def _kind(words: Sequence[str]) -> bool | None:
     """Whether a simple command tests (True) or builds (False); None for neither."""
-    program, *rest = _unwrapped(words) or [""]
+    program, *rest = _bare(words) or [""]
     name = program.replace("\\", "/").rpartition("/")[2].removesuffix(".cmd").removesuffix(".exe")
     if _ASKS_ONLY & set(rest):
         return None
@@ -200,46 +156,16 @@ def _kind(words: Sequence[str]) -> bool | None:
     return None
 
 
-def _unwrapped(words: Sequence[str]) -> list[str]:
+def _bare(words: Sequence[str]) -> list[str]:
     """The command behind what only runs it: assignments, `sudo`, `uv run`, `timeout 60`…"""
     left = list(words)
     while left:
-        if _ASSIGNMENT.fullmatch(left[0]):
-            left = left[1:]
-        elif left[0] == "timeout":
-            left = [word for number, word in enumerate(left[1:]) if number or not word[:1].isdigit()]
-        elif (wrapper := _wrapper(left)) is not None:
-            left = _without_options(left[len(wrapper) :], _VALUED.get(wrapper[0], "").split())
-        elif (inside := _in_container(left)) is not None:
-            left = inside
-        else:
+        runner = next((length for length in (1, 2) if " ".join(left[:length]) in _RUNNERS), 0)
+        if not runner and not _ASSIGNMENT.fullmatch(left[0]):
             break
-    return left
-
-
-def _wrapper(words: Sequence[str]) -> tuple[str, ...] | None:
-    """The words that only run what comes behind them."""
-    return next((one for one in _WRAPPERS if tuple(words[: len(one)]) == one), None)
-
-
-def _in_container(words: Sequence[str]) -> list[str] | None:
-    """What is run in a service or a container, whatever options stand between the words."""
-    valued = _VALUED.get(words[0], "").split()
-    for wanted in _CONTAINERS:
-        left = list(words)
-        for word in wanted:
-            if left[:1] != [word]:
-                break
-            left = _without_options(left[1:], valued)
-        else:
-            return left[1:]
-    return None
-
-
-def _without_options(words: Sequence[str], valued: Sequence[str]) -> list[str]:
-    left = list(words)
-    while left and left[0].startswith("-"):
-        left = left[2:] if left[0] in valued else left[1:]
+        left = left[runner or 1 :]
+        while runner and left and (left[0].startswith("-") or left[0][:1].isdigit()):
+            left = left[2 if left[0] in _VALUED else 1 :]
     return left
 
 
@@ -248,5 +174,5 @@ def _words(given: Any) -> str:
         return given
     if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
         return ""
-    is_script = len(given) == 3 and given[1] in _SCRIPT_OPTIONS
+    is_script = len(given) == 3 and given[1] in ("-c", "-lc")
     return given[2] if is_script else shlex.join(given)

@@ -13,7 +13,7 @@ from harken.model.experiences import Experience, ExperienceStatus
 from harken.sources.experiences.check_commands import SHELL_TOOLS, CheckCommand, check_command, command_line
 from harken.storage.ports import Store
 from harken.storage.records.checks import SeenCheck, ShellResult, put_checks, unseen_results
-from harken.text.words import STOP_WORDS
+from harken.text.words import STOP_WORDS, words_of
 
 PASSED = "passed"
 FAILED = "failed"
@@ -88,11 +88,11 @@ def check_result(check: CheckCommand, channel: str, printed: str, facts: Mapping
     failed = _FAILURES.search(text) is not None
     if code in _NOT_ITS_OWN or (code != 0 and not failed and _NEVER_RAN.search(text)):
         return None
-    if failed and not (code == 0 and check.owns_success):
+    if failed and not (code == 0 and check.owns_exit):
         return FAILED
     if code is not None and code != 0:
-        return FAILED if check.owns_failure else None
-    if _SUCCESSES.search(text) or (code == 0 and check.owns_success):
+        return FAILED if check.owns_exit else None
+    if _SUCCESSES.search(text) or (code == 0 and check.owns_exit):
         return PASSED
     return None
 
@@ -201,13 +201,7 @@ _NAME_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD = re.compile(r"[^\W_]{2,}")
 # By these words alone, experiences that had nothing to do with a failure were as near to it as 0.68 (cosine, bundled
 # model, 82 experiences), where 0.6 is asked.
-_FRAME_WORDS = """
-    fail fails failed failing failure failures error errors err fatal panicked assert assertion assertionerror
-    assertionfailed expect expected received actual test tests testing spec specs suite suites case passed passing
-    skipped total ran found exit code warning warnings thread main line lines file files src lib build make makefile
-    ninja npm py js ts tsx jsx rs go java kt cpp cc none true false
-"""
-_FRAME = STOP_WORDS | set(_FRAME_WORDS.split())
+_FRAME = STOP_WORDS | words_of("failure_words")
 
 
 @dataclass(frozen=True, slots=True)

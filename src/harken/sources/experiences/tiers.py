@@ -16,7 +16,7 @@ import re
 from typing import Final
 
 from harken.model.experiences import Experience, ExperienceStatus
-from harken.text.words import content_terms
+from harken.text.words import content_terms, words_of
 
 GOLD: Final = "gold"
 SILVER: Final = "silver"
@@ -29,83 +29,6 @@ UNKNOWN_WEIGHT = 0.5
 HYPOTHESIS_WORDS = 3
 PREDICTION_WORDS = 2
 _CONCRETE = re.compile(r"\d|`|\"[^\"]+\"|\w\(|\w[/\\]\w|\w\.\w|\w_\w|\w::\w|[a-z][A-Z]|--\w")
-_EMPTY_WORDS = frozenset(
-    [
-        "actually",
-        "anything",
-        "better",
-        "bit",
-        "broken",
-        "bug",
-        "build",
-        "builds",
-        "code",
-        "correct",
-        "correctly",
-        "everything",
-        "expect",
-        "expected",
-        "fail",
-        "fails",
-        "failing",
-        "fine",
-        "fix",
-        "fixed",
-        "fixes",
-        "fixing",
-        "go",
-        "goes",
-        "going",
-        "good",
-        "hopefully",
-        "issue",
-        "issues",
-        "it's",
-        "kind",
-        "lot",
-        "maybe",
-        "perhaps",
-        "possibly",
-        "probably",
-        "problem",
-        "problems",
-        "properly",
-        "something",
-        "somehow",
-        "somewhere",
-        "somewhat",
-        "sort",
-        "stuff",
-        "test",
-        "tests",
-        "thing",
-        "things",
-        "think",
-        "try",
-        "trying",
-        "way",
-        "well",
-        "weird",
-        "work",
-        "worked",
-        "working",
-        "works",
-        "wrong",
-        "вероятно",
-        "возможно",
-        "как-то",
-        "какой-то",
-        "нормально",
-        "ошибка",
-        "получится",
-        "правильно",
-        "проблема",
-        "работает",
-        "работать",
-        "сломано",
-        "что-то",
-    ]
-)
 
 
 def tier_of(one: Experience) -> str:
@@ -124,5 +47,6 @@ def is_vague(text: str, least_words: int) -> bool:
     """Whether a text says nothing that could be checked; the rule stands at the top of this module."""
     if _CONCRETE.search(text):
         return False
-    said = {word for word in content_terms(text) if len(word) > 1 and word not in _EMPTY_WORDS}
+    vague = words_of("vague_words")
+    said = {word for word in content_terms(text) if len(word) > 1 and word not in vague}
     return len(said) < least_words

@@ -163,3 +163,13 @@ class TestTools:
     def test_more_than_ten_at_once_are_refused(self) -> None:
         with pytest.raises(ValueError, match="11 tool calls at once"):
             ExtractiveSummarizer().tools([ToolUse("bash", "")] * 11)
+
+
+def test_of_sentences_that_say_the_same_one_is_chosen_and_a_limit_is_kept() -> None:
+    sentences = [
+        "the deploy is on thursday at noon",
+        "the deploy is on thursday at noon now",
+        "whales sing to each other",
+    ]
+    assert choose(sentences, 3, max_tokens=18) in ([0, 2], [1, 2])
+    assert choose([], 0, max_tokens=100) == []

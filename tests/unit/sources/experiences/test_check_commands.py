@@ -27,14 +27,7 @@ from harken.sources.experiences.check_commands import check_command, command_lin
         "uv run -p 3.12 python -m pytest",
         "npx --yes jest",
         "sudo -u app pytest",
-        "docker compose exec -T web pytest -x",
-        "docker compose run --rm -e CI=1 web npm test",
-        "docker exec -it box make test",
-        "docker compose -f ci.yml --profile test exec -T web pytest",
-        "docker --context far exec box go test ./...",
-        "bash -c 'pytest -q'",
-        "cd api && /bin/sh -ec 'cd core && cargo test'",
-        "docker compose run web bash -lc 'npm test'",
+        "coverage run -m pytest",
     ],
 )
 def test_commands_that_test_are_known(line: str) -> None:
@@ -65,11 +58,8 @@ def test_commands_that_build_are_known(line: str) -> None:
         "cat > run.sh <<EOF\npytest\nEOF",
         "npm install",
         "uv run -q",
-        "docker compose up -d",
-        "docker exec box ls",
-        "docker compose -f test up",
-        "bash -c",
-        "bash -c ''",
+        "docker compose exec web pytest",
+        "bash -c 'pytest -q'",
         "bash run.sh -c pytest",
         "python -c 'pytest'",
         "grep -r 'unbalanced",
@@ -81,26 +71,23 @@ def test_other_commands_are_none(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "success", "failure"),
+    ("line", "owned"),
     [
-        ("pytest", True, True),
-        ("cd api && pytest", True, True),
-        ("pytest 2>&1 | tail -5", False, False),
-        ("pytest || true", False, False),
-        ("pytest; echo done", False, False),
-        ("cd api && bash -c 'cd core && pytest'", True, True),
-        ("bash -c 'pytest | tail -5'", False, False),
-        ("bash -c 'pytest' | tail -5", False, False),
-        ("bash -c 'pytest || true' && echo done", False, False),
-        ("pytest && git push", True, False),
-        ("npm install && npm test", True, False),
-        ("tsc && npm test", True, True),
+        ("pytest", True),
+        ("cd api && pytest", True),
+        ("pytest 2>&1 | tail -5", False),
+        ("pytest || true", False),
+        ("pytest; echo done", False),
+        ("pytest && git push", False),
+        ("npm install && npm test", False),
+        ("npm install; npm test", True),
+        ("tsc && npm test", True),
     ],
 )
-def test_an_exit_code_counts_only_where_it_is_the_checks_own(line: str, success: bool, failure: bool) -> None:
+def test_an_exit_code_counts_only_where_it_is_the_checks_own(line: str, owned: bool) -> None:
     found = check_command(line)
     assert found is not None
-    assert (found.owns_success, found.owns_failure) == (success, failure)
+    assert found.owns_exit is owned
 
 
 @pytest.mark.parametrize(
