@@ -54,7 +54,7 @@ def choose(
         return candidates
     said = [terms[index] for index in candidates]
     texts = [sentences[index] for index in candidates]
-    rows = term_vectors(said) if embed is None else np.asarray(embed(texts), dtype=np.float32)
+    rows = _term_rows(said) if embed is None else np.asarray(embed(texts), dtype=np.float32)
     centroid = rows.sum(axis=0)
     length = float(np.linalg.norm(centroid))
     relevance = (rows @ centroid) / length if length else np.zeros(len(texts), dtype=np.float32)
@@ -112,7 +112,12 @@ def _fullness(terms: Sequence[Sequence[str]]) -> NDArray[np.float32]:
     return np.asarray(counts / (counts + _FEW_TERMS), dtype=np.float32)
 
 
-def term_vectors(said: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+def term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:
+    """A row for each sentence by its words, `(n, terms)` float32, unit length or zero."""
+    return _term_rows([content_terms(sentence) for sentence in sentences])
+
+
+def _term_rows(said: Sequence[Sequence[str]]) -> NDArray[np.float32]:
     """A row for each sentence's terms, unit length or zero: the rarer among the sentences, the heavier."""
     counted = [Counter(terms) for terms in said]
     frequency = Counter(term for terms in counted for term in terms)
