@@ -21,7 +21,7 @@ ROOTS = ("src", "tests", "benchmarks", "tools")
 HOUSE = Path("src/harken")
 # What ADR 18 lets be larger until its next steps are done, and what it may be meanwhile.
 EXEMPT = {
-    "files": 325,
+    "files": 327,
     "lines": 50_600,
     "folder src/harken/serve/cli": 27,
     "small": 33,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
-from harken.serve.repl.terminal import TypedLines
+from harken.serve.repl.typed import TypedLines
 
 ANSWER = "Look:\n\n```python\nfirst = 1\n\nsecond = 2\n```\n\nThat is all."
 

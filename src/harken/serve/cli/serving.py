@@ -24,7 +24,7 @@ from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
 from harken.serve.daemon.wire import StrangerError
-from harken.serve.http.guard import HOST, PORT, Tcp, own_token
+from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0

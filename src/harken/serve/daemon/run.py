@@ -26,7 +26,8 @@ from harken.serve.daemon.intake import Intake
 from harken.serve.daemon.place import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
 from harken.serve.http.app import make_app
-from harken.serve.http.guard import Guard, Tcp
+from harken.serve.http.guard import Guard
+from harken.serve.http.tcp import Tcp
 from harken.serve.mcp.mount import Mount
 
 _log = structlog.get_logger(__name__)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 # What `socket` is made of: that one makes enumerations of all its constants, which takes as long as Python's own start.
 import _socket
+import errno
 import os
 import sys
 import time
@@ -85,6 +86,9 @@ def check_folder(listening: str) -> None:
         OSError: it cannot be looked at, or is not there.
     """
     folder = os.path.dirname(listening)
+    if os.path.isfile(folder) and not os.path.islink(folder) and os.stat(folder).st_uid == os.getuid():
+        # A file of this user's own in its place: no daemon can be there, and nobody else's socket either.
+        raise NotADirectoryError(errno.ENOTDIR, "is no folder", folder)
     if why := foreign(folder):
         raise StrangerError(f"{folder} {why}, so nothing was sent to the daemon's socket there. {OTHER_FOLDER}")
     if is_open(folder):

@@ -26,7 +26,7 @@ from harken.serve.process import EXIT_INTERRUPTED
 from harken.serve.repl.loop import PlainReader, Reader, Repl
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
 from harken.serve.repl.slash import Slash
-from harken.serve.repl.terminal import TypedLines
+from harken.serve.repl.typed import TypedLines
 from harken.text.terminal import printable
 
 _SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
