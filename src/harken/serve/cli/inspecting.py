@@ -30,8 +30,7 @@ def status(session: CommandSession, projects: bool, as_json: bool) -> None:
     if as_json:
         listed = [{"key": key, "name": name, "conversations": count} for key, name, count in known]
         workers = [report_facts(report) for report in reports]
-        facts = {**status_facts(found), "max_usd_per_day": None if limit is None else float(limit)}
-        print_json({**facts, "workers": workers, **({"projects": listed} if projects else {})})
+        print_json({**status_facts(found, limit), "workers": workers, **({"projects": listed} if projects else {})})
         return
     for name, value in [*_lines(found, limit), *_worker_lines(reports)]:
         session.out.print(f"{name:<14} {value}", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from harken.engine.maintenance import StoreStatus
@@ -9,10 +10,11 @@ from harken.jobs.job import WorkerState
 from harken.jobs.workers import WorkerReport
 
 
-def status_facts(found: StoreStatus) -> dict[str, Any]:
-    """The status as scripts get it."""
+def status_facts(found: StoreStatus, limit: Decimal | None) -> dict[str, Any]:
+    """The status as scripts get it; the limit is what models may cost in a day, in USD."""
     counts = found.counts
     return {
+        "max_usd_per_day": None if limit is None else float(limit),
         "messages": counts.messages,
         "conversations": counts.conversations,
         "exchanges": counts.exchanges,

@@ -187,6 +187,7 @@ class StandingView(Facts):
     spend_today_usd: float
     spend_unsettled_usd: float
     spend_unpriced_calls: int
+    max_usd_per_day: float | None
     space: str | None
     filling_space: str | None
     bytes: dict[str, int]

@@ -151,7 +151,8 @@ def _fetch(harken: Harken, wanted: FetchDetails, _caller: Caller) -> DetailsView
 
 def _status(harken: Harken, _wanted: Nothing, _caller: Caller) -> StandingView:
     workers = [report_facts(report) for report in harken.background.status()]
-    return StandingView.model_validate({**status_facts(harken.upkeep.status()), "workers": workers})
+    facts = status_facts(harken.upkeep.status(), harken.settings.llm.max_usd_per_day)
+    return StandingView.model_validate({**facts, "workers": workers})
 
 
 def _cut(facts: dict[str, Any], most: int) -> dict[str, Any]:
