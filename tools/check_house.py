@@ -20,7 +20,7 @@ FILES, LINES, TOP_MODULES, FOLDER_MODULES, SMALL_FILES, SMALL_LINES = 290, 43_00
 ROOTS = ("src", "tests", "benchmarks", "tools")
 HOUSE = Path("src/harken")
 # What ADR 17 lets be larger until its next steps are done, and what it may be meanwhile.
-EXEMPT = {"files": 321, "lines": 50_500, "folder src/harken/serve/cli": 26, "small": 34, "function harken_find": 172}
+EXEMPT = {"files": 307, "lines": 48_900, "small": 25, "function harken_find": 172}
 _SQL_FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION ", re.MULTILINE | re.IGNORECASE)
 
 

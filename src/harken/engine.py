@@ -41,6 +41,7 @@ from harken.model.conversations import (
     Segment,
     Trust,
 )
+from harken.model.lookups import Surroundings
 from harken.providers.embedder import Embedder, Reranker
 from harken.providers.options import RerankerOptions
 from harken.providers.registry import open_reranker
@@ -52,7 +53,7 @@ from harken.redact.redactor import Redactor
 from harken.search.recall import Recall
 from harken.search.search import Searcher
 from harken.sources.verbs import SourceVerbs, said_or_saved
-from harken.storage.conversations import Surroundings, look_up
+from harken.storage.conversations import look_up
 from harken.storage.open import open_store
 from harken.storage.ports import Store
 from harken.storage.runtime_settings import RunTimeSettings

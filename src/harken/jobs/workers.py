@@ -14,6 +14,7 @@ from harken.jobs.segments import SummarizeSegmentWork, Vectorize
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
 from harken.jobs.summarize import SummarizeWork
+from harken.model.views import WorkerView
 from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import WrittenSummarizer
@@ -106,6 +107,7 @@ WORKERS = {
     EMBEDDINGS: EMBED,
 }
 _NOTHING = Spent()
+VectorsBySource = dict[str, VectorCounts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,44 @@ class WorkerReport:
     outlived: int = 0
     done_here: int = 0
     current: str = ""
+
+    @property
+    def is_run_here(self) -> bool:
+        """Whether this process runs a worker for it."""
+        return self.state is not WorkerState.STOPPED
+
+    @property
+    def state_name(self) -> str:
+        """`OFF`, `HALTED`, `RUNNING`, `WAITING` (there is work, and nobody here does any) or `IDLE`."""
+        if not self.enabled:
+            return "OFF"
+        if self.halted:
+            return "HALTED"
+        if self.counts.leased or (self.waiting and self.state is WorkerState.PROCESSING):
+            return "RUNNING"
+        return "WAITING" if self.waiting and not self.is_run_here else "IDLE"
+
+    def view(self) -> WorkerView:
+        """The report as JSON."""
+        counts = self.counts
+        return {
+            "name": self.name,
+            "enabled": self.enabled,
+            "state": self.state_name,
+            "done": self.done,
+            "outlived": self.outlived,
+            "waiting": self.waiting,
+            "current": self.current or None,
+            "in_hand": counts.leased,
+            "retrying": counts.retrying,
+            "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
+            "given_up": counts.given_up,
+            "last_error": counts.last_error,
+            "halted": self.halted,
+            "calls": self.spent.calls,
+            "spend_usd": float(self.spent.usd),
+            "spend_today_usd": float(self.spent_today.usd),
+        }
 
 
 class Background:
@@ -262,7 +302,7 @@ class Background:
                 if name in (None, each)
             )
 
-    def vectors(self) -> dict[str, VectorCounts]:
+    def vectors(self) -> VectorsBySource:
         """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
         with self._store.reading() as tx:
             return count_vectors(tx, _target(tx))

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from harken.errors import UsageError
+from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView
 
 
 class _Nothing(Mapping[str, Any]):
@@ -142,6 +143,16 @@ class Conversation:
     parent_uid: str | None = None
     metadata: Mapping[str, Any] = EMPTY
 
+    def view(self) -> ConversationView:
+        """The conversation as JSON."""
+        return {
+            "id": self.uid,
+            "channel": self.channel,
+            "title": self.title,
+            "project": self.project.key if self.project else None,
+            "created_at": self.created_at.isoformat(),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -191,6 +202,23 @@ class Message:
     tool_name: str | None = None
     external_id: str = ""
     metadata: Mapping[str, Any] = EMPTY
+
+    def view(self) -> MessageView:
+        """The message as JSON."""
+        return {
+            "id": self.uid,
+            "conversation_id": self.conversation_uid,
+            "exchange_id": self.exchange_uid,
+            "role": self.role.value,
+            "type": self.type.value,
+            "author": self.author,
+            "tool_name": self.tool_name,
+            "call_id": self.call_id,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
+            "created_at": self.created_at.isoformat(),
+            "text": self.text,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +286,10 @@ class Reason:
     value: float
     note: str = ""
 
+    def view(self) -> ReasonView:
+        """The reason as JSON."""
+        return {"name": self.name, "value": round(self.value, 4), "note": self.note}
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -279,6 +311,30 @@ class Hit:
     keyword_rank: int | None = None
     vector_rank: int | None = None
     reasons: tuple[Reason, ...] = ()
+
+    def view(self) -> HitView:
+        """The hit as JSON, flat with its entry."""
+        entry = self.entry
+        return {
+            "id": entry.ref_uid,
+            "source": entry.source,
+            "part": entry.part,
+            "conversation_id": entry.conversation_uid,
+            "exchange_id": entry.exchange_uid,
+            "project": entry.project,
+            "role": entry.role,
+            "author": entry.author,
+            "trust": entry.trust.value,
+            "untrusted": entry.trust.is_untrusted,
+            "created_at": entry.created_at.isoformat(),
+            "text": entry.text,
+            "score": round(self.score, 6),
+            "similarity": None if self.similarity is None else round(self.similarity, 4),
+            "keyword_rank": self.keyword_rank,
+            "vector_rank": self.vector_rank,
+            "fused": round(self.fused, 6),
+            "reasons": [reason.view() for reason in self.reasons],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,21 +396,10 @@ class ContextItem:
     relevance: float
     metadata: Mapping[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class FormattedContext:
-    """A whole context, ready to be shown to a model.
-
-    Attributes:
-        token_count: an estimate.
-        sources_used: how many items each source gave; sources without any are left out.
-    Source: SPEC-002-18.
-    """
-
-    markdown: str
-    items: tuple[ContextItem, ...]
-    token_count: int
-    sources_used: Mapping[str, int]
+    def view(self) -> ItemView:
+        """The item as JSON."""
+        facts = dict(self.metadata)
+        return {"source": self.source, "content": self.content, "relevance": self.relevance, "metadata": facts}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from harken.model.conversations import (
     Tombstone,
     Trust,
 )
+from harken.model.lookups import Surroundings
 from harken.storage.columns import Dialect
 from harken.storage.ports import Transaction, batches, rows_among
 from harken.storage.tables import (
@@ -64,23 +65,6 @@ def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:
 _SHORTEST_BEGINNING = 6
 _TITLE_CHARS = 70
 _ROWS_AT_ONCE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Some messages of a conversation, oldest first.
-
-    Attributes:
-        message: the one that was asked for; None where the whole conversation was.
-        before: how many earlier messages there are that are not shown.
-        after: how many later ones.
-    """
-
-    conversation: Conversation
-    messages: tuple[Message, ...]
-    message: Message | None = None
-    before: int = 0
-    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)

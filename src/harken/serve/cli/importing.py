@@ -1,20 +1,24 @@
-"""`harken import`: the histories that are on this machine, or the files that are named."""
+"""`harken import` and `harken export`: histories of this machine or named files; everything, for another store."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.engine import Harken
 from harken.errors import MissingExtraError, ProviderError, UsageError
-from harken.importers.formats import sort_by_format
-from harken.importers.importer import ImportReport, Progress
-from harken.importers.parsed import TranscriptFormat
-from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, print_json, with_json
 from harken.serve.process import EXIT_INTERRUPTED
+from harken.text.shown import counted, readable_bytes
+
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.importers.importer import ImportReport, Progress
+    from harken.importers.parsed import TranscriptFormat
+    from harken.journal.export import Exported
 
 _SHOWN_UNREADABLE = 10
 
@@ -24,8 +28,7 @@ Sources = Sequence[tuple[str, Sequence[Path]]]
 @click.command("import")
 @click.argument("arguments", nargs=-1, metavar="[FORMAT] [PATH]...")
 @click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run` does it later.")
-@json_option
-@with_session
+@with_json
 def import_command(session: CommandSession, arguments: tuple[str, ...], no_embed: bool, as_json: bool) -> None:
     """Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files, and exports of Harken.
 
@@ -34,6 +37,8 @@ def import_command(session: CommandSession, arguments: tuple[str, ...], no_embed
     themselves. Importing again adds only what is new. What `harken export` wrote is imported as jsonl, with all ids,
     and with what was forgotten, which is erased here too; import only exports that you trust as your own memory.
     """
+    from harken.importers.importer import ImportReport
+
     with session.engine() as harken:
         sources = _sources(session, harken.transcript_formats(), arguments)
         report = ImportReport()
@@ -45,7 +50,7 @@ def import_command(session: CommandSession, arguments: tuple[str, ...], no_embed
                 _print_report(session, report)
         embedded = None if no_embed else embed_now(session, harken)
         if as_json:
-            print_json({**_facts(report), "embedded": embedded})
+            print_json({**_import_view(report), "embedded": embedded})
         elif report.added:
             session.note('Try: harken search "what you remember of it"')
 
@@ -71,6 +76,8 @@ def _guessed(session: CommandSession, formats: Mapping[str, TranscriptFormat], p
     if not paths[0].exists():
         raise UsageError(f"'{paths[0]}' is neither a file nor a format. Formats: {', '.join(formats)}")
     _must_exist(paths)
+    from harken.importers.formats import sort_by_format
+
     found = sort_by_format(paths, formats)
     if not found.files:
         raise UsageError(f"No transcript was recognised in {paths[0]}. Name its format: {', '.join(formats)}")
@@ -112,7 +119,7 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
 
 
-def _facts(report: ImportReport) -> dict[str, Any]:
+def _import_view(report: ImportReport) -> dict[str, Any]:
     return {
         "files": report.files,
         "unchanged": report.unchanged,
@@ -129,19 +136,58 @@ def _facts(report: ImportReport) -> dict[str, Any]:
 
 def _print_report(session: CommandSession, report: ImportReport) -> None:
     added, conversations = counted(report.added, "new message"), counted(len(report.conversations), "conversation")
-    session.out.print(
+    session.say(
         f"{added} in {conversations} from {counted(report.files, 'file')}"
         f" ({report.known} known already, {counted(report.unchanged, 'file')} unchanged)."
     )
     if report.kept:
-        session.out.print(f"{counted(report.kept, 'other record')} new or changed: memories and the like.")
+        session.say(f"{counted(report.kept, 'other record')} new or changed: memories and the like.")
     if report.forgotten:
-        session.out.print(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
+        session.say(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
     if report.erased:
-        session.out.print(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
+        session.say(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
     for path, reason in report.failed:
         session.note(f"Could not be read: {path}: {reason}")
     for bad in report.unreadable[:_SHOWN_UNREADABLE]:
         session.note(f"Unreadable: {bad.path}:{bad.line}: {bad.reason}")
     if len(report.unreadable) > _SHOWN_UNREADABLE:
         session.note(f"… and {len(report.unreadable) - _SHOWN_UNREADABLE} more lines; all of them: --json")
+
+
+@click.command()
+@click.argument("file", metavar="FILE|-")
+@with_json
+def export(session: CommandSession, file: str, as_json: bool) -> None:
+    """Write everything that was recorded to a file, or with `-` to stdout.
+
+    It holds conversations, segments, exchanges, messages and memories with their ids, and the ids of what was
+    forgotten, so that it can be moved between an embedded file and a server: `harken import jsonl FILE`. The same
+    records always give the same file. Vectors are derived and not in it; the other store makes its own.
+    """
+    to_stdout = file == "-"
+    with session.engine() as harken, session.progress("Exporting", "messages") as show:
+        exported = harken.upkeep.export(sys.stdout.buffer if to_stdout else file, show)
+    if to_stdout:
+        session.note(_export_line("stdout", exported))
+    elif as_json:
+        print_json(_export_view(file, exported))
+    else:
+        session.say(_export_line(file, exported))
+
+
+def _export_line(place: str, exported: Exported) -> str:
+    held = f"{counted(exported.messages, 'message')} in {counted(exported.conversations, 'conversation')}"
+    if exported.kept:
+        held += f", {counted(exported.kept, 'other record')}"
+    return f"{place}: {held}, {readable_bytes(exported.bytes)}"
+
+
+def _export_view(file: str, exported: Exported) -> dict[str, Any]:
+    return {
+        "file": file,
+        "conversations": exported.conversations,
+        "messages": exported.messages,
+        "kept": exported.kept,
+        "forgotten": exported.forgotten,
+        "bytes": exported.bytes,
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import time
@@ -12,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-import structlog
 
 from harken import __version__
-from harken.config.settings import environment
 from harken.errors import HarkenError, MissingExtraError, UsageError
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, print_json, with_json, with_session
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
-from harken.serve.http.guard import HOST, PORT, Tcp, own_token
+from harken.serve.daemon.wire import HOST, PORT
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
@@ -41,8 +38,7 @@ _TURN_SECONDS = 30.0
 @click.option("--tls-cert", type=_FILE, help="A certificate of TLS, in PEM.")
 @click.option("--tls-key", type=_FILE, help="Its key.")
 @click.option("--claimed", type=int, hidden=True, help="A descriptor that holds the right to start, until it answers.")
-@json_option
-@with_session
+@with_json
 def serve(
     session: CommandSession,
     what: str | None,
@@ -66,20 +62,31 @@ def serve(
     elif what == "stop":
         _stop(session, place)
     else:
-        tcp = Tcp(host, port, tls_cert, tls_key)
-        if is_remote:
-            tcp.check()
-        elif tcp != Tcp():
+        if not is_remote and (host, port, tls_cert, tls_key) != (HOST, PORT, None, None):
             raise UsageError("--host, --port, --tls-cert and --tls-key go with --tcp.")
-        _run(session, place, quiet, tcp if is_remote else None, claimed)
+        _run(session, place, quiet, (host, port, tls_cert, tls_key) if is_remote else None, claimed)
 
 
-def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
+def _run(
+    session: CommandSession,
+    place: DaemonPaths,
+    quiet: bool,
+    listens: tuple[str, int, Path | None, Path | None] | None,
+    claimed: int | None,
+) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
+        from harken.serve.http.guard import Tcp, own_token
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
+    tcp = Tcp(*listens) if listens else None
+    if tcp:
+        tcp.check()
     if quiet:
+        import logging
+
+        import structlog
+
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
     while True:
@@ -113,6 +120,8 @@ def _ready(session: CommandSession, lines: Sequence[str], claimed: int | None) -
 
 def _answers(place: DaemonPaths) -> bool:
     """Whether the one that runs is ours to use: then there is no need for another."""
+    from harken.config.settings import environment
+
     try:
         return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
     except DaemonError:
@@ -127,16 +136,16 @@ def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     elif found is None:
-        session.out.print("No daemon runs for this home; the first client starts one.", markup=False)
+        session.say("No daemon runs for this home; the first client starts one.")
     else:
         how = "answers" if facts["answers"] else "does not answer"
-        session.out.print(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.", markup=False)
+        session.say(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.")
 
 
 def _stop(session: CommandSession, place: DaemonPaths) -> None:
     found = holder(place)
     if found is None:
-        session.out.print("No daemon runs for this home.")
+        session.say("No daemon runs for this home.")
         return
     _signal(found, signal.SIGTERM)
     # One that was stopped (SIGSTOP) hears the other only when it goes on.
@@ -147,7 +156,7 @@ def _stop(session: CommandSession, place: DaemonPaths) -> None:
         if time.monotonic() > deadline:
             raise HarkenError(f"Process {found.pid} does not end. End it with: kill -9 {found.pid}; nothing is lost.")
         time.sleep(0.05)
-    session.out.print(f"Stopped process {found.pid}.")
+    session.say(f"Stopped process {found.pid}.")
 
 
 def _signal(found: Holder, number: signal.Signals) -> None:
@@ -172,6 +181,8 @@ def hook(words: tuple[str, ...]) -> None:
 @with_session
 def mcp(session: CommandSession) -> None:
     """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration."""
+    from harken.config.settings import environment
+
     try:
         from harken.serve.mcp.asking import Asking
         from harken.serve.mcp.stdio import serve_stdio

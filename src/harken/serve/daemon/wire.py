@@ -23,6 +23,7 @@ DIRECTORY_HEADER = "x-harken-directory"
 LINES = "application/x-ndjson"
 OK, OTHER_SETTINGS, OTHER_VERSION = 200, 409, 426
 _LONGEST_ANSWER = 64 * 1024 * 1024
+HOST, PORT = "127.0.0.1", 4275
 
 
 class DaemonError(Exception):

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from harken.errors import HarkenError, UsageError
 from harken.serve.daemon.lock import own_folder
 from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.wire import HOST, PORT
 
 # Less than a daemon that ends waits for what it still answers.
 PATIENCE_SECONDS = 15.0
@@ -160,7 +161,6 @@ def _refused(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status_code=status)
 
 
-HOST, PORT = "127.0.0.1", 4275
 _BACKLOG = 128
 
 

@@ -172,6 +172,6 @@ def migrate(url: URL, language: str | None = None, role: str | None = None, spre
         with translated(shown(url)), engine.begin() as connection:
             before = migrations.current_version(connection)
             schema.migrate(connection, language, role)
-            return Migrated(before, tuple(schema.distribute(connection)) if spread else ())
+            return Migrated(before, migrations.HEAD, tuple(schema.distribute(connection)) if spread else ())
     finally:
         engine.dispose()
