@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted
+from harken.serve.repl.loop import TypedLines
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
-from harken.serve.repl.terminal import TypedLines
 
 ANSWER = "Look:\n\n```python\nfirst = 1\n\nsecond = 2\n```\n\nThat is all."
 

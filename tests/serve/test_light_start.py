@@ -6,6 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -73,6 +74,16 @@ def test_the_table_says_of_each_command_what_it_says_of_itself(name: str) -> Non
     assert command.name == name
     first = inspect.cleandoc(command.help or "").split("\n\n")[0]
     assert COMMANDS[name][1] == " ".join(first.split())
+
+
+def test_a_working_folder_that_was_deleted_is_in_nobodys_way(cli: CommandLine, tmp_path: Path) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    script = "import os, sys; os.rmdir(os.getcwd()); sys.argv = ['harken', 'status']"
+    script += "; from harken.serve.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=gone, env=cli.environment(), capture_output=True, text=True, check=False
+    )
+    assert "0 in 0 conversations" in done.stdout, done.stderr
 
 
 def test_every_operation_of_people_is_a_command() -> None:

@@ -29,7 +29,7 @@ def command_of(operation: Operation[Any, Any]) -> click.Command:
     def run(as_json: bool, **given: Any) -> None:
         session: CommandSession = click.get_current_context().obj
         wanted = operation.arguments(**{each.name: _read(_spelling(shell, each), each, given) for each in shown})
-        caller = Caller(Path.cwd(), is_owner=True, talk=session.talk)
+        caller = Caller(_here(), is_owner=True, talk=session.talk)
         with session.engine() as harken:
             found = operation.run(harken, wanted, caller)
         if as_json:
@@ -40,6 +40,14 @@ def command_of(operation: Operation[Any, Any]) -> click.Command:
     json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
     parameters = [*(_parameter(_spelling(shell, each), each) for each in shown), json]
     return click.Command(shell.path.split()[-1], callback=run, params=parameters, help=shell.help)
+
+
+def _here() -> Path | None:
+    """The working directory; None where it was deleted meanwhile."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def _spelling(shell: ShellCommand[Any, Any], argument: ArgumentField) -> Spelling:

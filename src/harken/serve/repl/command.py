@@ -22,10 +22,9 @@ from harken.model.conversations import Message, MessageType, Role
 from harken.serve.cli.reporting import HOW_TO_CONFIGURE
 from harken.serve.cli.session import CommandSession
 from harken.serve.process import EXIT_INTERRUPTED
-from harken.serve.repl.loop import PlainReader, Reader, Repl
+from harken.serve.repl.loop import PlainReader, Reader, Repl, TypedLines
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
 from harken.serve.repl.slash import Slash
-from harken.serve.repl.terminal import TypedLines
 from harken.text.shown import counted, one_line
 from harken.text.terminal import printable
 

@@ -1,13 +1,16 @@
-"""What a person says: plain lines of any stdin."""
+"""The loop of a chat: lines of any stdin, and what was typed in earlier chats."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
@@ -17,12 +20,14 @@ from harken.chat.turn import Turn
 from harken.context.builder import ContextSession as Talk
 from harken.context.layers import LayerName
 from harken.engine import Harken
+from harken.files import make_private
 from harken.serve.cli.session import CommandSession, line_of
 from harken.serve.repl.showing import AnswerView
 from harken.serve.repl.slash import Slash, is_command
 from harken.text.shown import counted
 
 CONTINUES = "\\"
+_KEPT_LINES = 1000
 
 
 class Reader(Protocol):
@@ -45,6 +50,62 @@ class PlainReader:
                 return "\n".join([*lines, line])
             lines.append(line.removesuffix(CONTINUES))
         return "\n".join(lines) if lines else None
+
+
+class TypedLines:
+    """Keeps what is typed, for the arrow keys: one JSON string a line, readable by its owner alone, without secrets.
+
+    Args:
+        path: the file; made with the first line.
+        redacted: takes secrets out of a text; a line that it changes is not kept at all.
+    """
+
+    def __init__(self, path: Path, redacted: Callable[[str], str]) -> None:
+        self._path = path
+        self._redacted = redacted
+
+    def load(self) -> list[str]:
+        """The newest lines, oldest first; what cannot be read is passed over."""
+        try:
+            written = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
+        if len(written) > 2 * _KEPT_LINES:
+            written = written[-_KEPT_LINES:]
+            self._replace(written)
+        found = map(_line, written[-_KEPT_LINES:])
+        return [line for line in found if line]
+
+    def keep(self, text: str) -> None:
+        """Add a line, unless it holds a secret; a disk that refuses costs the history, not the chat."""
+        if self._redacted(text) != text:
+            return
+        try:
+            make_private(self._path.parent)
+            self._write(self._path, os.O_APPEND, [json.dumps(text, ensure_ascii=False)])
+        except OSError:
+            return
+
+    def _replace(self, lines: list[str]) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        try:
+            self._write(fresh, os.O_TRUNC, lines)
+            fresh.replace(self._path)
+        except OSError:
+            return
+
+    def _write(self, path: Path, how: int, lines: list[str]) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+
+
+def _line(written: str) -> str:
+    try:
+        found = json.loads(written)
+    except ValueError:
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 @dataclass(slots=True)
