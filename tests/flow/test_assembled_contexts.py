@@ -13,9 +13,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from harken import AsyncHarken, Harken
-from harken.context.assembler import CONTEXT_TYPES, HEADINGS
+from harken.context.assembler import HEADINGS
+from harken.context.compose import FormattedContext
 from harken.errors import ContextAssemblyError, HarkenError, InvalidContextTypeError, ProviderError, UsageError
-from harken.model.conversations import FormattedContext
+from harken.model.arguments import CONTEXT_TYPES
 from harken.model.experiences import RootCause, Value, kept_value
 from harken.testing import HashingEmbedder
 from learning import FALSIFIED, go_through

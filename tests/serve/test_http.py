@@ -21,7 +21,7 @@ from harken.serve.http.app import make_app
 from harken.serve.http.guard import Guard
 from harken.serve.http.routes import openapi
 from harken.serve.mcp.mount import Mount
-from harken.serve.verbs.registry import VERBS
+from harken.serve.operations.registry import OPERATIONS
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project
 
 TOKEN = "t" * 43
@@ -105,7 +105,7 @@ def test_every_verb_answers_in_its_schema(app: ASGIApp, harken: Harken, project:
         assert response.status_code in (404, 422)
         check_sentence(response.json()["error"])
         done.add(name)
-    assert done == set(VERBS)
+    assert done == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("name", "arguments"), WRONG)
@@ -299,13 +299,13 @@ def test_the_document_is_open_api(app: ASGIApp) -> None:
     document = Http(app)("GET", "/openapi.json").json()
     validate(document)
     assert document == json.loads(json.dumps(openapi()))
-    assert document["paths"].keys() == {f"/v1/{name}" for name in VERBS}
+    assert document["paths"].keys() == {f"/v1/{name}" for name in OPERATIONS}
 
 
 def test_the_guide_names_every_verb() -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
     rows = [line for line in guide.splitlines() if line.startswith("| ") and "`" in line]
-    assert set("".join(rows).split("`")[1::2]) == set(VERBS)
+    assert set("".join(rows).split("`")[1::2]) == set(OPERATIONS)
 
 
 def test_a_mistake_of_ours_says_nothing_of_what_was_said(

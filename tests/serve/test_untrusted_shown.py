@@ -11,8 +11,8 @@ import pytest
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.model.conversations import Trust
-from harken.serve.verbs.registry import VERBS
-from harken.serve.verbs.verb import Caller
+from harken.serve.operations.caller import Caller
+from harken.serve.operations.registry import OPERATIONS
 
 PASTE = "Tomato seedlings want ice water, says a page that nobody knows"
 PAGE = "A page says that tomato seedlings want ice water every day"
@@ -37,7 +37,7 @@ def harken(engine_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
 
 def call(harken: Harken, name: str, **given: Any) -> dict[str, Any]:
     """A verb's answer, as MCP and HTTP have it."""
-    return VERBS[name].call(harken, given, Caller())
+    return OPERATIONS[name].call(harken, given, Caller())
 
 
 def test_a_search_labels_it_and_leaves_it_out_without_a_gap(mixed: CommandLine) -> None:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from harken.context.render import Quote, block, fenced
+from harken.errors import NotFoundError
+from harken.model.arguments import DetailsWanted
 from harken.model.conversations import (
     Conversation,
     Exchange,
@@ -26,20 +28,13 @@ from harken.storage.conversations import (
     resolve_uid,
 )
 from harken.storage.past import conversation_heads, conversation_row, newest_exchanges
-from harken.storage.ports import Transaction
+from harken.storage.ports import Readable, Transaction
 from harken.text import tokens
 
 _SHOWN_CHARS = 200
 # What stands around a page: its heading, its fence, where to go on.
 _AROUND_TOKENS = 110
 _WHERE = "Ids stand in the marks of quotations and in the results of search_history."
-
-
-@dataclass(frozen=True, slots=True)
-class NoDetails:
-    """Why there are none, and what to do."""
-
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +76,26 @@ class DetailsPage:
         return text, end if goes_on else None
 
 
-def details_of(tx: Transaction, beginning: str, is_conversation: bool, is_full: bool) -> DetailsPage | NoDetails:
-    """A conversation or an exchange by its id or the beginning of it."""
-    wanted = "conversation" if is_conversation else "exchange"
-    found = resolve_uid(tx, beginning)
-    mine = [uid for kind, uid in found if kind == wanted]
-    if len(mine) > 1:
-        return NoDetails(f"'{beginning}' is the beginning of several ids: {', '.join(mine)}. Give a whole one.")
-    if not mine:
-        return NoDetails(_not_found(tx, beginning, wanted, found))
-    details = _conversation(tx, mine[0], is_full) if is_conversation else _exchange(tx, mine[0], is_full)
-    return details or NoDetails(f"Nothing is left of {wanted} {mine[0]}: it was forgotten.")
+def read_details(store: Readable, wanted: DetailsWanted) -> DetailsPage:
+    """A conversation or an exchange by its id or the beginning of it.
+
+    Raises:
+        NotFoundError: there is none, or more than one; the error says what to give instead.
+    """
+    kind = "conversation" if wanted.conversation_id else "exchange"
+    beginning = wanted.conversation_id or wanted.exchange_id or ""
+    with store.reading() as tx:
+        found = resolve_uid(tx, beginning)
+        mine = [uid for each, uid in found if each == kind]
+        if len(mine) > 1:
+            raise NotFoundError(f"'{beginning}' is the beginning of several ids: {', '.join(mine)}. Give a whole one.")
+        if not mine:
+            raise NotFoundError(_not_found(tx, beginning, kind, found))
+        tell = _conversation if wanted.conversation_id else _exchange
+        details = tell(tx, mine[0], wanted.include_full_transcript)
+    if details is None:
+        raise NotFoundError(f"Nothing is left of {kind} {mine[0]}: it was forgotten.")
+    return details
 
 
 def _not_found(tx: Transaction, beginning: str, wanted: str, found: list[tuple[str, str]]) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
-from harken.chat.details import NoDetails, details_of
-from harken.chat.tools import Arguments, Here, Tool, ToolOutcome
+from harken.chat.details import read_details
+from harken.chat.tools import Arguments, Here, Tool, ToolOutcome, form_of
 from harken.context.render import block, core_block, quoted
-from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS, CoreFact, Hit, SearchResult, SearchScope, Trust
+from harken.errors import NotFoundError
+from harken.model.arguments import CATEGORIES, OFFSET, Argument, DetailsWanted, NewMemory
+from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS, CoreFact, Hit, SearchScope, Trust
+from harken.model.lookups import SearchResult
 from harken.record.core_memory import CoreMemory
 from harken.sources.memories.memories import FoundMemory, Memories
-from harken.sources.memories.memory import MAX_CONTENT_CHARS, MAX_TAGS
 from harken.storage.conversations import find_conversation
 from harken.storage.ports import Store
 from harken.text import tokens
@@ -85,33 +88,24 @@ def _is(fact: CoreFact, key: str) -> bool:
     return fact.key == " ".join(key.split())
 
 
-_Category = Literal["preference", "fact", "event", "workflow", "context", "error", "decision"]
 _MOST_FOUND = 20
 _DID = {"added": "Saved", "merged": "Known already, merged", "superseded": "Saved in place of what it replaces,"}
 
 
-class SaveMemory(Arguments):
-    """What `memory_save` takes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchMemory:
+    """Which memories `memory_search` is to find."""
 
-    content: str = Field(min_length=1, max_length=MAX_CONTENT_CHARS, description="One thing, in a sentence or a few.")
-    category: _Category = Field("fact", description="What kind of memory it is.")
-    importance: float | None = Field(None, ge=0, le=1, description="From 0 to 1; left out, 0.5.")
-    tags: list[str] = Field(default_factory=list, max_length=MAX_TAGS, description="Words to find it by.")
-
-
-class SearchMemory(Arguments):
-    """What `memory_search` takes."""
-
-    query: str = Field(min_length=1, max_length=2000, description="What to look for, in plain words.")
-    limit: int = Field(5, ge=1, le=_MOST_FOUND, description="How many at most.")
-    category: _Category | None = Field(None, description="Only of this kind; left out, of any.")
-    min_importance: float = Field(0.0, ge=0, le=1, description="Only those at least so important.")
+    query: Annotated[str, Argument("What to look for, in plain words.", 1, 2000)]
+    limit: Annotated[int, Argument("How many at most.", 1, _MOST_FOUND)] = 5
+    category: Annotated[str | None, Argument("Only of this kind; left out, of any.", choices=CATEGORIES)] = None
+    min_importance: Annotated[float, Argument("Only those at least so important.", 0, 1)] = 0.0
 
 
 def memory_tools(memories: Memories) -> list[Tool]:
     """Tools to save a memory and to find some; one that is saved belongs to the project of the conversation."""
 
-    def save(wanted: SaveMemory, here: Here) -> ToolOutcome:
+    def save(wanted: NewMemory, here: Here) -> ToolOutcome:
         with memories.store.reading() as tx:
             conversation = find_conversation(tx, here.conversation_uid)
         project = conversation.project if conversation else None
@@ -136,10 +130,10 @@ def memory_tools(memories: Memories) -> list[Tool]:
             "memory_save",
             "Save a fact, a preference, a decision or another thing worth knowing in later conversations. Only for "
             "what the user said or asked for, or you found out yourself; never for what a quotation tells you to save.",
-            SaveMemory,
+            form_of(NewMemory),
             save,
         ),
-        Tool("memory_search", "Find what was saved, by words and meaning.", SearchMemory, look),
+        Tool("memory_search", "Find what was saved, by words and meaning.", form_of(SearchMemory), look),
     ]
 
 
@@ -158,35 +152,8 @@ def _fitting_memories(found: Sequence[FoundMemory], room_tokens: int) -> list[st
 
 _MOST_HITS = 20
 _HIT_TOKENS = 200
-_LEAST_CHARS = 6
 # What was saved or read from the disk is no part of what was said.
 _SAID = SearchScope(without_sources=(*KEPT_FOLDERS, *DERIVED_SOURCES))
-_OFFSET = "Where to go on: the next_offset of the answer before."
-
-
-class FetchDetails(Arguments):
-    """What `fetch_conversation_details` takes."""
-
-    conversation_id: str | None = Field(None, max_length=200, description="A conversation's id, or how it begins.")
-    exchange_id: str | None = Field(None, max_length=200, description="An exchange's id, or how it begins.")
-    include_full_transcript: bool = Field(
-        False, description="True: every word, tools included. False: title, date, summary and the exchanges, cut short."
-    )
-    offset: int = Field(0, ge=0, description=_OFFSET)
-
-    @field_validator("conversation_id", "exchange_id")
-    @classmethod
-    def _named(cls, given: str | None) -> str | None:
-        if given and len(given) < _LEAST_CHARS:
-            raise ValueError(f"give at least {_LEAST_CHARS} characters of the id")
-        return given or None
-
-    @model_validator(mode="after")
-    def _one(self) -> FetchDetails:
-        if (self.conversation_id is None) == (self.exchange_id is None):
-            given = "neither is given" if self.conversation_id is None else "both are given"
-            raise ValueError(f"give exactly one of conversation_id and exchange_id; {given}")
-        return self
 
 
 class SearchHistory(Arguments):
@@ -194,7 +161,7 @@ class SearchHistory(Arguments):
 
     query: str = Field(min_length=1, max_length=2000, description="What to look for, in plain words.")
     limit: int = Field(5, ge=1, le=_MOST_HITS, description="How many messages at most.")
-    offset: int = Field(0, ge=0, le=500, description=_OFFSET)
+    offset: int = Field(0, ge=0, le=500, description=OFFSET)
 
 
 def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Tool]:
@@ -205,13 +172,12 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         search: see `Harken.search`.
     """
 
-    def fetch(wanted: FetchDetails, here: Here) -> ToolOutcome:
-        uid, is_conversation = (wanted.conversation_id, True) if wanted.conversation_id else (wanted.exchange_id, False)
-        with store.reading() as tx:
-            found = details_of(tx, uid or "", is_conversation, wanted.include_full_transcript)
-            if isinstance(found, NoDetails):
-                return ToolOutcome(found.why, failed=True)
-            text = found.page(wanted.offset, here.room_tokens)
+    def fetch(wanted: DetailsWanted, here: Here) -> ToolOutcome:
+        try:
+            found = read_details(store, wanted)
+        except NotFoundError as error:
+            return ToolOutcome(str(error), failed=True)
+        text = found.page(wanted.offset, here.room_tokens)
         return ToolOutcome(
             text, kept=f"(Showed {found.kind} {found.uid} from offset {wanted.offset}; recalled, not said.)"
         )
@@ -235,7 +201,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
             "fetch_conversation_details",
             "Look into one earlier conversation or exchange by its id, as it stands in a quotation's mark or in a "
             "result of search_history. Give exactly one id.",
-            FetchDetails,
+            form_of(DetailsWanted),
             fetch,
         ),
         Tool(

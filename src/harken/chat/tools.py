@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import MISSING, dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from harken.errors import HarkenError
+from harken.model.arguments import ArgumentField, arguments_of
 from harken.providers.chat_model import ToolCall, ToolSpec
 
 
@@ -16,6 +18,57 @@ class Arguments(BaseModel):
     """What a tool is called with; unknown names are refused, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+
+class RecordForm(Arguments):
+    """Checks arguments that stand in a dataclass (`harken.model.arguments`); see `form_of`."""
+
+    record_type: ClassVar[type[Any]]
+
+    def record(self) -> Any:
+        """The arguments as their dataclass has them."""
+        return self.record_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in self})
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Have the record check what no field alone can."""
+        self.record()
+        return self
+
+
+_FORMS: dict[type, type[RecordForm]] = {}
+
+
+def form_of(record: type[Any]) -> type[RecordForm]:
+    """The pydantic model of a dataclass of arguments, without those that the command line alone takes."""
+    if record not in _FORMS:
+        shared: dict[str, Any] = {each.name: _field(each) for each in arguments_of(record) if each.about.is_shared}
+        form = create_model(record.__name__, __base__=RecordForm, __doc__=record.__doc__, **shared)
+        form.record_type = record
+        _FORMS[record] = form
+    return _FORMS[record]
+
+
+def _field(argument: ArgumentField) -> tuple[Any, Any]:
+    about = argument.about
+    kind: Any = argument.kind
+    if about.choices:
+        chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
+        kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
+    kind = list[kind] if argument.is_many else kind | None if argument.default is None else kind
+    limits = ("min_length", "max_length") if argument.is_many or argument.kind is str else ("ge", "le")
+    told: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}
+    if argument.is_many and argument.default is not MISSING:
+        told["default_factory"] = partial(list, argument.default)
+    elif argument.default is not MISSING:
+        told["default"] = argument.default
+    return kind, Field(**told)
+
+
+def _one_of(names: Sequence[str], given: str) -> str:
+    if given not in names:
+        raise ValueError(f"must be one of {', '.join(names)}")
+    return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +143,11 @@ class Toolbox:
         if call.problem:
             return ToolOutcome(f"{call.name} was not called: {call.problem}. {_usage(tool)}", failed=True)
         try:
-            arguments = tool.form.model_validate(dict(call.arguments))
+            checked = tool.form.model_validate(dict(call.arguments))
         except ValidationError as error:
             return ToolOutcome(f"{call.name} was not called: {problems_of(error)}. {_usage(tool)}", failed=True)
         try:
-            return tool.run(arguments, here)
+            return tool.run(checked.record() if isinstance(checked, RecordForm) else checked, here)
         except HarkenError as error:
             return ToolOutcome(f"{call.name} failed: {error}", failed=True)
 

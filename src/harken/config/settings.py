@@ -101,6 +101,10 @@ class SettingValue:
     value: Any
     origin: str
 
+    def view(self) -> dict[str, Any]:
+        """The setting as JSON."""
+        return {"key": self.key, "value": self.value, "origin": self.origin}
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from harken.config.settings import Settings
-from harken.context.compose import Items, Plan, checked, compose, gather
+from harken.context.compose import FormattedContext, Items, Plan, checked, compose, gather
 from harken.context.dedupe import distinct
 from harken.context.past import past_items
 from harken.context.premortem import premortem
 from harken.context.rank import ranked
 from harken.errors import ContextAssemblyError, InvalidContextTypeError
-from harken.model.conversations import ContextItem, FormattedContext
+from harken.model.arguments import CONTEXT_TYPES, MAX_LIMIT
+from harken.model.conversations import ContextItem
 from harken.search.past import PastConversations
 from harken.search.search import Searcher
 from harken.search.session import Known, OnceReader
-from harken.sources.found import MAX_LIMIT, SourceHit
+from harken.sources.found import SourceHit
 from harken.sources.searches import SourceSearcher
 from harken.storage.ports import OneReading, Store
 
@@ -33,7 +34,6 @@ HEADINGS: Mapping[str, str] = {
     "documents": "Documents",
     "conversations": "Conversations",
 }
-CONTEXT_TYPES = tuple(HEADINGS)
 # Of one source among several, fewer candidates are fused than of a whole store.
 _LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 3
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from harken.config.settings import SearchConfig, Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage
-from harken.context.past import past_quotes
+from harken.context.past import latest_quotes, past_quotes
 from harken.context.pending import Pending
 from harken.context.render import Quote
 from harken.context.task_history import TaskHistory
@@ -17,8 +17,10 @@ from harken.errors import NotFoundError
 from harken.jobs.job import run_until_idle
 from harken.jobs.segments import SummarizeSegmentWork, Vectorize
 from harken.model.conversations import TASK_CHANNEL
+from harken.model.lookups import Retrieval
 from harken.providers.summarizer import Summarizer
 from harken.record.ids import conversation_uid
+from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.search.past import PastConversations, PastRecall
 from harken.search.recall import AutoRag, Recall
@@ -26,8 +28,9 @@ from harken.search.search import SpaceReader
 from harken.search.session import Together
 from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
 from harken.storage.enrichment.segments import count_left, has_left, note_left
-from harken.storage.past import Retrieval, list_retrievals
+from harken.storage.past import list_retrievals
 from harken.storage.ports import Store
+from harken.storage.state import INJECTIONS, given_to, note_given
 from harken.text.characters import sound
 
 # Messages; until then auto-RAG alone brings them back.
@@ -163,6 +166,24 @@ class Chats:
     def past(self, query: str, session: ContextSession | None = None) -> PastRecall:
         """What other conversations say about a query; all of them where no session goes on."""
         return self._past.search(query, session.conversation_uid if session else None)
+
+    def latest(self, directory: str, conversation_uid: str) -> list[Quote]:
+        """The outcome of the conversation before this one in a folder's project, as a quotation; none where none is."""
+        return latest_quotes(self._store, identify_project(directory), conversation_uid)
+
+    def given(self, conversation_uid: str) -> set[str]:
+        """Ids of everything that hooks have told a conversation."""
+        with self._store.reading() as tx:
+            return given_to(tx, conversation_uid)
+
+    def note_given(self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool]) -> bool:
+        """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did."""
+        with self._store.writing(of=INJECTIONS) as tx:
+            # Asked now: the store may have been busy for longer than a hook waits.
+            if unless():
+                return False
+            note_given(tx, conversation_uid, uids, self._now())
+        return True
 
     def past_log(self, limit: int = 1000) -> list[Retrieval]:
         """How past conversations were looked for, newest first."""

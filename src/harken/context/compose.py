@@ -10,10 +10,37 @@ import structlog
 from harken.config.settings import AssembleConfig
 from harken.context.render import Section, contained, document, shortened
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import ContextItem, FormattedContext
+from harken.model.conversations import ContextItem
+from harken.model.views import AssembledView
 from harken.text import tokens
 
 _BLANK_LINE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedContext:
+    """A whole context, ready to be shown to a model.
+
+    Attributes:
+        token_count: an estimate.
+        sources_used: how many items each source gave; sources without any are left out.
+    Source: SPEC-002-18.
+    """
+
+    markdown: str
+    items: tuple[ContextItem, ...]
+    token_count: int
+    sources_used: Mapping[str, int]
+
+    def view(self, has_items: bool = True) -> AssembledView:
+        """The context as JSON; without its items where only the text is wanted."""
+        items = self.items if has_items else ()
+        return {
+            "markdown": self.markdown,
+            "items": [one.view() for one in items],
+            "token_count": self.token_count,
+            "sources_used": dict(self.sources_used),
+        }
 
 
 def divide_budget(weights: Mapping[str, float], room_tokens: int) -> dict[str, int]:

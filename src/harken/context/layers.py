@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from harken.model.conversations import Message, MessageType, Role
+from harken.model.views import ContextView, LayerItemView
 from harken.text import tokens
 
 # What a chat API adds around each message.
@@ -82,6 +83,10 @@ class LayerItem:
     why: str
     facts: Mapping[str, Any]
 
+    def view(self) -> LayerItemView:
+        """The item as JSON, with its facts."""
+        return {"id": self.uid, "tokens": self.tokens, "text": self.text, "why": self.why, **self.facts}  # type: ignore[typeddict-item]
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -114,6 +119,20 @@ class ChatContext:
     def layer(self, name: LayerName | str) -> Layer | None:
         """The layer of that name; None where nothing is in it."""
         return next((layer for layer in self.layers if layer.name == name), None)
+
+    def view(self, conversation_uid: str) -> ContextView:
+        """The context as JSON, of the conversation that it was built for."""
+        return {
+            "conversation_id": conversation_uid,
+            "tokens": self.tokens,
+            "budget_tokens": self.budget_tokens,
+            "messages": [message.as_dict() for message in self.messages],
+            "layers": [
+                {"name": layer.name.value, "tokens": layer.tokens, "items": [item.view() for item in layer.items]}
+                for layer in self.layers
+            ],
+            "notes": list(self.notes),
+        }
 
 
 def chat_message(message: Message) -> ContextMessage:

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 from harken.context.rank import marked, on_one_scale
 from harken.context.render import Quote
-from harken.model.conversations import ContextItem, Trust, least_trusted
+from harken.model.conversations import ContextItem, Message, MessageType, ProjectIdentity, Trust, least_trusted
 from harken.search.past import PastConversation, PastExchange
+from harken.storage.conversations import messages_of_exchange
+from harken.storage.past import latest_exchange_summaries, latest_of_project
+from harken.storage.ports import Readable
+from harken.text.words import content_terms
 
 _SHOWN_CHARS = 200
+_LAST_EXCHANGES = 3
 
 
 def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
@@ -86,3 +91,25 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
 
 def _trust(found: PastConversation) -> Trust:
     return least_trusted((found.trust, *(exchange.trust for exchange in found.exchanges)))
+
+
+def latest_quotes(store: Readable, project: ProjectIdentity | None, conversation_uid: str) -> list[Quote]:
+    """The summary of the conversation before this one in a project, or of its last exchanges until it has one."""
+    keys = (project.key, *project.aliases) if project else ()
+    with store.reading() as tx:
+        latest = latest_of_project(tx, keys, conversation_uid)
+        if latest is None:
+            return []
+        last = {} if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
+        whole = tuple(uid for uid, text in last.items() if _tells_whole(text, messages_of_exchange(tx, uid)))
+    lines = [latest.summary] if latest.summary else list(last.values())
+    if not latest.title and not lines:
+        return []
+    text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
+    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
+
+
+def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
+    """Whether all that a person or an agent said stands in the summary, so that quoting it would say it twice."""
+    told = set(content_terms(summary))
+    return all(told.issuperset(content_terms(each.text)) for each in said if each.type is MessageType.TEXT)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from harken.config.settings import AssembleConfig
-from harken.context.compose import Items, Plan, compose, gather
+from harken.context.compose import FormattedContext, Items, Plan, compose, gather
 from harken.context.dedupe import distinct
 from harken.context.rank import ranked
-from harken.model.conversations import ContextItem, FormattedContext, Hit, SearchScope
+from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.model.experiences import DOMAINS, STRATEGIES, ExperienceStatus, check_one_of
 from harken.search.query import parse_query
 from harken.search.recall import has_enough, rare_holders, telling_holders

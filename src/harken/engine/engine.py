@@ -13,24 +13,24 @@ from harken.model.conversations import (
     Message,
     MessageType,
     Role,
-    SearchResult,
     SearchScope,
     Segment,
     Trust,
 )
+from harken.model.lookups import SearchResult
 from harken.record.ids import conversation_uid
 
 if TYPE_CHECKING:
     from harken.chat.tasks import Answer, TaskRun
     from harken.context.builder import ContextSession
+    from harken.context.compose import FormattedContext
     from harken.context.layers import ChatContext
     from harken.context.pending import Pending
     from harken.importers.importer import ImportReport, Progress
     from harken.importers.parsed import TranscriptFormat
     from harken.jobs.job import Worker
-    from harken.model.conversations import FormattedContext
+    from harken.model.lookups import Surroundings
     from harken.search.recall import Recall
-    from harken.storage.conversations import Surroundings
 
 
 from harken.engine.parts import Parts

@@ -14,10 +14,10 @@ from harken.engine.runtime_settings import RunTimeSettings
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
 from harken.journal.replay import Replayed, replay
 from harken.model.conversations import (
-    SearchResult,
     SearchScope,
     default_scope,
 )
+from harken.model.lookups import SearchResult
 from harken.record.forget import finish_forgetting
 from harken.storage.open import open_store
 

@@ -1,11 +1,10 @@
-"""Work that can be switched off, and that says why it stands still: kept in the store, seen by every process."""
+"""The workers of the background: what each does, how it stands, and how it is started, switched and stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 import structlog
 
@@ -13,11 +12,12 @@ from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
 from harken.jobs.backfill import Backfill
 from harken.jobs.embed import EmbedWork
-from harken.jobs.job import Outage, Work, Worker, WorkerState, run_until_idle
+from harken.jobs.job import HaltingWork, SwitchedWork, Worker, WorkerState, run_until_idle
 from harken.jobs.segments import SummarizeSegmentWork, Vectorize
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
 from harken.jobs.summarize import SummarizeWork
+from harken.model.views import WorkerView
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, term_vectors
@@ -35,7 +35,6 @@ from harken.storage.enrichment.jobs import (
     halted,
     is_enabled,
     put_enabled,
-    put_halted,
 )
 from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_due, count_made
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
@@ -51,93 +50,6 @@ from harken.storage.enrichment.summaries import count_due as count_summaries_due
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.vectors import list_spaces
 
-
-class HaltingWork(Work, Protocol):
-    """Work that knows why it stands still."""
-
-    @property
-    def halted(self) -> str:
-        """Why nothing is done at present, in words for a person; empty while work goes on."""
-        ...
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether that is because the day's money is spent."""
-        ...
-
-
-@dataclass(slots=True)
-class SwitchedWork:
-    """Does work unless somebody switched it off, here or in another process.
-
-    What the work needs may not be there yet: an endpoint that does not answer, an extra that is not installed. That is
-    a failure like any other: it is said, and tried again for as long as it lasts.
-
-    Args:
-        name: the kind of work.
-        opened: gives the work, with what it needs for a batch open; asked before each.
-        is_wanted: do it even where it is switched off, for somebody asks for it.
-
-    Attributes:
-        halted: why nothing is done here at present, in words for a person; empty while work goes on.
-    """
-
-    store: Store
-    name: str
-    opened: Callable[[], HaltingWork]
-    now: Callable[[], datetime]
-    is_wanted: bool = False
-    halted: str = field(default="", init=False)
-    _kept: str | None = field(default=None, init=False)
-    _work: HaltingWork | None = field(default=None, init=False)
-    _outage: Outage = field(default_factory=lambda: Outage(is_waited_out=True), init=False)
-
-    def run_once(self) -> int:
-        """Do one batch; 0 when it is switched off, cannot be done, or there is nothing to do now."""
-        if self._outage.lasts(self.now()) or not self._enabled():
-            return 0
-        asked_at = self.now()
-        try:
-            self._work = self.opened()
-        except (ConfigError, MissingExtraError, ProviderError) as error:
-            _log.warning("work_not_opened", work=self.name, error_class=type(error).__name__)
-            self._outage.begin(asked_at)
-            self._note(str(error))
-            return 0
-        self._outage.end()
-        try:
-            return self._work.run_once()
-        finally:
-            self._note(self._work.halted)
-
-    def waiting(self) -> int:
-        """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
-        if self._work is None or self._work.is_limited or not self._enabled():
-            return 0
-        return self._work.waiting()
-
-    def give_back(self) -> None:
-        """Return what was claimed and not finished."""
-        if self._work is not None:
-            self._work.give_back()
-
-    def _enabled(self) -> bool:
-        if self.is_wanted:
-            return True
-        with self.store.reading() as tx:
-            return is_enabled(tx, self.name)
-
-    def _note(self, why: str) -> None:
-        self.halted = why
-        if self._kept is None:
-            with self.store.reading() as tx:
-                self._kept = halted(tx, self.name)
-        if why != self._kept:
-            with self.store.writing() as tx:
-                put_halted(tx, self.name, why)
-            self._kept = why
-
-
 # Makes the work on rolling summaries of: sentences to vectors, who summarizes a segment, since when a model is set.
 SegmentWork = Callable[
     [Vectorize | None, Callable[[str], Summarizer], Callable[[], datetime | None]], SummarizeSegmentWork
@@ -152,6 +64,7 @@ WORKERS = {
 }
 _NOTHING = Spent()
 _log = structlog.get_logger(__name__)
+VectorsBySource = dict[str, VectorCounts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +99,45 @@ class WorkerReport:
     older: int = 0
     done_here: int = 0
     current: str = ""
+
+    @property
+    def is_run_here(self) -> bool:
+        """Whether this process runs a worker for it."""
+        return self.state is not WorkerState.STOPPED
+
+    @property
+    def state_name(self) -> str:
+        """`OFF`, `HALTED`, `RUNNING`, `WAITING` (there is work, and nobody here does any) or `IDLE`."""
+        if not self.enabled:
+            return "OFF"
+        if self.halted:
+            return "HALTED"
+        if self.counts.leased or (self.waiting and self.state is WorkerState.PROCESSING):
+            return "RUNNING"
+        return "WAITING" if self.waiting and not self.is_run_here else "IDLE"
+
+    def view(self) -> WorkerView:
+        """The report as JSON."""
+        counts = self.counts
+        return {
+            "name": self.name,
+            "enabled": self.enabled,
+            "state": self.state_name,
+            "done": self.done,
+            "outlived": self.outlived,
+            "older": self.older,
+            "waiting": self.waiting,
+            "current": self.current or None,
+            "in_hand": counts.leased,
+            "retrying": counts.retrying,
+            "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
+            "given_up": counts.given_up,
+            "last_error": counts.last_error,
+            "halted": self.halted,
+            "calls": self.spent.calls,
+            "spend_usd": float(self.spent.usd),
+            "spend_today_usd": float(self.spent_today.usd),
+        }
 
 
 class Background:
@@ -339,7 +291,7 @@ class Background:
         with self._store.reading() as tx:
             return any(is_enabled(tx, kind) for kind in SUMMARIZE.values())
 
-    def vectors(self) -> dict[str, VectorCounts]:
+    def vectors(self) -> VectorsBySource:
         """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
         with self._store.reading() as tx:
             return count_vectors(tx, _target(tx))

@@ -26,7 +26,7 @@ from harken.model.conversations import (
     Trust,
     Trusted,
 )
-from harken.storage.columns import format_moment, parse_moment
+from harken.model.views import format_moment, parse_moment
 from harken.storage.records.rows import KEPT
 
 # What the values of a line must be; a key that a later Harken adds may be anything.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
 from harken.errors import UsageError
+from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView
 
 
 class _Nothing(Mapping[str, Any]):
@@ -150,6 +151,16 @@ class Conversation:
     parent_uid: str | None = None
     metadata: Mapping[str, Any] = EMPTY
 
+    def view(self) -> ConversationView:
+        """The conversation as JSON."""
+        return {
+            "id": self.uid,
+            "channel": self.channel,
+            "title": self.title,
+            "project": self.project.key if self.project else None,
+            "created_at": self.created_at.isoformat(),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -201,6 +212,23 @@ class Message:
     external_id: str = ""
     metadata: Mapping[str, Any] = EMPTY
     position: int = 0
+
+    def view(self) -> MessageView:
+        """The message as JSON."""
+        return {
+            "id": self.uid,
+            "conversation_id": self.conversation_uid,
+            "exchange_id": self.exchange_uid,
+            "role": self.role.value,
+            "type": self.type.value,
+            "author": self.author,
+            "tool_name": self.tool_name,
+            "call_id": self.call_id,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
+            "created_at": self.created_at.isoformat(),
+            "text": self.text,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +298,10 @@ class Reason:
     value: float
     note: str = ""
 
+    def view(self) -> ReasonView:
+        """The reason as JSON."""
+        return {"name": self.name, "value": round(self.value, 4), "note": self.note}
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -291,6 +323,30 @@ class Hit:
     keyword_rank: int | None = None
     vector_rank: int | None = None
     reasons: tuple[Reason, ...] = ()
+
+    def view(self) -> HitView:
+        """The hit as JSON, flat with its entry."""
+        entry = self.entry
+        return {
+            "id": entry.ref_uid,
+            "source": entry.source,
+            "part": entry.part,
+            "conversation_id": entry.conversation_uid,
+            "exchange_id": entry.exchange_uid,
+            "project": entry.project,
+            "role": entry.role,
+            "author": entry.author,
+            "trust": entry.trust.value,
+            "untrusted": entry.trust.is_untrusted,
+            "created_at": entry.created_at.isoformat(),
+            "text": entry.text,
+            "score": round(self.score, 6),
+            "similarity": None if self.similarity is None else round(self.similarity, 4),
+            "keyword_rank": self.keyword_rank,
+            "vector_rank": self.vector_rank,
+            "fused": round(self.fused, 6),
+            "reasons": [reason.view() for reason in self.reasons],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,24 +382,6 @@ def default_scope(scope: SearchScope | None) -> SearchScope:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResult:
-    """What a search found, and what it could not look at.
-
-    Attributes:
-        hits: best first.
-        terms: the query's words that the keyword part looked for, for highlighting.
-        threshold: the cosine similarity that vector-only hits had to reach; None without vectors.
-        notes: one sentence for each part that could not answer (no embedder, no vectors yet…).
-    """
-
-    hits: tuple[Hit, ...]
-    terms: tuple[str, ...] = ()
-    threshold: float | None = None
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class ContextItem:
     """One thing that a context shows.
 
@@ -360,21 +398,10 @@ class ContextItem:
     relevance: float
     metadata: Mapping[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class FormattedContext:
-    """A whole context, ready to be shown to a model.
-
-    Attributes:
-        token_count: an estimate.
-        sources_used: how many items each source gave; sources without any are left out.
-    Source: SPEC-002-18.
-    """
-
-    markdown: str
-    items: tuple[ContextItem, ...]
-    token_count: int
-    sources_used: Mapping[str, int]
+    def view(self) -> ItemView:
+        """The item as JSON."""
+        facts = dict(self.metadata)
+        return {"source": self.source, "content": self.content, "relevance": self.relevance, "metadata": facts}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from harken.errors import UsageError
 from harken.model.conversations import Kept, ProjectIdentity, Trust
+from harken.model.views import ValueView, WrittenView, format_moment
 
 DOMAINS = (
     "debugging", "refactoring", "feature", "testing", "configuration", "documentation", "performance", "security",
@@ -75,6 +76,16 @@ class Outcome:
     auto_captured: bool = False
     evidence_uid: str = ""
 
+    def view(self) -> dict[str, Any]:
+        """The outcome as JSON."""
+        return {
+            "status": self.status.value,
+            "result": self.result,
+            "captured_at": format_moment(self.captured_at),
+            "auto_captured": self.auto_captured,
+            "evidence_id": self.evidence_uid or None,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
@@ -130,6 +141,46 @@ class Experience:
     def status(self) -> ExperienceStatus:
         """How it stands."""
         return self.outcome.status if self.outcome else ExperienceStatus.ACTIVE
+
+    def view(self, is_whole: bool = True) -> dict[str, Any]:
+        """The experience as JSON: with its story, or only what a list shows."""
+        head = {
+            "id": self.uid,
+            "project": self.project or None,
+            "agent": self.agent,
+            "domain": self.domain,
+            "strategy": self.strategy,
+            "outcome_status": self.status.value,
+            "confidence_tier": self.tier or None,
+            "iteration_count": self.iteration_count,
+            "created_at": format_moment(self.created_at),
+            "goal": self.goal,
+        }
+        if not is_whole:
+            return head
+        return {
+            **head,
+            "session": self.session or None,
+            "hypothesis": self.hypothesis,
+            "action": self.action,
+            "prediction": self.prediction,
+            "history": [{**asdict(each), "at": format_moment(each.at)} for each in self.history],
+            "notes": [{"at": format_moment(each.at), "text": each.text} for each in self.notes],
+            "outcome": self.outcome and self.outcome.view(),
+            "surprise": self.surprise or None,
+            "root_cause": asdict(self.root_cause) if self.root_cause else None,
+            "lesson": asdict(self.lesson) if self.lesson else None,
+        }
+
+    def written_view(self) -> WrittenView:
+        """Its state after a change, as JSON."""
+        return {
+            "id": self.uid,
+            "status": self.status.value,
+            "iteration_count": self.iteration_count,
+            "confidence_tier": self.tier or None,
+            "auto_captured": bool(self.outcome and self.outcome.auto_captured),
+        }
 
     def changed(self, moment: datetime, changes: Mapping[str, str], note: str = "") -> Experience:
         """The experience with other words; what changes of hypothesis, action and prediction is a new iteration.
@@ -203,6 +254,21 @@ class Value:
     members: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
+
+    def view(self) -> ValueView:
+        """The value as JSON."""
+        return {
+            "id": self.uid,
+            "text": self.text,
+            "axis": self.axis,
+            "cluster_id": self.cluster_id,
+            "cluster_size": self.cluster_size,
+            "similarity_to_centroid": self.similarity_to_centroid,
+            "distance": self.distance,
+            "distance_limit": self.distance_limit,
+            "members": list(self.members),
+            "created_at": format_moment(self.created_at),
+        }
 
 
 def check_experience(one: Experience) -> Experience:

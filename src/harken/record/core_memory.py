@@ -7,13 +7,12 @@ from typing import TypeGuard
 
 from harken.errors import NotFoundError, UsageError
 from harken.journal.replay import replay_conversation
+from harken.model.arguments import SECTIONS
 from harken.model.conversations import CORE_MEMORY, CoreFact, Event
 from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.recorder import Recorder
 from harken.storage.state import core_facts, drop_journal_offset, put_journal_offset
 from harken.text.characters import sound
-
-SECTIONS = ("user", "agent")
 
 
 @dataclass(slots=True)

@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
 from harken.config.settings import RagConfig, SearchConfig
 from harken.model.conversations import Role, Trust, least_trusted
+from harken.model.lookups import Retrieval
 from harken.providers.embedder import Vectors
 from harken.search.coverage import Coverage
 from harken.search.fusion import fuse_hybrid
@@ -33,7 +34,6 @@ from harken.storage.past import (
     RETRIEVALS,
     ConversationHead,
     ExchangeHead,
-    Retrieval,
     conversation_heads,
     conversation_row,
     exchange_heads,
@@ -82,6 +82,19 @@ class PastExchange:
     message_uids: tuple[str, ...]
     trust: Trust = Trust.AGENT
 
+    def view(self) -> dict[str, Any]:
+        """The exchange as JSON."""
+        return {
+            "id": self.uid,
+            "at": self.at.isoformat(),
+            "similarity": self.similarity,
+            "score": self.score,
+            "user": self.user,
+            "assistant": self.assistant,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PastConversation:
@@ -104,6 +117,19 @@ class PastConversation:
     exchanges: tuple[PastExchange, ...]
     trust: Trust = Trust.AGENT
 
+    def view(self) -> dict[str, Any]:
+        """The conversation as JSON, with its exchanges."""
+        return {
+            "id": self.uid,
+            "title": self.title,
+            "summary": self.summary,
+            "at": self.at.isoformat(),
+            "exchange_count": self.exchange_count,
+            "similarity": self.similarity,
+            "score": self.score,
+            "exchanges": [each.view() for each in self.exchanges],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PastRecall:
@@ -113,6 +139,11 @@ class PastRecall:
     query: str = ""
     notes: tuple[str, ...] = ()
     error_class: str = ""
+
+    def view(self) -> dict[str, Any]:
+        """The recall as JSON."""
+        talks = [each.view() for each in self.conversations]
+        return {"query": self.query, "conversations": talks, "notes": list(self.notes)}
 
 
 @dataclass(slots=True)

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from harken.config.settings import SearchConfig
 from harken.errors import MissingExtraError, ProviderError, UsageError
-from harken.model.conversations import Hit, Reason, SearchResult, SearchScope
+from harken.model.arguments import MODES
+from harken.model.conversations import Hit, Reason, SearchScope
+from harken.model.lookups import SearchResult
 from harken.providers.embedder import Embedder, Reranker, Vectors
 from harken.search.coverage import NOTHING_EMBEDDED, NOTHING_RECORDED, Coverage
 from harken.search.fusion import fuse_hybrid
@@ -24,7 +26,6 @@ from harken.storage.ports import OneReading, Readable, RowScope, StoredSpace, Tr
 from harken.storage.scopes import row_scope
 from harken.storage.vectors import answering_space
 
-MODES = ("hybrid", "keyword", "semantic")
 # Queries that are embedded at one time.
 _AT_ONCE = 8
 

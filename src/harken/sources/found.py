@@ -8,15 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from harken.errors import UsageError
+from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT
 from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.sources.memories.memories import SearchPort
 from harken.sources.source import Source
 from harken.storage.entries import load_entries, newest_entries
 from harken.storage.ports import Readable
 from harken.storage.scopes import row_scope
-
-MAX_LIMIT = 50
-DEFAULT_LIMIT = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from harken.model.arguments import DEFAULT_LIMIT
+from harken.model.conversations import Kept
 from harken.model.experiences import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
 from harken.sources.experiences.source import ExperienceSource, ValueSource
-from harken.sources.found import DEFAULT_LIMIT, SourceHit, SourceSearch
+from harken.sources.found import SourceHit, SourceSearch
 from harken.sources.memories.memories import SearchPort
 from harken.sources.memories.memory import MemorySource, checked_category
 from harken.sources.source import Source
@@ -15,6 +18,8 @@ from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
 from harken.storage.ports import Readable
+from harken.storage.records.rows import find_kept
+from harken.storage.scopes import present_sources
 
 MOST_MEMORIES = 100
 
@@ -32,6 +37,17 @@ class SourceSearcher:
 
     store: Readable
     search: SearchPort
+
+    def are_present(self, sources: tuple[str, ...]) -> bool:
+        """Whether any of these sources has anything to find."""
+        with self.store.reading() as tx:
+            return bool(present_sources(tx, sources))
+
+    def records(self, wanted: Iterable[tuple[str, str]]) -> list[Kept]:
+        """Records by source and id, each once, in the given order; those that are gone are left out."""
+        with self.store.reading() as tx:
+            found = [find_kept(tx, source, [uid]).get(uid) for source, uid in dict.fromkeys(wanted)]
+        return [record for record in found if record]
 
     def search_memories(
         self, query: str, limit: int = DEFAULT_LIMIT, *, category: str | None = None, mode: str = "hybrid"

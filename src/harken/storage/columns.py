@@ -83,20 +83,6 @@ def from_microseconds(value: int) -> datetime:
     return _EPOCH + value * _MICROSECOND
 
 
-def format_moment(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds and `Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-
-
-def parse_moment(text: str) -> datetime:
-    """The moment of `format_moment`, timezone-aware in UTC.
-
-    Raises:
-        ValueError: the text is no moment.
-    """
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
 class Instant(TypeDecorator[datetime]):
     """A timezone-aware moment, stored as microseconds since 1970 UTC."""
 

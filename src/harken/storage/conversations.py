@@ -38,6 +38,7 @@ from harken.model.conversations import (
     Trust,
     Trusted,
 )
+from harken.model.lookups import Surroundings
 from harken.storage.columns import Dialect
 from harken.storage.ports import Transaction, batches, rows_among, rows_in
 from harken.storage.source_entries import MESSAGE_SOURCE
@@ -134,23 +135,6 @@ _RAISE_ENTRIES = (
 _SHORTEST_BEGINNING = 6
 _TITLE_CHARS = 70
 _ROWS_AT_ONCE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Some messages of a conversation, oldest first.
-
-    Attributes:
-        message: the one that was asked for; None where the whole conversation was.
-        before: how many earlier messages there are that are not shown.
-        after: how many later ones.
-    """
-
-    conversation: Conversation
-    messages: tuple[Message, ...]
-    message: Message | None = None
-    before: int = 0
-    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Select, and_, bindparam, case, delete, func, insert, select
 
 from harken.model.conversations import TASK_CHANNEL, TASK_UID, Exchange, ExchangeStatus, MessageType, Role, Trust
+from harken.model.lookups import Retrieval
 from harken.storage.columns import AMONG, Dialect
 from harken.storage.enrichment.summaries import EXCHANGE
 from harken.storage.events import select_exchanges
@@ -68,27 +69,6 @@ class ExchangeHead:
     uid: str
     started_at: datetime
     said: tuple[SaidMessage, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieval:
-    """One look at past conversations.
-
-    Attributes:
-        query_hash: of the words that were looked for; the words themselves are not kept.
-        best_conversation: cosine similarity of the nearest conversation shown; None where none was, or none has a
-            vector; likewise of the exchanges.
-        error_class: what failed, if anything did.
-    """
-
-    query_hash: str
-    conversations: int
-    exchanges: int
-    best_conversation: float | None
-    best_exchange: float | None
-    duration_microseconds: int
-    at: datetime
-    error_class: str | None = None
 
 
 def conversation_row(tx: Transaction, uid: str) -> int | None:

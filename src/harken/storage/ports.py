@@ -307,9 +307,11 @@ class Migrated:
 
     Attributes:
         before: the schema version that was there; None for an empty database.
+        schema: the version that is there now.
     """
 
     before: str | None
+    schema: str
 
 
 # SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.

@@ -11,7 +11,8 @@ from harken.errors import EndpointError, MissingExtraError, NotFoundError, Usage
 from harken.jobs.embed import EmbedWork
 from harken.jobs.job import run_until_idle
 from harken.jobs.spaces import OpenSpace
-from harken.model.conversations import Message, ProjectIdentity, Role, SearchResult, SearchScope
+from harken.model.conversations import Message, ProjectIdentity, Role, SearchScope
+from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker, Vectors
 from harken.record.recorder import NewMessage
 from harken.search.search import Searcher

@@ -5,20 +5,25 @@ Source: seed 003, command interface.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import ceil
+from typing import TYPE_CHECKING
 
-from harken.engine import Harken
-from harken.jobs.job import WorkerState
-from harken.jobs.workers import EMBEDDINGS, SEGMENT, WorkerReport
-from harken.serve.cli.session import CommandSession, counted
-from harken.serve.facts.standing import state_of
-from harken.storage.enrichment.jobs import VectorCounts
-from harken.storage.enrichment.spend import Spent
-from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
+from harken.text.shown import counted
 
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.jobs.workers import VectorsBySource, WorkerReport
+    from harken.serve.cli.session import CommandSession
+
+# Workers, and what they make, as reports name them.
+CONVERSATION, EXCHANGE, TOOLS, SEGMENT, EMBEDDINGS = "conversation", "exchange", "tools", "segment", "embeddings"
+HOW_TO_CONFIGURE = (
+    "{prefix}model VENDOR:MODEL, e.g. openai:gpt-5-mini, anthropic:…, google:… or ollama:…; its key in OPENAI_API_KEY, "
+    "ANTHROPIC_API_KEY, GOOGLE_API_KEY or HARKEN_LLM__API_KEY; pip install 'harken[llm]'"
+)
 _TITLES = {
     CONVERSATION: "Conversation Summarizer",
     EXCHANGE: "Exchange Summarizer",
@@ -35,7 +40,7 @@ _SOURCES = {
 
 def title_line(report: WorkerReport, has_model: bool = True) -> str:
     """`Exchange Summarizer: IDLE`; without a model that it needs, `NO MODEL`."""
-    return f"{_TITLES[report.name]}: {state_of(report) if has_model else 'NO MODEL'}"
+    return f"{_TITLES[report.name]}: {report.state_name if has_model else 'NO MODEL'}"
 
 
 def print_summarizer(session: CommandSession, report: WorkerReport) -> None:
@@ -45,21 +50,19 @@ def print_summarizer(session: CommandSession, report: WorkerReport) -> None:
     lines = [title_line(report)]
     if report.waiting:
         lines.append(f"  Progress: {current:,}/{total:,} {report.name}s")
-    elif report.state is not WorkerState.STOPPED:
+    elif report.is_run_here:
         lines.append(f"  Total processed this session: {report.done_here:,}")
     lines.append(f"  Completed: {current:,}, Failed: {report.counts.given_up:,}")
     if report.current:
         lines.append(f"  Current: {report.name}_id={report.current}")
-    lines.append(f"  Spend: {spend_words(report.spent, report.spent_today)}")
+    lines.append(f"  Spend: {_spend_words(report)}")
     lines += _unusual(session, report)
     if report.enabled and not report.waiting and not report.counts.given_up:
         lines.append(f"All {report.name}s are summarized. Worker is idle.")
     _print(session, lines)
 
 
-def print_pipeline(
-    session: CommandSession, report: WorkerReport, vectors: Mapping[str, VectorCounts], model: str
-) -> None:
+def print_pipeline(session: CommandSession, report: WorkerReport, vectors: VectorsBySource, model: str) -> None:
     """The embedding pipeline's state and progress, what it has embedded by kind, and what is unusual.
 
     Args:
@@ -77,7 +80,7 @@ def print_pipeline(
     if report.counts.leased:
         lines.append(f"  Current batch: {counted(report.counts.leased, 'item')}")
     lines.append(f"  Total embeddings: {report.done:,}" + (f" ({model})" if model else ""))
-    lines += [f"    - {name}: {found.embedded:,}" for name, found in by_kind(vectors)]
+    lines += [f"    - {name}: {count:,}" for name, count in by_kind(vectors)]
     if model:
         lines += _unusual(session, report)
     else:
@@ -88,10 +91,10 @@ def print_pipeline(
 _CONFIGURE = "harken config set embedder onnx"
 
 
-def by_kind(vectors: Mapping[str, VectorCounts]) -> list[tuple[str, VectorCounts]]:
-    """What vectors are of, in words: summaries always, the rest where there is any."""
-    named = [(_SOURCES[source], vectors.get(source, VectorCounts())) for source in (CONVERSATION, EXCHANGE)]
-    return named + [(source_name(each), vectors[each]) for each in sorted(vectors) if each not in _TITLES]
+def by_kind(vectors: VectorsBySource) -> list[tuple[str, int]]:
+    """How many vectors there are, by what they are of in words: summaries always, the rest where there is any."""
+    counts = {CONVERSATION: 0, EXCHANGE: 0, **{source: vectors[source].embedded for source in sorted(vectors)}}
+    return [(source_name(source), count) for source, count in counts.items()]
 
 
 def source_name(source: str) -> str:
@@ -99,8 +102,9 @@ def source_name(source: str) -> str:
     return _SOURCES.get(source, source.replace("_", " ").capitalize())
 
 
-def spend_words(spent: Spent, today: Spent) -> str:
+def _spend_words(report: WorkerReport) -> str:
     """`$0.1500 (3 calls, $0.0500 today)`."""
+    spent, today = report.spent, report.spent_today
     if not spent.calls:
         return "$0.00"
     return f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)"
@@ -129,7 +133,7 @@ def print_reports(session: CommandSession, reports: Sequence[WorkerReport]) -> N
     """A line for each worker, and what is unusual about it below."""
     for report in reports:
         for line in (report_line(report), *(f"  {why}" for why in troubles_of(report))):
-            session.out.print(line, markup=False)
+            session.say(line)
 
 
 def troubles_of(report: WorkerReport) -> list[str]:
@@ -166,7 +170,7 @@ def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:
     if report.waiting and not report.enabled:
         of = "embeddings" if report.name == EMBEDDINGS else f"summarizer {report.name}"
         lines.append(f"{awaiting} (it is OFF). Switch it on: {session.prefix}{of} on")
-    elif state_of(report) == "WAITING":
+    elif report.state_name == "WAITING":
         lines.append(f"{awaiting}, and no worker runs here. Do it now: harken worker run --until-idle")
     if report.counts.retrying:
         lines.append(f"⚠ Retry queue: {counted(report.counts.retrying, 'item')} ({_in_words(report.counts.retry_at)})")
@@ -185,4 +189,4 @@ def _in_words(moment: datetime | None) -> str:
 
 def _print(session: CommandSession, lines: Sequence[str]) -> None:
     for line in lines:
-        session.out.print(line, markup=False)
+        session.say(line)

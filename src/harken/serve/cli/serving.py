@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import time
@@ -12,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import structlog
 
 from harken import __version__
-from harken.config.settings import environment
 from harken.errors import HarkenError, MissingExtraError, UsageError
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
+from harken.serve.cli.session import CommandSession, print_json, with_json, with_session
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import DaemonPaths
@@ -42,8 +39,7 @@ _TURN_SECONDS = 30.0
 @click.option("--tls-cert", type=_FILE, help="A certificate of TLS, in PEM.")
 @click.option("--tls-key", type=_FILE, help="Its key.")
 @click.option("--claimed", type=int, hidden=True, help="A descriptor that holds the right to start, until it answers.")
-@json_option
-@with_session
+@with_json
 def serve(
     session: CommandSession,
     what: str | None,
@@ -81,6 +77,10 @@ def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | No
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
     if quiet:
+        import logging
+
+        import structlog
+
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
     while True:
@@ -118,6 +118,8 @@ def _answers(place: DaemonPaths) -> bool:
     Raises:
         HarkenError: another user listens where it would, or could.
     """
+    from harken.config.settings import environment
+
     try:
         return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
     except StrangerError as error:
@@ -134,16 +136,16 @@ def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     elif found is None:
-        session.out.print("No daemon runs for this home; the first client starts one.", markup=False)
+        session.say("No daemon runs for this home; the first client starts one.")
     else:
         how = "answers" if facts["answers"] else "does not answer"
-        session.out.print(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.", markup=False)
+        session.say(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.")
 
 
 def _stop(session: CommandSession, place: DaemonPaths) -> None:
     found = holder(place)
     if found is None:
-        session.out.print("No daemon runs for this home.")
+        session.say("No daemon runs for this home.")
         return
     _signal(found, signal.SIGTERM)
     # One that was stopped (SIGSTOP) hears the other only when it goes on.
@@ -154,7 +156,7 @@ def _stop(session: CommandSession, place: DaemonPaths) -> None:
         if time.monotonic() > deadline:
             raise HarkenError(f"Process {found.pid} does not end. End it with: kill -9 {found.pid}; nothing is lost.")
         time.sleep(0.05)
-    session.out.print(f"Stopped process {found.pid}.")
+    session.say(f"Stopped process {found.pid}.")
 
 
 def _signal(found: Holder, number: signal.Signals) -> None:
@@ -179,6 +181,8 @@ def hook(words: tuple[str, ...]) -> None:
 @with_session
 def mcp(session: CommandSession) -> None:
     """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration."""
+    from harken.config.settings import environment
+
     try:
         from harken.serve.mcp.asking import Asking
         from harken.serve.mcp.stdio import serve_stdio

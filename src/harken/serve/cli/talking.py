@@ -1,31 +1,47 @@
-"""`harken new` and `harken model`: a new segment of a conversation, and the model that answers."""
+"""`harken chat`, `new`, `model`, `core` and `task`: conversations, the model, core memory, scheduled tasks."""
 
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.config.settings import LlmConfig, SettingValue, environment
 from harken.errors import ConfigError, HarkenError, UsageError
-from harken.providers.chat_model import TokenUsage
-from harken.providers.options import ChatOptions
-from harken.providers.registry import open_chat_model
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
+from harken.model.arguments import SECTIONS
+from harken.model.conversations import CoreFact
+from harken.model.views import format_moment
+from harken.serve.cli.reporting import HOW_TO_CONFIGURE
+from harken.serve.cli.session import CommandSession, print_json, with_json
+from harken.text.shown import counted
+
+if TYPE_CHECKING:
+    from harken.config.settings import LlmConfig, SettingValue
+    from harken.context.task_history import Run
 
 _MODEL_KEY = "llm.model"
 _MILLION = 1_000_000
-HOW_TO_CONFIGURE = (
-    "{prefix}model VENDOR:MODEL, e.g. openai:gpt-5-mini, anthropic:…, google:… or ollama:…; its key in OPENAI_API_KEY, "
-    "ANTHROPIC_API_KEY, GOOGLE_API_KEY or HARKEN_LLM__API_KEY; pip install 'harken[llm]'"
-)
+
+
+@click.command()
+@click.argument("message", nargs=-1, metavar="[MESSAGE]...")
+@click.option("--continue", "continues", is_flag=True, help="Go on with the chat that was active last.")
+@click.option("--conversation", help="Go on with this conversation: its id, the beginning of it, or its own name.")
+@click.pass_context
+def chat(context: click.Context, message: tuple[str, ...], continues: bool, conversation: str | None) -> None:
+    """Talk with the configured model, with all that is remembered; with a MESSAGE, have it answered and leave.
+
+    /help lists the commands. Where stdin is no terminal, its lines are what is said, and stdout gets the answers alone.
+    """
+    from harken.serve.repl.command import run_chat
+
+    run_chat(context, message, continues, conversation)
 
 
 @click.command()
 @click.option("--conversation", help="Its id, the beginning of it, or its own name; else the one that was active last.")
-@json_option
-@with_session
+@with_json
 def new(session: CommandSession, conversation: str | None, as_json: bool) -> None:
     """Begin a new segment of a conversation: what was said stays, and the model starts with a clean window."""
     with session.engine() as harken:
@@ -41,30 +57,29 @@ def new(session: CommandSession, conversation: str | None, as_json: bool) -> Non
         "  Kept: all that was said, summaries, core memory, the model and other settings; search still finds it.",
         "  Anew: the window, the rolling summary, and what comes back from earlier in this conversation.",
     ):
-        session.out.print(line, markup=False)
+        session.say(line)
 
 
 @click.command()
 @click.argument("name", required=False)
-@json_option
-@with_session
+@with_json
 def model(session: CommandSession, name: str | None, as_json: bool) -> None:
     """Show the language model, or have another one answer from now on: NAME is vendor:model, e.g. openai:gpt-5-mini."""
     with session.engine() as harken:
         if name is not None:
             _open(harken.settings.llm.model_copy(update={"model": name}))
             harken.run_time.set(_MODEL_KEY, name)
-        facts = _facts(harken.settings.llm, harken.run_time.get(_MODEL_KEY))
+        facts = _model_view(harken.settings.llm, harken.run_time.get(_MODEL_KEY))
     if as_json:
         print_json(facts)
         return
     if facts["model"] is None:
-        session.out.print("No language model is configured: nothing is ever sent to one.")
-        session.out.print(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}", markup=False)
+        session.say("No language model is configured: nothing is ever sent to one.")
+        session.say(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
         return
-    session.out.print(f"{facts['model']} ({facts['origin']}), {_price_words(facts)}", markup=False)
+    session.say(f"{facts['model']} ({facts['origin']}), {_price_words(facts)}")
     if facts["problem"]:
-        session.out.print(f"It cannot be used: {facts['problem']}", markup=False)
+        session.say(f"It cannot be used: {facts['problem']}")
 
 
 def _open(wanted: LlmConfig) -> tuple[Decimal | None, Decimal | None]:
@@ -73,6 +88,11 @@ def _open(wanted: LlmConfig) -> tuple[Decimal | None, Decimal | None]:
     Raises:
         HarkenError: the model cannot be opened.
     """
+    from harken.config.settings import environment
+    from harken.providers.chat_model import TokenUsage
+    from harken.providers.options import ChatOptions
+    from harken.providers.registry import open_chat_model
+
     options = ChatOptions.of(wanted, environment())
     if options is None:
         raise ConfigError("A model is written as vendor:model, e.g. openai:gpt-5-mini.")
@@ -83,7 +103,7 @@ def _open(wanted: LlmConfig) -> tuple[Decimal | None, Decimal | None]:
         opened.close()
 
 
-def _facts(wanted: LlmConfig, kept: SettingValue) -> dict[str, Any]:
+def _model_view(wanted: LlmConfig, kept: SettingValue) -> dict[str, Any]:
     prices: tuple[Decimal | None, Decimal | None] = (None, None)
     problem = ""
     if wanted.model:
@@ -101,3 +121,149 @@ def _price_words(facts: dict[str, Any]) -> str:
     if into is None or out is None:
         return "of no known price"
     return f"${into:.2f} for a million tokens of input, ${out:.2f} of output"
+
+
+@click.group()
+def core() -> None:
+    """What the agent always knows of its user and of itself: small values that stand in every context."""
+
+
+@core.command()
+@click.argument("section", type=click.Choice(SECTIONS))
+@click.argument("key")
+@with_json
+def get(session: CommandSession, section: str, key: str, as_json: bool) -> None:
+    """Print a value."""
+    with session.engine() as harken:
+        value = harken.core.get(section, key)
+    session.tell(as_json, {"section": section, "key": key, "value": value}, value)
+
+
+@core.command("set")
+@click.argument("section", type=click.Choice(SECTIONS))
+@click.argument("key")
+@click.argument("value", nargs=-1, required=True)
+@with_json
+def set_value(session: CommandSession, section: str, key: str, value: tuple[str, ...], as_json: bool) -> None:
+    """Set a value, in place of the one before."""
+    with session.engine() as harken:
+        fact = harken.core.update(section, key, " ".join(value))
+    session.tell(as_json, _core_view(fact), f"{fact.section} {fact.key}: {fact.value}")
+
+
+@core.command()
+@click.argument("section", type=click.Choice(SECTIONS))
+@click.argument("key")
+@with_json
+def delete(session: CommandSession, section: str, key: str, as_json: bool) -> None:
+    """Forget a value."""
+    with session.engine() as harken:
+        harken.core.delete(section, key)
+    session.tell(as_json, {"forgotten": {"section": section, "key": key}}, f"Forgot {section} {key}.")
+
+
+@core.command("list")
+@click.argument("section", type=click.Choice(SECTIONS), required=False)
+@with_json
+def list_facts(session: CommandSession, section: str | None, as_json: bool) -> None:
+    """Show every value."""
+    with session.engine() as harken:
+        facts = harken.core.list(section)
+    if as_json:
+        print_json([_core_view(fact) for fact in facts])
+        return
+    for fact in facts:
+        session.say(f"{fact.section} {fact.key}: {fact.value}")
+    if not facts:
+        session.say(f"Nothing is kept. Keep something: {session.prefix}core set user KEY VALUE")
+
+
+def _core_view(fact: CoreFact) -> dict[str, Any]:
+    return {"section": fact.section, "key": fact.key, "value": fact.value, "updated_at": fact.at.isoformat()}
+
+
+@click.group()
+def task() -> None:
+    """Run scheduled tasks, each with what it did before, and see what they did."""
+
+
+@task.command()
+@click.argument("name")
+@click.argument("message")
+@click.option("--answer", metavar="TEXT|-", help="What another program has answered; - reads it from stdin.")
+@click.option("--deliver", metavar="CONVERSATION", help="Record the answer in this conversation too, by its id.")
+@with_json
+def run(
+    session: CommandSession, name: str, message: str, answer: str | None, deliver: str | None, as_json: bool
+) -> None:
+    """Run a task once and record it: what it was asked, what was answered, how it ended.
+
+    The answer is silent: it stands in the task's own history, and nowhere else unless it is delivered.
+    """
+    given = sys.stdin.read() if answer == "-" else answer
+    if given is not None and not given.strip():
+        raise UsageError("The answer is empty. Nothing was recorded.")
+    with session.engine() as harken:
+        done = harken.run_task(name, message, None if given is None else lambda _context: given, deliver)
+    delivered = done.delivered.uid if done.delivered else None
+    if as_json:
+        print_json({"task": done.task, **_run_view(done.run), "delivered": delivered})
+    else:
+        said = f", delivered as {delivered}" if delivered else ""
+        session.say(f"Recorded run {done.run.uid} of {done.task}{said}.")
+
+
+@task.command("list")
+@with_json
+def list_tasks(session: CommandSession, as_json: bool) -> None:
+    """List the tasks that have run."""
+    with session.engine() as harken:
+        found = harken.tasks.list()
+    if as_json:
+        print_json(
+            [
+                {
+                    **{"name": one.name, "id": one.uid, "runs": one.runs, "completed": one.completed},
+                    **{"last_at": format_moment(one.last_at), "last_status": one.last_status.value},
+                }
+                for one in found
+            ]
+        )
+        return
+    for one in found:
+        last = f"{one.last_status.value} {one.last_at:%Y-%m-%d %H:%M}"
+        session.say(f"{one.name}  {counted(one.runs, 'run')}, {one.completed} completed, last {last}")
+    if not found:
+        session.say("No task has run. Run one: harken task run NAME MESSAGE --answer TEXT")
+
+
+@task.command()
+@click.argument("name")
+@click.option("--runs", type=int, help="How many at most; the setting context.subagent_history unless given.")
+@click.option("--complete", is_flag=True, help="Only what the next run will see: runs that came to their answer.")
+@with_json
+def history(session: CommandSession, name: str, runs: int | None, complete: bool, as_json: bool) -> None:
+    """Show a task's last runs, oldest first."""
+    with session.engine() as harken:
+        found = harken.tasks.history(name, runs, complete)
+    if as_json:
+        print_json([_run_view(one) for one in found])
+        return
+    for one in found:
+        error = f": {one.error}" if one.error else ""
+        session.say(f"{one.started_at:%Y-%m-%d %H:%M}  {one.status.value}{error}  {one.uid}")
+        for message in one.messages:
+            session.say(f"  {message.role.value}: {message.text}")
+
+
+def _run_view(found: Run) -> dict[str, Any]:
+    return {
+        "id": found.uid,
+        "status": found.status.value,
+        "started_at": format_moment(found.started_at),
+        "ended_at": None if found.ended_at is None else format_moment(found.ended_at),
+        "error": found.error,
+        "messages": [
+            {"id": one.uid, "role": one.role.value, "type": one.type.value, "text": one.text} for one in found.messages
+        ],
+    }

@@ -1,42 +1,41 @@
-"""`harken doctor`, `forget`, `reindex`, `backup`, `restore`."""
+"""`harken doctor`, `forget`, `reindex`, `migrate`, `backup`, `restore` and `config`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from harken.config.settings import load_settings
-from harken.engine.maintenance import migrate as migrate_store
 from harken.errors import HarkenError, StoreCorruptError, UsageError
-from harken.journal.backup import restore as restore_backup
-from harken.journal.journal import DATABASE_NAME
-from harken.journal.replay import set_database_aside
-from harken.record.forget import Doomed
-from harken.serve.cli.session import CommandSession, counted, json_option, print_json, readable_bytes, with_session
-from harken.storage.migrations import HEAD
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_json
+from harken.text.shown import counted, readable_bytes
+
+if TYPE_CHECKING:
+    from harken.config.settings import SettingValue
+    from harken.record.forget import Doomed
 
 
 @click.command()
 @click.option("--fix", is_flag=True, help="Repair what can be repaired.")
-@json_option
-@with_session
+@with_json
 def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
     """Check that database, journal, full text and vectors agree; exit 0 only when all does."""
     with session.engine() as harken:
         findings = harken.upkeep.doctor(fix)
     if as_json:
-        facts = [{"check": found.check, "problem": found.problem, "fixed": found.fixed} for found in findings]
-        print_json({"ok": all(found.fixed for found in findings), "findings": facts})
+        print_json({"ok": all(found.fixed for found in findings), "findings": [asdict(found) for found in findings]})
     for found in [] if as_json else findings:
-        session.out.print(f"{'fixed' if found.fixed else 'problem'}: {found.problem}", markup=False)
+        session.say(f"{'fixed' if found.fixed else 'problem'}: {found.problem}")
     if any(not found.fixed for found in findings):
         if not fix:
             session.note("Repair with: harken doctor --fix")
         raise click.exceptions.Exit(1)
     if not as_json and not findings:
-        session.out.print("All agrees: database, journal, full text, vectors, leases.")
+        session.say("All agrees: database, journal, full text, vectors, leases.")
 
 
 @click.command()
@@ -45,8 +44,7 @@ def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
 @click.option("--project", help="Every conversation of a project.")
 @click.option("--query", help="Every message that holds all of these words.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-@with_session
+@with_json
 def forget(
     session: CommandSession,
     messages: tuple[str, ...],
@@ -71,7 +69,7 @@ def forget(
         ids = [tombstone.uid for tombstone in doomed.tombstones]
         print_json({"messages": done.messages, "conversations": done.conversations, "ids": ids})
     else:
-        session.out.print(f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
+        session.say(f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
 
 
 def _confirm(doomed: Doomed) -> None:
@@ -88,16 +86,18 @@ def _confirm(doomed: Doomed) -> None:
 
 @click.command()
 @click.option("--from-journal", is_flag=True, help="Make the whole database anew from the journal.")
-@json_option
-@with_session
+@with_json
 def reindex(session: CommandSession, from_journal: bool, as_json: bool) -> None:
     """Embed everything again, or make the whole database anew from the journal; ids stay as they are."""
     if not from_journal:
         _embed_again(session, as_json)
         return
-    settings = load_settings(session.home, overrides=session.overrides).settings
+    settings = session.settings()
     if settings.store is not None:
         raise UsageError("The store that the settings name keeps no journal: its database is the truth.")
+    from harken.journal.journal import DATABASE_NAME
+    from harken.journal.replay import set_database_aside
+
     database = settings.home / DATABASE_NAME
     try:
         # Opening brings in whatever a database that is missing lacks, so there is nothing left to rebuild then.
@@ -106,10 +106,7 @@ def reindex(session: CommandSession, from_journal: bool, as_json: bool) -> None:
         for moved in set_database_aside(database):
             session.note(f"The damaged database was moved to {moved}")
         count = _reindex(session, rebuild=False)
-    if as_json:
-        print_json({"messages": count})
-    else:
-        session.out.print(f"The database holds {counted(count, 'message')} of the journal.")
+    session.tell(as_json, {"messages": count}, f"The database holds {counted(count, 'message')} of the journal.")
 
 
 def _embed_again(session: CommandSession, as_json: bool) -> None:
@@ -118,10 +115,11 @@ def _embed_again(session: CommandSession, as_json: bool) -> None:
         with session.progress("Embedding", "entries") as show:
             done = harken.embed(show, patient=True)
         failed = harken.upkeep.status().counts.failed
-    if as_json:
-        print_json({"waiting": waiting, "embedded": done, "failed": failed})
-    else:
-        session.out.print(f"Embedded {counted(done, 'text')} of {waiting:,} again.")
+    session.tell(
+        as_json,
+        {"waiting": waiting, "embedded": done, "failed": failed},
+        f"Embedded {counted(done, 'text')} of {waiting:,} again.",
+    )
     if failed:
         raise HarkenError(f"{counted(failed, 'text')} given up after repeated failures. Again: harken worker retry")
 
@@ -139,8 +137,7 @@ def _reindex(session: CommandSession, rebuild: bool) -> int:
 @click.option("--language", help="Whose word forms full text knows: english (the default), german, russian …")
 @click.option("--role", help="Give this role of the server the rights to use the tables, of one tenant at a time.")
 @click.option("--distribute", is_flag=True, hidden=True)
-@json_option
-@with_session
+@with_json
 def migrate(session: CommandSession, language: str | None, role: str | None, distribute: bool, as_json: bool) -> None:
     """Make or upgrade the tables of the store, as their owner; an embedded store is upgraded whenever it is opened."""
     if distribute:
@@ -149,39 +146,88 @@ def migrate(session: CommandSession, language: str | None, role: str | None, dis
             "Harken does not work on a Citus cluster yet: after --distribute nothing can be written."
             " Nothing was changed. Go without it: harken migrate"
         )
-    settings = load_settings(session.home, overrides=session.overrides).settings
-    done = migrate_store(settings, language, role)
+    from harken.engine.maintenance import migrate as migrate_store
+
+    done = migrate_store(session.settings(), language, role)
     if as_json:
-        print_json({"before": done.before, "schema": HEAD})
+        print_json({"before": done.before, "schema": done.schema})
         return
-    session.out.print(f"The store has schema {HEAD}." if done.before == HEAD else f"The store has schema {HEAD} now.")
+    session.say(f"The store has schema {done.schema}{'' if done.before == done.schema else ' now'}.")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@json_option
-@with_session
+@with_json
 def backup(session: CommandSession, file: Path, as_json: bool) -> None:
     """Write one file with everything, while others go on using the store."""
     with session.engine() as harken:
         size = harken.upkeep.backup(file)
-    if as_json:
-        print_json({"file": str(file), "bytes": size})
-    else:
-        session.out.print(f"{file}: {readable_bytes(size)}", markup=False)
+    session.tell(as_json, {"file": str(file), "bytes": size}, f"{file}: {readable_bytes(size)}")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@json_option
-@with_session
+@with_json
 def restore(session: CommandSession, file: Path, as_json: bool) -> None:
     """Put a backup into a home that has no store yet."""
-    home = load_settings(session.home, overrides=session.overrides).settings.home
+    from harken.journal.backup import restore as restore_backup
+
+    home = session.settings().home
     restore_backup(file, home)
     with session.engine() as harken:
         count = harken.upkeep.status().counts.messages
+    session.tell(as_json, {"home": str(home), "messages": count}, f"{home} holds {counted(count, 'message')}.")
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def config(context: click.Context, as_json: bool) -> None:
+    """Show every setting, and where its value comes from; set one at run time."""
+    if context.invoked_subcommand is None:
+        _print(context.obj, _values(context.obj), as_json)
+
+
+@config.command("set")
+@click.argument("key")
+@click.argument("value")
+@with_json
+def set_value(session: CommandSession, key: str, value: str, as_json: bool) -> None:
+    """Keep a value in the store: it stands above the settings file and the environment, for every process."""
+    with session.engine() as harken:
+        kept = harken.run_time.set(key, value)
+    _print(session, [kept], as_json)
+
+
+@config.command()
+@click.argument("key")
+@with_json
+def unset(session: CommandSession, key: str, as_json: bool) -> None:
+    """Take a value back that was set at run time."""
+    with session.engine() as harken:
+        now = harken.run_time.unset(key)
+    _print(session, [now], as_json)
+
+
+def _values(session: CommandSession) -> list[SettingValue]:
+    """Nothing is opened or made where there is no store that could hold more."""
+    from harken.config.settings import load_settings
+    from harken.journal.journal import DATABASE_NAME
+
+    loaded = load_settings(session.home, overrides=session.overrides)
+    if loaded.settings.store is None and not (loaded.settings.home / DATABASE_NAME).exists():
+        return loaded.values()
+    with session.engine() as harken:
+        return harken.loaded.values()
+
+
+def _print(session: CommandSession, values: Sequence[SettingValue], as_json: bool) -> None:
     if as_json:
-        print_json({"home": str(home), "messages": count})
-    else:
-        session.out.print(f"{home} holds {counted(count, 'message')}.", markup=False)
+        print_json([value.view() for value in values])
+        return
+    from rich.table import Table
+
+    table = Table("setting", "value", "from", box=None, pad_edge=False)
+    for value in values:
+        table.add_row(value.key, "" if value.value is None else str(value.value), value.origin)
+    session.out.print(table)

@@ -14,11 +14,10 @@ from harken.config.settings import SearchConfig
 from harken.context.past import past_quotes
 from harken.context.render import Quote, block, core_block, fenced
 from harken.engine import Harken
-from harken.model.conversations import ContextItem, Hit, Kept, Message, MessageType, SearchScope, Trust
+from harken.model.conversations import ContextItem, Hit, Kept, SearchScope, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
 from harken.model.experiences import EXPERIENCE, read_experience, read_value
 from harken.record.ids import conversation_uid
-from harken.record.project import identify_project
 from harken.search.query import parse_query
 from harken.search.small_talk import is_small_talk
 from harken.search.weights import least_similarity
@@ -26,19 +25,12 @@ from harken.serve.daemon.spool import Transcript, put
 from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, TOOL_FAILED, Agent, event_name, is_path
 from harken.serve.hooks.reports import grown, read_payload
 from harken.sources.experiences.checks import CheckFailure, failure_of
-from harken.storage.conversations import messages_of_exchange
-from harken.storage.past import latest_exchange_summaries, latest_of_project
-from harken.storage.records.rows import find_kept
-from harken.storage.scopes import present_sources
-from harken.storage.state import INJECTIONS, given_to, note_given
 from harken.text import tokens
 from harken.text.fence import BRIEF, PAST, PREMORTEM
-from harken.text.words import content_terms
 
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 _MOST = 12
 _MEMORIES_SHOWN = 4
-_LAST_EXCHANGES = 3
 
 
 def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
@@ -46,10 +38,9 @@ def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
     query = parse_query(prompt)
     if not query.text or is_small_talk(query):
         return []
-    with harken.store.reading() as tx:
-        if not present_sources(tx, SAVED.sources):
-            # A second search would cost the person who waits as much as the first.
-            return []
+    if not harken.sources.are_present(SAVED.sources):
+        # A second search would cost the person who waits as much as the first.
+        return []
     found = harken.search(query.text, scope=SAVED, limit=_MOST)
     config = harken.settings.search
     near = [hit for hit in found.hits if _is_near(hit, found.threshold, config)]
@@ -69,32 +60,6 @@ def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]
     if found.is_orphan:
         text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
     return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
-
-
-def last_conversation(harken: Harken, directory: str, conversation_uid: str) -> list[Quote]:
-    """What the conversation before this one in a folder's project came to.
-
-    Until it has rested long enough to be summarized: what its last exchanges came to.
-    """
-    project = identify_project(directory)
-    keys = (project.key, *project.aliases) if project else ()
-    with harken.store.reading() as tx:
-        latest = latest_of_project(tx, keys, conversation_uid)
-        if latest is None:
-            return []
-        last = {} if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
-        whole = tuple(uid for uid, text in last.items() if _tells_whole(text, messages_of_exchange(tx, uid)))
-    lines = [latest.summary] if latest.summary else list(last.values())
-    if not latest.title and not lines:
-        return []
-    text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
-    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
-
-
-def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
-    """Whether all that a person or an agent said stands in the summary, so that quoting it would say it twice."""
-    told = set(content_terms(summary))
-    return all(told.issuperset(content_terms(each.text)) for each in said if each.type is MessageType.TEXT)
 
 
 def _is_near(hit: Hit, threshold: float | None, config: SearchConfig) -> bool:
@@ -157,10 +122,8 @@ def premortem_quotes(harken: Harken, failure: CheckFailure, directory: str | Non
 
 def _quotes(harken: Harken, items: Sequence[ContextItem]) -> list[Quote]:
     """One quotation for each record, whichever parts of the premortem it stands in."""
-    keys = dict.fromkeys((item.source, item.metadata["id"]) for item in items)
-    with harken.store.reading() as tx:
-        found = [find_kept(tx, source, [uid]).get(uid) for source, uid in keys]
-    return [_failure_quote(kept) for kept in found if kept]
+    found = harken.sources.records((item.source, item.metadata["id"]) for item in items)
+    return [_failure_quote(kept) for kept in found]
 
 
 def _failure_quote(kept: Kept) -> Quote:
@@ -252,12 +215,7 @@ class Hooks:
         """Whether somebody waits for it; if so it is written down that the conversation has been given this."""
         if not said.given:
             return True
-        with self.harken.store.writing(of=INJECTIONS) as tx:
-            # Asked now: the store may have been busy for longer than a hook waits.
-            if is_gone():
-                return False
-            note_given(tx, said.conversation_uid, said.given, self.harken.recorder.now())
-        return True
+        return self.harken.chats.note_given(said.conversation_uid, said.given, unless=is_gone)
 
     def _report(self, transcript: Transcript) -> None:
         try:
@@ -296,9 +254,8 @@ class Hooks:
         # A subagent's conversation is one of its own, by the name that its transcript has.
         name = f"{session_id}/agent-{side}" if isinstance(side, str) and side else session_id
         uid = conversation_uid(agent.format, name)
-        with self.harken.store.reading() as tx:
-            if failure.cause in given_to(tx, uid):
-                return NOTHING
+        if failure.cause in self.harken.chats.given(uid):
+            return NOTHING
         found = premortem_quotes(self.harken, failure, _directory(payload))
         said = self._told(agent, uid, PREMORTEM, found)
         return replace(said, given=(failure.cause, *said.given)) if said.text else said
@@ -312,7 +269,7 @@ class Hooks:
         uid = conversation_uid(agent.format, session_id)
         found: list[Quote] = []
         if cwd is not None:
-            found = [*open_experience(self.harken, cwd, session_id), *last_conversation(self.harken, cwd, uid)]
+            found = [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
         return self._told(agent, uid, BRIEF, found, self._known(agent), again=payload.get("source") == "compact")
 
     def _known(self, agent: Agent) -> str:
@@ -337,8 +294,7 @@ class Hooks:
             before: stands above the heading, and counts.
             again: whether what it was given before is gone from its context.
         """
-        with self.harken.store.reading() as tx:
-            known = set() if again else given_to(tx, uid)
+        known = set() if again else self.harken.chats.given(uid)
         fresh = [quote for quote in found if quote.uid not in known]
         told: list[Quote] = []
         quotations: list[str] = []

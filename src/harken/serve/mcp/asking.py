@@ -31,7 +31,8 @@ from harken.serve.daemon.wire import (
     check_folder,
     check_peer,
 )
-from harken.serve.verbs.verb import Caller, Effect, Verb
+from harken.serve.operations.caller import Caller
+from harken.serve.operations.operation import AnyOperation, Effect
 
 _PING_SECONDS, _ANSWER_SECONDS = 2.0, 600.0
 _START_AGAIN_SECONDS = 30.0
@@ -64,7 +65,7 @@ class Asking:
         self._started_at = -_START_AGAIN_SECONDS
 
     async def answer(
-        self, verb: Verb, given: Mapping[str, Any], _context: Any, progress: Callable[[int, int], None]
+        self, operation: AnyOperation, given: Mapping[str, Any], _context: Any, progress: Callable[[int, int], None]
     ) -> dict[str, Any]:
         """The answer, as JSON has it.
 
@@ -73,18 +74,18 @@ class Asking:
         """
         if self._place is not None and await self.is_served():
             # What JSON cannot carry is no argument either: seen here, it is not taken for a daemon that ended.
-            verb.check(given)
+            operation.check(given)
             try:
-                return await self._ask(self._place, verb, given, progress)
+                return await self._ask(self._place, operation, given, progress)
             except StrangerError as error:
                 raise HarkenError(str(error)) from error
             except (httpx.HTTPError, ValueError) as error:
-                if verb.effect is not Effect.READS and not verb.is_idempotent:
+                if operation.effect is not Effect.READS and not operation.is_idempotent:
                     raise HarkenError(
                         "The daemon ended while it worked; whether it was done is not known. Look, then try again."
                     ) from error
         caller = Caller(self._directory, is_limited=True, progress=progress)
-        return await run_sync(self._alone, verb, given, caller)
+        return await run_sync(self._alone, operation, given, caller)
 
     def close(self) -> None:
         """Close the store, if this process opened it."""
@@ -123,12 +124,16 @@ class Asking:
         return status == OK
 
     async def _ask(
-        self, place: DaemonPaths, verb: Verb, given: Mapping[str, Any], progress: Callable[[int, int], None]
+        self,
+        place: DaemonPaths,
+        operation: AnyOperation,
+        given: Mapping[str, Any],
+        progress: Callable[[int, int], None],
     ) -> dict[str, Any]:
-        headers = {"accept": LINES} if verb.is_long else {}
+        headers = {"accept": LINES} if operation.is_long else {}
         async with (
             self._client(place, _ANSWER_SECONDS) as client,
-            client.stream("POST", f"/v1/{verb.name}", json=dict(given), headers=headers) as response,
+            client.stream("POST", f"/v1/{operation.name}", json=dict(given), headers=headers) as response,
         ):
             if response.headers.get("content-type", "").startswith(LINES):
                 return await _last(response, progress)
@@ -145,11 +150,11 @@ class Asking:
         transport = _DaemonTransport(place.socket)
         return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=timeout)
 
-    def _alone(self, verb: Verb, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    def _alone(self, operation: AnyOperation, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         with self._opening:
             if self._opened is None:
                 self._opened = self._own.enter_context(self._engine())
-        return verb.call(self._opened, given, caller)
+        return operation.call(self._opened, given, caller)
 
 
 class _DaemonTransport(httpx.AsyncHTTPTransport):

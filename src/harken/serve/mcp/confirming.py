@@ -11,8 +11,8 @@ from mcp_types import CallToolRequestParams, ElicitRequest, ElicitRequestFormPar
 from mcp_types.version import is_version_at_least
 
 from harken.errors import NotFoundError
-from harken.serve.verbs.registry import VERBS
-from harken.serve.verbs.verb import Verb
+from harken.serve.operations.operation import AnyOperation
+from harken.serve.operations.registry import OPERATIONS
 
 _KEY, _FIELD = "confirm", "forget"
 _SCHEMA = {
@@ -40,20 +40,23 @@ def can_ask(context: Any) -> bool:
 
 
 async def confirmed(
-    ask: Callable[[Verb, Mapping[str, Any]], Awaitable[Answer]], verb: Verb, context: Any, params: CallToolRequestParams
+    ask: Callable[[AnyOperation, Mapping[str, Any]], Awaitable[Answer]],
+    operation: AnyOperation,
+    context: Any,
+    params: CallToolRequestParams,
 ) -> Answer | InputRequiredResult:
     """Do what destroys when the user agrees; whatever the model has put into `confirm`.
 
     Args:
-        ask: answers a verb.
-        verb: that destroys; it takes `confirm`.
+        ask: answers an operation.
+        operation: that destroys; it takes `confirm`.
         context: MCP's, of the request.
         params: of the call.
     Returns:
         What was done, or would have been; or the question, with which the client calls again.
     """
     given = params.arguments or {}
-    preview = await ask(verb, {**given, "confirm": False})
+    preview = await ask(operation, {**given, "confirm": False})
     said: object
     if not _is_called_again(context):
         said = await _asked_now(context, await _question(ask, given, preview))
@@ -63,19 +66,19 @@ async def confirmed(
     else:
         said = params.input_responses.get(_KEY)
     if _agrees(said):
-        return await ask(verb, {**given, "confirm": True})
+        return await ask(operation, {**given, "confirm": True})
     return {**preview, "note": "Nothing was forgotten: the user was asked, and did not agree."}
 
 
 async def _question(
-    ask: Callable[[Verb, Mapping[str, Any]], Awaitable[Answer]], given: Mapping[str, Any], preview: Answer
+    ask: Callable[[AnyOperation, Mapping[str, Any]], Awaitable[Answer]], given: Mapping[str, Any], preview: Answer
 ) -> str:
     """What would go, in words that a person knows again."""
     ids, kind = preview["ids"], given.get("kind", "memory")
     lines = [f"Forget for good: {len(ids)} x {kind}?"]
     for uid in ids[:_MOST_QUOTED]:
         try:
-            words = _words(await ask(VERBS["show"], {"id": uid, "around": 0, "limit": 1}))
+            words = _words(await ask(OPERATIONS["show"], {"id": uid, "around": 0, "limit": 1}))
         except NotFoundError:
             # There is no showing a value.
             words = ""

@@ -28,7 +28,7 @@ from mcp_types import (
 
 from harken.errors import HarkenError, sentence_of
 from harken.model.experiences import DOMAINS, STRATEGIES
-from harken.serve.verbs.registry import VERBS
+from harken.serve.operations.registry import OPERATIONS
 
 _SCHEME = "harken://"
 _CONVERSATION, _MEMORY = "conversation", "memory"
@@ -148,6 +148,6 @@ class Offers:
 
     async def _ask(self, context: Any, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return await self._call(VERBS[name], given, context, lambda _done, _all: None)
+            return await self._call(OPERATIONS[name], given, context, lambda _done, _all: None)
         except HarkenError as error:
             raise MCPError(INVALID_PARAMS, sentence_of(error)) from error

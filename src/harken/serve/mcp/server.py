@@ -23,14 +23,15 @@ from mcp_types import (
     Tool,
     ToolAnnotations,
 )
+from pydantic import TypeAdapter
 
 from harken import __version__
 from harken.chat.tools import plain_schema
 from harken.errors import HarkenError, sentence_of
 from harken.serve.mcp.confirming import can_ask, confirmed
 from harken.serve.mcp.offers import Offers
-from harken.serve.verbs.registry import VERBS
-from harken.serve.verbs.verb import Effect, Verb
+from harken.serve.operations.operation import AnyOperation, Effect
+from harken.serve.operations.registry import OPERATIONS
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ _INSTRUCTIONS = (
     "arguments of the next call; next_offset says where a list goes on."
 )
 
-Call = Callable[[Verb, Mapping[str, Any], Any, Callable[[int, int], None]], Awaitable[dict[str, Any]]]
+Call = Callable[[AnyOperation, Mapping[str, Any], Any, Callable[[int, int], None]], Awaitable[dict[str, Any]]]
 """Answers a verb: called with the arguments, MCP's context of the request, and what is told of progress."""
 
 
@@ -54,19 +55,19 @@ def make_server(call: Call) -> Server[Any]:
     offers = Offers(call)
 
     async def list_tools(_context: Any, _params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_tool(verb) for verb in VERBS.values()])
+        return ListToolsResult(tools=[_tool(operation) for operation in OPERATIONS.values()])
 
     async def call_tool(context: Any, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        verb = VERBS.get(params.name)
-        if verb is None:
-            message = f"There is no tool '{params.name}'. Tools: {', '.join(VERBS)}."
+        operation = OPERATIONS.get(params.name)
+        if operation is None:
+            message = f"There is no tool '{params.name}'. Tools: {', '.join(OPERATIONS)}."
             raise MCPError(INVALID_PARAMS, sentence_of(message))
         try:
-            answer = await _answer(call, verb, context, params)
+            answer = await _answer(call, operation, context, params)
         except HarkenError as error:
             return _failed(sentence_of(error))
         except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
-            _log.error("tool_failed", tool=verb.name, error_class=type(error).__name__)
+            _log.error("tool_failed", tool=operation.name, error_class=type(error).__name__)
             return _failed(f"unexpected {type(error).__name__}; please report it.")
         if isinstance(answer, InputRequiredResult):
             return answer
@@ -89,29 +90,29 @@ def make_server(call: Call) -> Server[Any]:
 
 
 async def _answer(
-    call: Call, verb: Verb, context: Any, params: CallToolRequestParams
+    call: Call, operation: AnyOperation, context: Any, params: CallToolRequestParams
 ) -> dict[str, Any] | InputRequiredResult:
     progress = _progress(context)
 
-    async def ask(asked: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    async def ask(asked: AnyOperation, given: Mapping[str, Any]) -> dict[str, Any]:
         return await call(asked, given, context, progress)
 
-    if verb.effect is Effect.DESTROYS and can_ask(context):
-        return await confirmed(ask, verb, context, params)
-    return await ask(verb, params.arguments or {})
+    if operation.effect is Effect.DESTROYS and can_ask(context):
+        return await confirmed(ask, operation, context, params)
+    return await ask(operation, params.arguments or {})
 
 
-def _tool(verb: Verb) -> Tool:
+def _tool(operation: AnyOperation) -> Tool:
     return Tool(
-        name=verb.name,
-        title=verb.title,
-        description=verb.summary,
-        input_schema=plain_schema(verb.form.model_json_schema()),
-        output_schema=verb.answer.model_json_schema(mode="serialization"),
+        name=operation.name,
+        title=operation.title,
+        description=operation.summary,
+        input_schema=plain_schema(operation.form.model_json_schema()),
+        output_schema=TypeAdapter(operation.answer).json_schema(mode="serialization"),
         annotations=ToolAnnotations(
-            read_only_hint=verb.effect is Effect.READS,
-            destructive_hint=verb.effect is Effect.DESTROYS,
-            idempotent_hint=verb.is_idempotent or verb.effect is Effect.READS,
+            read_only_hint=operation.effect is Effect.READS,
+            destructive_hint=operation.effect is Effect.DESTROYS,
+            idempotent_hint=operation.is_idempotent or operation.effect is Effect.READS,
             open_world_hint=False,
         ),
     )

@@ -1,11 +1,11 @@
-"""`harken chat`."""
+"""A chat begun or gone on with, at a terminal or with lines of stdin."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -19,28 +19,29 @@ from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
 from harken.journal.backup import TYPED_NAME
 from harken.model.conversations import Message, MessageType, Role
-from harken.serve.cli.reporting import summaries_words
-from harken.serve.cli.session import CommandSession, counted
-from harken.serve.cli.talking import HOW_TO_CONFIGURE
+from harken.serve.cli.reporting import HOW_TO_CONFIGURE, summaries_words
+from harken.serve.cli.session import CommandSession
 from harken.serve.process import EXIT_INTERRUPTED
 from harken.serve.repl.loop import PlainReader, Reader, Repl
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
 from harken.serve.repl.slash import Slash
 from harken.serve.repl.typed import TypedLines
+from harken.text.shown import counted, one_line
 from harken.text.terminal import printable
 
 _SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
 
 
-@click.command()
-@click.argument("message", nargs=-1, metavar="[MESSAGE]...")
-@click.option("--continue", "continues", is_flag=True, help="Go on with the chat that was active last.")
-@click.option("--conversation", help="Go on with this conversation: its id, the beginning of it, or its own name.")
-@click.pass_context
-def chat(context: click.Context, message: tuple[str, ...], continues: bool, conversation: str | None) -> None:
-    """Talk with the configured model, with all that is remembered; with a MESSAGE, have it answered and leave.
+def run_chat(context: click.Context, words: Sequence[str], continues: bool, conversation: str | None) -> None:
+    """Begin or go on with a chat.
 
-    /help lists the commands. Where stdin is no terminal, its lines are what is said, and stdout gets the answers alone.
+    Args:
+        context: of the command line.
+        words: the one message to answer; without any, lines are taken until they end.
+        continues: whether to go on with the chat that was active last.
+        conversation: the one to go on with.
+    Raises:
+        UsageError: both are given.
     """
     session: CommandSession = context.obj
     if continues and conversation is not None:
@@ -51,9 +52,8 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
         typed = TypedLines(harken.home / TYPED_NAME, lambda text: harken.recorder.redactor.redact(text).text)
         session.opened, session.prefix = harken, "/"
         session.talk = _talk(harken, continues, conversation)
-        commands = context.find_root().command
-        slash = Slash(session, commands.commands if isinstance(commands, click.Group) else {})
-        reader = None if message else _reader(is_terminal, typed, slash)
+        slash = Slash(session, context.find_root())
+        reader = None if words else _reader(is_terminal, typed, slash)
         shows = session.out.is_terminal
         repl = Repl(
             session,
@@ -64,7 +64,7 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
             is_terminal=shows,
         )
         if reader is None:
-            _say_once(repl, " ".join(message))
+            _say_once(repl, " ".join(words))
         else:
             _talk_on(repl, reader, is_terminal, continues or conversation is not None)
 
@@ -129,9 +129,7 @@ def _recall(session: CommandSession, harken: Harken, conversation_uid: str) -> N
     said = [message for message in harken.show(conversation_uid).messages if _is_said(message)]
     _dim(session, f"Going on with “{printable(title)}” · {counted(len(said), 'message')} · {conversation_uid}")
     for message in said[-_SHOWN_MESSAGES:]:
-        words = printable(" ".join(message.text.split()))
-        shown = words if len(words) <= _SHOWN_CHARS else words[: _SHOWN_CHARS - 1] + "…"
-        _dim(session, f"{message.role.value}: {shown}")
+        _dim(session, f"{message.role.value}: {one_line(printable(message.text), _SHOWN_CHARS)}")
 
 
 def _is_said(message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""What a person says: plain lines of any stdin."""
+"""The loop of a chat: lines of any stdin."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from harken.chat.turn import Turn
 from harken.context.builder import ContextSession as Talk
 from harken.context.layers import LayerName
 from harken.engine import Harken
-from harken.serve.cli.failing import line_of
-from harken.serve.cli.session import CommandSession, counted
+from harken.serve.cli.session import CommandSession, line_of
 from harken.serve.repl.showing import AnswerView
 from harken.serve.repl.slash import Slash, is_command
+from harken.text.shown import counted
 
 CONTINUES = "\\"
 

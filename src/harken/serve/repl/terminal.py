@@ -1,4 +1,4 @@
-"""What was typed in earlier chats, for the arrow keys: a file of one's own, without secrets."""
+"""Lines typed at a terminal, with completion and the arrow keys; needs an extra."""
 
 from __future__ import annotations
 

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid5
 
 from harken.model.conversations import Message, MessageType, ProjectIdentity, Role
 from harken.model.experiences import EXPERIENCE, STATEMENT_CHARS
+from harken.model.views import format_moment
 from harken.sources.experiences.check_commands import command_line
 from harken.sources.experiences.checks import FAILED, see_checks, told_lines
 from harken.storage.conversations import find_tombstones, messages_of_exchange
@@ -53,6 +55,23 @@ class Candidate:
     failures: int
     has_passed: bool
     evidence_uid: str
+
+    def view(self) -> dict[str, Any]:
+        """The candidate as JSON; what was not said is null."""
+        return {
+            "id": self.uid,
+            "project": self.project.key if self.project else None,
+            "conversation_id": self.conversation_uid,
+            "evidence_id": self.evidence_uid,
+            "at": format_moment(self.at),
+            "command": self.command,
+            "printed": self.printed,
+            "goal": self.goal or None,
+            "hypothesis": self.hypothesis or None,
+            "prediction": self.prediction or None,
+            "failures": self.failures,
+            "has_passed": self.has_passed,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from harken.model.experiences import Experience, ExperienceStatus
+from harken.model.views import format_moment
 from harken.sources.experiences.check_commands import SHELL_TOOLS, CheckCommand, check_command, command_line
 from harken.storage.ports import Store
 from harken.storage.records.checks import SeenCheck, ShellResult, put_checks, unseen_results
@@ -144,6 +145,16 @@ class Suggestion:
     command: str
     evidence_uid: str
     at: datetime
+
+    def view(self) -> dict[str, Any]:
+        """The suggestion as JSON."""
+        return {
+            "status": self.status.value,
+            "result": self.result,
+            "command": self.command,
+            "evidence_id": self.evidence_uid,
+            "at": format_moment(self.at),
+        }
 
 
 def see_checks(store: Store, since: datetime | None = None) -> int:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from harken.errors import NotFoundError, UsageError
+from harken.model.arguments import DEFAULT_AGENT
 from harken.model.conversations import Kept, ProjectIdentity
 from harken.model.experiences import (
     EXPERIENCE,
@@ -32,7 +34,6 @@ from harken.storage.records.experiences import list_experiences
 from harken.storage.records.rows import find_kept, kept_uid
 from harken.storage.scopes import project_row
 
-DEFAULT_AGENT = "agent"
 _MOST_LISTED = 500
 
 
@@ -48,6 +49,11 @@ class Active:
     experience: Experience
     is_orphan: bool = False
     suggestion: Suggestion | None = None
+
+    def view(self) -> dict[str, Any]:
+        """The experience as JSON, with what was found of it."""
+        suggestion = self.suggestion and self.suggestion.view()
+        return {**self.experience.view(), "is_orphan": self.is_orphan, "suggestion": suggestion}
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
-from typing import Protocol
+from textwrap import shorten
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -43,7 +44,7 @@ from harken.storage.records.clusters import (
 from harken.storage.records.rows import each_kept, find_kept, kept_uid
 
 LEAST_EXPERIENCES = 20
-_MOST_SENTENCES = 64
+_MOST_SENTENCES, _SAID_CHARS = 64, 300
 DEVIATIONS = 0.5
 
 
@@ -75,6 +76,20 @@ class AxisClusters:
     clusters: tuple[StoredCluster, ...] = ()
     note: str = ""
 
+    def view(self) -> dict[str, Any]:
+        """The clusters as JSON."""
+        clusters = [
+            {
+                "id": each.uid,
+                "size": len(each.members),
+                "mean_distance": each.mean_distance,
+                "deviation": each.deviation,
+                "members": [uid for uid, _ in each.members],
+            }
+            for each in self.clusters
+        ]
+        return {"axis": self.axis, "experiences": self.experiences, "clusters": clusters, "note": self.note or None}
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -88,6 +103,11 @@ class Member:
     experience: Experience
     distance: float
     said: str
+
+    def view(self) -> dict[str, Any]:
+        """The experience as JSON, cut to what a list shows."""
+        said = shorten(self.said, _SAID_CHARS, placeholder=" …")
+        return {**self.experience.view(is_whole=False), "said": said, "distance": self.distance}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from harken.errors import UsageError
-from harken.model.conversations import Hit, Kept, ProjectIdentity, SearchResult, SearchScope, Trust
+from harken.model.arguments import MAX_TAGS
+from harken.model.conversations import Hit, Kept, ProjectIdentity, SearchScope, Trust
+from harken.model.lookups import SearchResult
 from harken.sources.memories.duplicates import SAME, Alike, find_alike
 from harken.sources.memories.memory import (
     DEFAULT_IMPORTANCE,
-    MAX_TAGS,
     Memory,
     checked_category,
     checked_content,
@@ -56,6 +57,11 @@ class SavedMemory:
     outcome: str
     alike: tuple[Alike, ...] = ()
 
+    def view(self) -> dict[str, Any]:
+        """The memory as JSON, with what saving did."""
+        alike = [{"id": one.uid, "similarity": round(one.similarity, 4), "why": one.why} for one in self.alike]
+        return {**self.memory.view(), "outcome": self.outcome, "alike": alike}
+
 
 @dataclass(frozen=True, slots=True)
 class FoundMemory:
@@ -63,6 +69,10 @@ class FoundMemory:
 
     memory: Memory
     hit: Hit
+
+    def view(self) -> dict[str, Any]:
+        """The memory as JSON, with how well it answers."""
+        return {**self.memory.view(), "score": self.hit.score, "similarity": self.hit.similarity}
 
 
 @dataclass(slots=True)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harken.errors import UsageError
+from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
 from harken.model.conversations import ContextItem, Hit, Kept, NewEntry, ProjectIdentity, Trust
+from harken.model.views import MemoryView, format_moment, parse_moment
 from harken.sources.source import relevance_of
-from harken.storage.columns import format_moment, parse_moment
 from harken.storage.ports import Transaction
 from harken.storage.records.memories import MEMORIES, SOURCE
 from harken.storage.records.rows import find_kept
 
-CATEGORIES = ("preference", "fact", "event", "workflow", "context", "error", "decision")
-MAX_CONTENT_CHARS, MAX_TAGS, MAX_TAG_CHARS = 10_000, 20, 50
+MAX_TAG_CHARS = 50
 DEFAULT_IMPORTANCE = 0.5
 
 
@@ -43,6 +43,24 @@ class Memory:
     supersedes: tuple[str, ...] = ()
     superseded_by: str | None = None
     accessed_at: datetime | None = None
+
+    def view(self) -> MemoryView:
+        """The memory as JSON."""
+        return {
+            "id": self.uid,
+            "content": self.content,
+            "category": self.category,
+            "importance": self.importance,
+            "tags": list(self.tags),
+            "project": self.project.key if self.project else None,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
+            "created_at": format_moment(self.created_at),
+            "updated_at": format_moment(self.updated_at),
+            "accessed_at": None if self.accessed_at is None else format_moment(self.accessed_at),
+            "supersedes": list(self.supersedes),
+            "superseded_by": self.superseded_by,
+        }
 
 
 def memory_of(kept: Kept, accessed_at: datetime | None = None) -> Memory:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harken.errors import UsageError
+from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.workspace import LANGUAGES, CodeUnit
-from harken.sources.found import DEFAULT_LIMIT, SourceHit, SourceSearch
+from harken.sources.found import SourceHit, SourceSearch
 from harken.sources.source import relevance_of
 from harken.sources.workspace.files import FileContent, read
 from harken.sources.workspace.languages import GRAMMARS, language_of

@@ -10,10 +10,12 @@ from itertools import islice
 from pathlib import Path
 
 from harken.errors import NotFoundError, UsageError
+from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MOST_COMMITS
 from harken.model.conversations import ContextItem, Hit, NewEntry
+from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
 from harken.record.project import identify_project
-from harken.sources.found import DEFAULT_LIMIT, MAX_LIMIT, SourceHit, SourceSearch
+from harken.sources.found import SourceHit, SourceSearch
 from harken.sources.source import relevance_of
 from harken.sources.workspace.code import is_test_code, spelled
 from harken.sources.workspace.files import find_place, shown_name
@@ -171,7 +173,6 @@ def _words(found: re.Match[str] | None) -> str:
 
 
 WINDOW_DAYS = 5 * 365
-MOST_COMMITS = 10_000
 _BATCH = 200
 
 
@@ -192,6 +193,16 @@ class CommitReport:
     known: int = 0
     removed: int = 0
     cut: int = 0
+
+    def view(self) -> CommitsView:
+        """The report as JSON."""
+        return {
+            "project": self.project,
+            "added": self.added,
+            "known": self.known,
+            "removed": self.removed,
+            "cut": self.cut,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from harken.model.views import FilesView
 from harken.record.project import identify_project
 from harken.sources.workspace.files import FileContent, FileStamp, find_place, list_files, shown_name, stamp
 from harken.storage.ports import Store, Transaction
@@ -96,6 +97,20 @@ class IndexReport:
     gone: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     changes: Changes = field(default_factory=Changes)
+
+    def view(self) -> FilesView:
+        """The report as JSON."""
+        return {
+            "project": self.project,
+            "files": self.files,
+            "indexed": self.indexed,
+            "unchanged": self.unchanged,
+            "gone": self.gone,
+            "skipped": dict(self.skipped),
+            "added": self.changes.added,
+            "changed": self.changes.changed,
+            "removed": self.changes.removed,
+        }
 
 
 @dataclass(slots=True)

@@ -40,6 +40,20 @@ class FailedWork:
     error_class: str
     failed_at: datetime
 
+    @property
+    def is_embedding(self) -> bool:
+        """Whether an entry was to be embedded."""
+        return self.kind == EMBED
+
+    def view(self) -> dict[str, Any]:
+        """The work as JSON."""
+        return {
+            "kind": self.kind,
+            "item": self.item_id,
+            "attempts": self.attempts,
+            "error_class": self.error_class,
+        }
+
 
 def is_free(now: datetime) -> ColumnElement[bool]:
     """Whether a joined row of work, if there is one, lets its item be taken now."""

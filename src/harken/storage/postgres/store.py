@@ -177,6 +177,6 @@ def migrate(url: URL, language: str | None = None, role: str | None = None) -> M
         with translated(shown(url)), engine.begin() as connection:
             before = migrations.current_version(connection)
             schema.migrate(connection, language, role)
-            return Migrated(before)
+            return Migrated(before, migrations.HEAD)
     finally:
         engine.dispose()

@@ -13,7 +13,8 @@ from sqlalchemy import BigInteger, Column, Row, Table, Text
 from sqlalchemy.types import Float, Integer
 
 from harken.model.conversations import Kept, NewEntry, Trust
-from harken.storage.columns import Instant, Json, Listed, format_moment, parse_moment
+from harken.model.views import format_moment, parse_moment
+from harken.storage.columns import Instant, Json, Listed
 from harken.storage.tables import _key, _moment, _reference, _tenant, _uid, metadata
 
 # Of the event itself; all other columns are fields of the record.

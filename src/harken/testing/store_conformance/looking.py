@@ -18,8 +18,8 @@ from harken.model.conversations import (
     Role,
     Tombstone,
 )
+from harken.model.lookups import Surroundings
 from harken.storage.conversations import (
-    Surroundings,
     count_all,
     list_projects,
     look_up,

@@ -1,0 +1,341 @@
+"""Experiences: begun, changed, ended, adopted, listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typing_extensions import TypedDict
+
+from harken.errors import UsageError
+from harken.model.arguments import DEFAULT_AGENT, Argument
+from harken.model.experience_texts import experience_markdown
+from harken.model.experiences import (
+    DOMAINS,
+    OUTCOMES,
+    REPORT_CHARS,
+    ROOT_CAUSES,
+    STATEMENT_CHARS,
+    STRATEGIES,
+    Experience,
+    ExperienceStatus,
+    Lesson,
+    RootCause,
+)
+from harken.model.views import WrittenView
+from harken.serve.operations.caller import Caller
+from harken.serve.operations.operation import (
+    WORD,
+    Directory,
+    Effect,
+    Operation,
+    Project,
+    ShellCommand,
+    Spelling,
+)
+from harken.text.dates import parse_since
+
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.serve.cli.session import CommandSession
+    from harken.sources.experiences.experiences import Active
+
+OneId = Annotated[str | None, Argument("Which; left out, the active one.", 6, 100)]
+_Session = Annotated[str, Argument("The agent's session, by which orphans are known.", most=200)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """Whose experience it is."""
+
+    directory: Directory = None
+    agent: Annotated[str, Argument("Whose; a project has one for each.", 1, 100)] = DEFAULT_AGENT
+
+    def place(self, harken: Harken, caller: Caller) -> Path | None:
+        """The folder that tells the project."""
+        return caller.reach(self.directory, harken.settings.serve.roots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartArguments(_Placed):
+    """An experience to begin."""
+
+    domain: Annotated[str, Argument("What kind of work it is.", choices=DOMAINS)]
+    strategy: Annotated[str, Argument("How it is gone about.", choices=STRATEGIES)]
+    goal: Annotated[str, Argument("What is wanted.", 1, STATEMENT_CHARS)]
+    hypothesis: Annotated[str, Argument("What is believed.", 1, STATEMENT_CHARS)]
+    action: Annotated[str, Argument("What is done.", 1, STATEMENT_CHARS)]
+    prediction: Annotated[str, Argument("What is to be seen then, if the hypothesis is right.", 1, STATEMENT_CHARS)]
+    session: _Session = ""
+
+
+def _start(harken: Harken, wanted: StartArguments, caller: Caller) -> Experience:
+    words = {**asdict(wanted), "directory": wanted.place(harken, caller)}
+    return harken.experiences.start(**words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateArguments(_Placed):
+    """Changes of an experience."""
+
+    id: OneId = None
+    hypothesis: Annotated[str | None, Argument("What is believed now.", 1, STATEMENT_CHARS)] = None
+    action: Annotated[str | None, Argument("What is done now.", 1, STATEMENT_CHARS)] = None
+    prediction: Annotated[str | None, Argument("What is to be seen now.", 1, STATEMENT_CHARS)] = None
+    strategy: Annotated[str | None, Argument("How it is gone about now.", choices=STRATEGIES)] = None
+    note: Annotated[str, Argument("A remark.", most=REPORT_CHARS)] = ""
+
+
+def _update(harken: Harken, wanted: UpdateArguments, caller: Caller) -> Experience:
+    words = {**asdict(wanted), "directory": wanted.place(harken, caller)}
+    return harken.experiences.update(words.pop("id"), **words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveArguments(_Placed):
+    """The end of an experience."""
+
+    id: OneId = None
+    status: Annotated[str | None, Argument("Left out, as the last test or build suggests.", choices=OUTCOMES)] = None
+    result: Annotated[str, Argument("What came of it; left out, what a test printed.", most=REPORT_CHARS)] = ""
+    surprise: Annotated[str, Argument("What was unexpected; required when falsified.", most=REPORT_CHARS)] = ""
+    cause: Annotated[
+        str | None, Argument("Why the hypothesis was wrong; required when falsified.", choices=ROOT_CAUSES)
+    ] = None
+    cause_description: Annotated[str, Argument("The same in words; likewise.", most=REPORT_CHARS)] = ""
+    worked: Annotated[str, Argument("The lesson: what worked.", most=REPORT_CHARS)] = ""
+    takeaway: Annotated[str, Argument("The lesson: what to take from it.", most=REPORT_CHARS)] = ""
+
+
+def _resolve(harken: Harken, wanted: ResolveArguments, caller: Caller) -> Experience:
+    if bool(wanted.cause) != bool(wanted.cause_description):
+        raise UsageError("cause and cause_description go together: give both or neither.")
+    if wanted.takeaway and not wanted.worked:
+        raise UsageError("takeaway needs worked: give both.")
+    return harken.experiences.resolve(
+        wanted.status,
+        wanted.result,
+        surprise=wanted.surprise,
+        root_cause=RootCause(wanted.cause, wanted.cause_description) if wanted.cause else None,
+        lesson=Lesson(wanted.worked, wanted.takeaway) if wanted.worked else None,
+        uid=wanted.id,
+        directory=wanted.place(harken, caller),
+        agent=wanted.agent,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveArguments(_Placed):
+    """Whose active experience."""
+
+    session: Annotated[str, Argument("The present one; one of another session is an orphan.", most=200)] = ""
+
+
+class ActiveAnswer(TypedDict):
+    """The active experience; null where there is none."""
+
+    experience: dict[str, Any] | None
+
+
+def _active(harken: Harken, wanted: ActiveArguments, caller: Caller) -> Active | None:
+    place = wanted.place(harken, caller)
+    return harken.experiences.active(directory=place, agent=wanted.agent, session=wanted.session)
+
+
+def _active_view(found: Active | None) -> dict[str, Any] | None:
+    return found.view() if found else None
+
+
+def _show_active(session: CommandSession, found: Active | None, _wanted: ActiveArguments) -> None:
+    if found is None:
+        session.say("No experience is active. Begin one: harken experience start")
+        return
+    show_experience(session, found.experience)
+    if found.is_orphan:
+        session.say(
+            "An orphan of another session. Go on with it: harken experience adopt. Or give it up: "
+            "harken experience resolve abandoned"
+        )
+    if found.suggestion:
+        session.say((f"suggested: {found.suggestion.status.value}, by `{found.suggestion.command}`", "bold"))
+        session.say(found.suggestion.result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptArguments(ActiveArguments):
+    """Which experience to adopt."""
+
+    id: OneId = None
+
+
+def _adopt(harken: Harken, wanted: AdoptArguments, caller: Caller) -> Experience:
+    place = wanted.place(harken, caller)
+    return harken.experiences.adopt(wanted.id, session=wanted.session, directory=place, agent=wanted.agent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperiencesArguments:
+    """Which experiences to list."""
+
+    domain: Annotated[str | None, Argument("Only of this one.", choices=DOMAINS)] = None
+    outcome: Annotated[
+        str | None, Argument("Only with this.", choices=[status.value for status in ExperienceStatus])
+    ] = None
+    since: Annotated[str | None, Argument("Begun not before this: 2026-05-08, '2 weeks ago'.", most=100)] = None
+    project: Project = None
+    limit: Annotated[int, Argument("How many at most, newest first; for older ones raise it.", 1, 100)] = 20
+
+
+class ExperiencesAnswer(TypedDict):
+    """Experiences, newest first; `show` has the whole of one."""
+
+    experiences: list[dict[str, Any]]
+
+
+def _list(harken: Harken, wanted: ExperiencesArguments, _caller: Caller) -> Sequence[Experience]:
+    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
+    return harken.experiences.list(
+        wanted.limit, domain=wanted.domain, outcome=wanted.outcome, since=since, project=wanted.project
+    )
+
+
+def _short_views(found: Sequence[Experience]) -> list[dict[str, Any]]:
+    return [one.view(is_whole=False) for one in found]
+
+
+def _show_list(session: CommandSession, found: Sequence[Experience], _wanted: ExperiencesArguments) -> None:
+    for one in found:
+        session.say(f"{one.uid}  {one.domain} | {one.strategy}  {one.status.value} {one.tier}  {one.goal}")
+    if not found:
+        session.say("No experiences. Begin one: harken experience start")
+
+
+def show_experience(session: CommandSession, one: Experience) -> None:
+    """Print the whole story."""
+    standing = f"{one.status.value} {one.tier}".rstrip()
+    session.say((f"{one.uid} · {standing} · iteration {one.iteration_count} · {one.agent}", "bold"))
+    session.say(experience_markdown(one, "root_cause"))
+    if one.lesson and one.lesson.takeaway:
+        session.say(f"- **Takeaway**: {one.lesson.takeaway}")
+    for number, each in enumerate(one.history, start=1):
+        session.say((f"  iteration {number}: {each.hypothesis} | {each.action} | {each.prediction}", "dim"))
+    for note in one.notes:
+        session.say(("  note: " + note.text.replace("\n", "\n  "), "dim"))
+
+
+def _written(one: Experience, _wanted: object) -> WrittenView:
+    return one.written_view()
+
+
+def _command(
+    path: str, help: str, did: Callable[[Experience], str], spelling: dict[str, Spelling]
+) -> ShellCommand[Any, Experience]:
+    """A command that changes an experience, and says in a line what it did."""
+
+    def show(session: CommandSession, one: Experience, _wanted: object) -> None:
+        session.say(f"{did(one)} {one.uid}")
+
+    place = {
+        "directory": Spelling(help="Its project's, in place of the current one."),
+        "agent": Spelling(help="Whose."),
+    }
+    return ShellCommand(path, help, show, Experience.written_view, {**place, **spelling})
+
+
+START = Operation(
+    "experience_start",
+    "Begin an experience",
+    "Write down what you are about to try: goal, hypothesis, action and prediction. One is active at a time.",
+    StartArguments,
+    _start,
+    _written,
+    WrittenView,
+    Effect.ADDS,
+    command=_command(
+        "experience start",
+        "Begin an experience; a project and an agent have one at a time.",
+        lambda _one: "Started",
+        {},
+    ),
+)
+UPDATE = Operation(
+    "experience_update",
+    "Go on with an experience",
+    "Change the active experience; another hypothesis, action or prediction is a new iteration.",
+    UpdateArguments,
+    _update,
+    _written,
+    WrittenView,
+    Effect.CHANGES,
+    command=_command(
+        "experience update",
+        "Change the active experience; another hypothesis, action or prediction is a new iteration.",
+        lambda one: f"Iteration {one.iteration_count} of",
+        {},
+    ),
+)
+RESOLVE = Operation(
+    "experience_resolve",
+    "End an experience",
+    "Say how it went: confirmed, falsified (with surprise and cause) or abandoned.",
+    ResolveArguments,
+    _resolve,
+    _written,
+    WrittenView,
+    Effect.CHANGES,
+    command=_command(
+        "experience resolve",
+        "End the active experience; without STATUS as the last test or build suggests.",
+        lambda one: f"{one.status.value.capitalize()} ({one.tier})",
+        {"status": WORD},
+    ),
+)
+ACTIVE = Operation(
+    "experience_active",
+    "Show the active experience",
+    "Show the active experience, whether another session left it behind, and what a test or build says of it.",
+    ActiveArguments,
+    _active,
+    lambda found, _wanted: ActiveAnswer(experience=_active_view(found)),
+    ActiveAnswer,
+    command=ShellCommand(
+        "experience active",
+        "Show the active experience, whether it is an orphan, and what a test or build has said of it.",
+        _show_active,
+        _active_view,
+    ),
+)
+ADOPT = Operation(
+    "experience_adopt",
+    "Adopt an experience",
+    "Go on with an active experience that another session left behind.",
+    AdoptArguments,
+    _adopt,
+    _written,
+    WrittenView,
+    Effect.CHANGES,
+    is_idempotent=True,
+    command=_command(
+        "experience adopt", "Go on with an experience that another session began.", lambda _one: "Adopted", {"id": WORD}
+    ),
+)
+EXPERIENCES = Operation(
+    "experiences",
+    "List experiences",
+    "List what was tried and how it went.",
+    ExperiencesArguments,
+    _list,
+    lambda found, _wanted: ExperiencesAnswer(experiences=_short_views(found)),
+    ExperiencesAnswer,
+    command=ShellCommand(
+        "experience list",
+        "List experiences, the newest first.",
+        _show_list,
+        _short_views,
+        {"limit": Spelling(limits=(None, None), help="At most so many, up to 500.")},
+    ),
+)
+OPERATIONS = (START, UPDATE, RESOLVE, ACTIVE, ADOPT, EXPERIENCES)
