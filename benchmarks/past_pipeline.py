@@ -126,7 +126,7 @@ def run(home: Path, size: int, rounds: int) -> dict[str, Any]:
             # The first one warms up.
             if number:
                 rows.append(row)
-        counts = harken.upkeep.status().counts
+        counts = harken.maintenance.status().counts
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 2**20)
     ratio = float(np.median([row["ratio"] for row in rows]))
     cpu = float(np.median([row["ratio_of_cpu_seconds"] for row in rows]))

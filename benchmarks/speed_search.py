@@ -148,7 +148,7 @@ def scoped(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
 
 def status(harken: Harken, size: int) -> Iterator[Figure]:
     """Counting everything, as `harken status` does."""
-    yield times_of([harken.upkeep.status] * 3).figure("status", size)
+    yield times_of([harken.maintenance.status] * 3).figure("status", size)
 
 
 def measure(home: Path, size: int, queries: Sequence[str], rounds: int) -> Iterator[Figure]:

@@ -18,7 +18,7 @@ from harken.config.settings import LoadedSettings, Settings
 from harken.context.assembler import ContextAssembler
 from harken.context.chats import Chats
 from harken.engine import Harken
-from harken.engine.maintenance import Upkeep
+from harken.engine.maintenance import Maintenance
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.errors import UsageError
 from harken.jobs.workers import Background
@@ -141,21 +141,21 @@ def _opened_like(
     return wraps(opening)
 
 
-class AsyncUpkeep(Twin[Upkeep]):
-    """What a store needs now and then; reached as `AsyncHarken.upkeep`."""
+class AsyncUpkeep(Twin[Maintenance]):
+    """What a store needs now and then; reached as `AsyncHarken.maintenance`."""
 
-    status = in_thread(Upkeep.status)
-    projects = in_thread(Upkeep.projects)
-    failures = in_thread(Upkeep.failures)
-    retry_failed = in_thread(Upkeep.retry_failed)
-    doctor = in_thread(Upkeep.doctor)
-    reindex_from_journal = in_steps(Upkeep.reindex_from_journal)
-    plan_embedding = in_thread(Upkeep.plan_embedding)
-    embed_again = in_thread(Upkeep.embed_again)
-    plan_forget = in_thread(Upkeep.plan_forget)
-    forget = in_thread(Upkeep.forget)
-    backup = in_thread(Upkeep.backup)
-    export = in_thread(Upkeep.export)
+    status = in_thread(Maintenance.status)
+    projects = in_thread(Maintenance.projects)
+    failures = in_thread(Maintenance.failures)
+    retry_failed = in_thread(Maintenance.retry_failed)
+    doctor = in_thread(Maintenance.doctor)
+    reindex_from_journal = in_steps(Maintenance.reindex_from_journal)
+    plan_embedding = in_thread(Maintenance.plan_embedding)
+    embed_again = in_thread(Maintenance.embed_again)
+    plan_forget = in_thread(Maintenance.plan_forget)
+    forget = in_thread(Maintenance.forget)
+    backup = in_thread(Maintenance.backup)
+    export = in_thread(Maintenance.export)
 
 
 class AsyncTasks(Twin[Tasks]):
@@ -328,7 +328,7 @@ class AsyncHarken(Twin[Harken]):
         self._opening = partial(Harken, *args, **kwargs)
         self._opened: Harken | None = None
         super().__init__(lambda: self.engine, Calls())
-        self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
+        self.maintenance = AsyncUpkeep(lambda: self.engine.maintenance, self._calls)
         self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
         self.chat = AsyncChat(lambda: self.engine.chat, self._calls)
         self.background = AsyncBackground(lambda: self.engine.background, self._calls)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
-from harken.record.forget import doom_conversations
+from harken.record.forget import plan_conversations
 from harken.serve.hooks.agents import AGENTS, CODEX
 from harken.serve.hooks.answers import Hooks
 from harken.storage.state import given_to
@@ -117,8 +117,8 @@ def test_a_forgotten_conversation_leaves_no_note_of_what_it_was_given(hooks: Hoo
     with harken.store.reading() as tx:
         assert given_to(tx, uid)
     with harken.store.reading() as tx:
-        doomed = doom_conversations(tx, [uid], harken.recorder.now())
-    harken.upkeep.forget(doomed)
+        doomed = plan_conversations(tx, [uid], harken.recorder.now())
+    harken.maintenance.forget(doomed)
     with harken.store.reading() as tx:
         assert given_to(tx, uid) == set()
 

@@ -28,7 +28,7 @@ TOKEN = "t" * 43
 FREIGHT = ("apples", "pears", "plums", "figs", "dates", "nuts", "salt")
 
 
-class Life:
+class DaemonControl:
     """A daemon's life that only remembers what it was told."""
 
     settings_mark = "any"
@@ -83,12 +83,12 @@ def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Life:
-    return Life(tmp_path / "reports")
+def life(tmp_path: Path) -> DaemonControl:
+    return DaemonControl(tmp_path / "reports")
 
 
 @pytest.fixture
-def app(harken: Harken, life: Life) -> ASGIApp:
+def app(harken: Harken, life: DaemonControl) -> ASGIApp:
     return make_app(harken, life, Mount(harken))
 
 
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said_in_a_sentence(app: ASGIApp, project: Path, name: 
 
 def test_answers_have_the_keys_of_the_command_line(cli: CommandLine, tmp_path: Path) -> None:
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
-        http, ids = Http(make_app(harken, Life(tmp_path), Mount(harken))), fill(harken)
+        http, ids = Http(make_app(harken, DaemonControl(tmp_path), Mount(harken))), fill(harken)
         answers = {name: http.verb(name, arguments).json() for name, arguments in calls(ids)[:7]}
     shown = cli("search", "quay", "--json").json()
     assert shown.keys() <= answers["search"].keys()
@@ -193,7 +193,7 @@ class TestReach:
 
     @pytest.mark.parametrize(("roots", "status"), [([], 422), (["other"], 200)])
     def test_an_agent_reaches_its_project_and_the_roots(
-        self, life: Life, project: Path, tmp_path: Path, roots: list[str], status: int
+        self, life: DaemonControl, project: Path, tmp_path: Path, roots: list[str], status: int
     ) -> None:
         other, named = make_project(tmp_path / "other"), [str(tmp_path / root) for root in roots]
         settings = {"embedder": "none", "serve.roots": named}
@@ -270,7 +270,7 @@ class TestGuard:
         assert http("POST", "/v1/status", b"{}", origin="http://127.0.0.1:4275").status_code == 200
 
     @pytest.mark.parametrize("path", ["/v1/stop", "/v1/hook/Stop"])
-    def test_what_is_the_sockets_stays_there(self, http: Http, life: Life, path: str) -> None:
+    def test_what_is_the_sockets_stays_there(self, http: Http, life: DaemonControl, path: str) -> None:
         assert http("POST", path, b"{}").status_code == 403
         assert http("POST", "/v1/status", b"{}", x_harken_version="0.0.1").status_code == 200
         assert not life.left

@@ -13,7 +13,7 @@ import anyio
 import httpx
 import pytest
 from starlette.types import Message
-from test_http import Http, Life
+from test_http import DaemonControl, Http
 
 from coding_agent import PATIENCE_SECONDS, answering
 from command_line import CommandLine
@@ -40,12 +40,12 @@ def harken(tmp_path: Path) -> Iterator[Harken]:
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Life:
-    return Life(tmp_path / "reports")
+def life(tmp_path: Path) -> DaemonControl:
+    return DaemonControl(tmp_path / "reports")
 
 
 @pytest.fixture
-def http(harken: Harken, life: Life) -> Http:
+def http(harken: Harken, life: DaemonControl) -> Http:
     return Http(make_app(harken, life, Mount(harken)))
 
 
@@ -97,7 +97,7 @@ class TestReports:
 
         anyio.run(report)
         assert files_below(project, secrets) == before
-        assert harken.upkeep.status().counts.messages == 2
+        assert harken.maintenance.status().counts.messages == 2
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 200_000])
     def test_what_is_no_report_is_left_without_a_word(self, http: Http, content: bytes) -> None:

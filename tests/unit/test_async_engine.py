@@ -25,7 +25,7 @@ from harken.chat.tasks import Tasks
 from harken.chat.turn import Chat
 from harken.context.assembler import ContextAssembler
 from harken.engine import Harken
-from harken.engine.maintenance import Upkeep
+from harken.engine.maintenance import Maintenance
 from harken.engine.parts import lazy_part
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.jobs.workers import Background
@@ -36,7 +36,7 @@ from recorded import LONG
 
 TWINS = [
     (Harken, AsyncHarken),
-    (Upkeep, AsyncUpkeep),
+    (Maintenance, AsyncUpkeep),
     (Tasks, AsyncTasks),
     (Background, AsyncBackground),
     (Chat, AsyncChat),
@@ -82,7 +82,7 @@ def test_everything_else_of_an_engine_is_there_as_well(tmp_path: Path) -> None:
             parts = {name: value for kind in Harken.__mro__ for name, value in vars(kind).items()}
             public = {name for name, value in parts.items() if isinstance(value, property | lazy_part)}
             public = {name for name in {*public, *vars(twin.engine)} if not name.startswith("_")} - _INNER
-            assert public >= {"upkeep", "tasks", "settings", "home", "loaded", "replayed"}
+            assert public >= {"maintenance", "tasks", "settings", "home", "loaded", "replayed"}
             for name in public:
                 assert hasattr(twin, name), f"AsyncHarken lacks {name}"
             assert twin.settings == twin.engine.settings
@@ -106,7 +106,7 @@ def test_what_is_recorded_is_embedded_and_found(tmp_path: Path) -> None:
             assert hit.entry.ref_uid == message.uid
             done = await twin.run_task("daily", "one", lambda _context: "two")
             assert [run.uid for run in await twin.tasks.history("daily")] == [done.run.uid]
-            assert (await twin.upkeep.status()).counts.messages == 3
+            assert (await twin.maintenance.status()).counts.messages == 3
             with pytest.raises(NotFoundError):
                 await twin.show("nothing-is-called-so")
 
@@ -144,13 +144,13 @@ def test_many_tasks_record_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
             recorded = await asyncio.gather(
                 *(twin.record_message(f"c{number % 3}", "user", f"words {number}") for number in range(120))
             )
-            assert await twin.upkeep.doctor() == []
+            assert await twin.maintenance.doctor() == []
         return [message.uid for message in recorded]
 
     uids = asyncio.run(run())
     with Harken(tmp_path / "home", embedder=HashingEmbedder(), env={}) as again:
         assert len(set(uids)) == 120
-        assert again.upkeep.status().counts.messages == 120
+        assert again.maintenance.status().counts.messages == 120
         assert {again.show(uid).message is not None for uid in uids} == {True}
 
 
@@ -174,8 +174,8 @@ def test_cancelled_at_any_moment_nothing_that_was_acknowledged_is_lost(tmp_path:
 
     asyncio.run(run())
     with Harken(tmp_path / "home", embedder=HashingEmbedder(), env={}) as again:
-        assert again.upkeep.doctor() == []
-        kept = again.upkeep.status().counts.messages
+        assert again.maintenance.doctor() == []
+        kept = again.maintenance.status().counts.messages
         # Of each talk, the message that was under way may have come in too.
         assert len(acknowledged) <= kept <= len(acknowledged) + 6
         for uid in acknowledged:
@@ -205,7 +205,7 @@ def test_a_cancelled_task_goes_on_at_once_and_closing_waits_for_what_it_began(tm
     asyncio.run(run())
     with Harken(tmp_path / "home", embedder=HashingEmbedder(), env={}) as again:
         assert [found.answer for found in again.tasks.history("daily")] == ["two"]
-        assert again.upkeep.doctor() == []
+        assert again.maintenance.doctor() == []
 
 
 class TestSteps:
@@ -218,7 +218,7 @@ class TestSteps:
     def test_a_verb_that_yields_is_an_async_iterator(self, tmp_path: Path) -> None:
         async def run() -> None:
             twin = await self.filled(tmp_path)
-            steps = [step async for step in twin.upkeep.reindex_from_journal()]
+            steps = [step async for step in twin.maintenance.reindex_from_journal()]
             assert steps == [(1, 3), (2, 3), (3, 3)]
             await twin.close()
 
@@ -227,10 +227,10 @@ class TestSteps:
     def test_it_may_be_left_in_the_middle(self, tmp_path: Path) -> None:
         async def run() -> None:
             twin = await self.filled(tmp_path)
-            steps = twin.upkeep.reindex_from_journal()
+            steps = twin.maintenance.reindex_from_journal()
             assert await anext(steps) == (1, 3)
             await steps.aclose()
-            assert await twin.upkeep.doctor() == []
+            assert await twin.maintenance.doctor() == []
             await twin.close()
 
         asyncio.run(run())
@@ -239,7 +239,7 @@ class TestSteps:
         async def run() -> None:
             async with opened(tmp_path, settings={"store": "sqlite://"}) as twin:
                 with pytest.raises(UsageError, match="keeps no journal"):
-                    await anext(twin.upkeep.reindex_from_journal())
+                    await anext(twin.maintenance.reindex_from_journal())
 
         asyncio.run(run())
 

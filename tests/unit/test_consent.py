@@ -140,7 +140,7 @@ def test_an_export_of_another_store_costs_nothing_either(house: House, tmp_path:
     with house.opened(None) as harken:
         house.clock.go_on(days=2)
         house.talk(harken)
-        harken.upkeep.export(tmp_path / "export.jsonl")
+        harken.maintenance.export(tmp_path / "export.jsonl")
     other = House(tmp_path / "other", Clock(), house.server)
     with other.opened() as harken:
         harken.import_transcripts("jsonl", [tmp_path / "export.jsonl"])

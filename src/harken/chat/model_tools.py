@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harken.chat.details import read_details
-from harken.chat.tools import Arguments, Here, Tool, ToolOutcome, form_of
+from harken.chat.tools import Arguments, Tool, ToolContext, ToolOutcome, form_of
 from harken.context.render import block, core_block, quoted
 from harken.errors import NotFoundError
 from harken.model.arguments import CATEGORIES, OFFSET, Argument, DetailsWanted, NewMemory
@@ -61,7 +61,7 @@ class _Hands:
     def __init__(self, core: CoreMemory) -> None:
         self._core = core
 
-    def get(self, wanted: _Get, here: Here) -> ToolOutcome:
+    def get(self, wanted: _Get, here: ToolContext) -> ToolOutcome:
         found = [fact for fact in self._core.list(wanted.section) if wanted.key in (None, fact.key)]
         if wanted.key and not found:
             return self._unknown(wanted.section, wanted.key)
@@ -69,11 +69,11 @@ class _Hands:
         shown = tokens.clip(text, here.room_tokens, "\n… More does not fit: ask for one section, or one key.")
         return ToolOutcome(shown, kept=f"(Gave {len(found)} facts of core memory.)")
 
-    def update(self, wanted: _Update, _here: Here) -> ToolOutcome:
+    def update(self, wanted: _Update, _here: ToolContext) -> ToolOutcome:
         fact = self._core.update(wanted.section, wanted.key, wanted.value)
         return ToolOutcome(f"Kept under {fact.uid}.")
 
-    def delete(self, wanted: _Delete, _here: Here) -> ToolOutcome:
+    def delete(self, wanted: _Delete, _here: ToolContext) -> ToolOutcome:
         if not any(_is(fact, wanted.key) for fact in self._core.list(wanted.section)):
             return self._unknown(wanted.section, wanted.key)
         self._core.delete(wanted.section, wanted.key)
@@ -105,7 +105,7 @@ class SearchMemory:
 def memory_tools(memories: Memories) -> list[Tool]:
     """Tools to save a memory and to find some; one that is saved belongs to the project of the conversation."""
 
-    def save(wanted: NewMemory, here: Here) -> ToolOutcome:
+    def save(wanted: NewMemory, here: ToolContext) -> ToolOutcome:
         with memories.store.reading() as tx:
             conversation = find_conversation(tx, here.conversation_uid)
         project = conversation.project if conversation else None
@@ -116,7 +116,7 @@ def memory_tools(memories: Memories) -> list[Tool]:
             f"{_DID[saved.outcome]} as {saved.memory.uid}." + (f" It replaces {older}." if older else "")
         )
 
-    def look(wanted: SearchMemory, here: Here) -> ToolOutcome:
+    def look(wanted: SearchMemory, here: ToolContext) -> ToolOutcome:
         least = wanted.min_importance
         found = memories.search(wanted.query, limit=wanted.limit, category=wanted.category, min_importance=least)
         shown = _fitting_memories(found, here.room_tokens)
@@ -172,7 +172,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         search: see `Harken.search`.
     """
 
-    def fetch(wanted: DetailsWanted, here: Here) -> ToolOutcome:
+    def fetch(wanted: DetailsWanted, here: ToolContext) -> ToolOutcome:
         try:
             found = read_details(store, wanted)
         except NotFoundError as error:
@@ -182,7 +182,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
             text, kept=f"(Showed {found.kind} {found.uid} from offset {wanted.offset}; recalled, not said.)"
         )
 
-    def look(wanted: SearchHistory, here: Here) -> ToolOutcome:
+    def look(wanted: SearchHistory, here: ToolContext) -> ToolOutcome:
         # One more tells whether there are others.
         asked = wanted.offset + wanted.limit + 1
         result = search(wanted.query, scope=_SAID, limit=asked + _MOST_HITS)

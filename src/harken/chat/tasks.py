@@ -28,7 +28,7 @@ from harken.storage.conversations import find_conversation, find_tombstones, res
 from harken.storage.events import Ingest
 from harken.storage.past import list_tasks, newest_exchanges
 from harken.storage.ports import Transaction
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
 _ERROR_CHARS = 500
 
@@ -95,7 +95,7 @@ class Runs:
         """
         uid = run.conversation_uid
         prepared = [self.recorder.prepare(uid, replace(answer, trust=_trust(answer))) for answer in answers]
-        reason = None if error is None else self.recorder.redactor.redact(sound(error)).text[:_ERROR_CHARS]
+        reason = None if error is None else self.recorder.redactor.redact(valid_utf8(error)).text[:_ERROR_CHARS]
         said: list[Message] = []
         ended: list[ExchangeEnd] = []
         delivered: list[Message] = []

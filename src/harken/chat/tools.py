@@ -72,7 +72,7 @@ def _one_of(names: Sequence[str], given: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class ToolContext:
     """Where a tool is called from.
 
     Attributes:
@@ -112,7 +112,7 @@ class Tool:
     name: str
     description: str
     form: type[Arguments]
-    run: Callable[[Any, Here], ToolOutcome]
+    run: Callable[[Any, ToolContext], ToolOutcome]
 
     @property
     def spec(self) -> ToolSpec:
@@ -135,7 +135,7 @@ class Toolbox:
         """What the model is told."""
         return tuple(tool.spec for tool in self._tools.values())
 
-    def call(self, call: ToolCall, here: Here) -> ToolOutcome:
+    def call(self, call: ToolCall, here: ToolContext) -> ToolOutcome:
         """What the tool answers, or what was wrong with the call and how to call it instead."""
         tool = self._tools.get(call.name)
         if tool is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harken.chat.prompt import PAST_TOOL_NOTE, SYSTEM_PROMPT, to_model, within
-from harken.chat.tools import Here, Tool, Toolbox, ToolOutcome
+from harken.chat.tools import Tool, Toolbox, ToolContext, ToolOutcome
 from harken.config.settings import ChatConfig, Settings
 from harken.context.builder import ContextSession
 from harken.context.chats import Chats
@@ -340,7 +340,7 @@ class _Exchange:
             words = f"Not called: {config.max_tool_rounds} rounds of tools are used up. Answer now with what you have."
             outcome = ToolOutcome(words, failed=True)
         else:
-            here = Here(self.asked.conversation_uid, self.asked.exchange_uid, config.tool_result_tokens)
+            here = ToolContext(self.asked.conversation_uid, self.asked.exchange_uid, config.tool_result_tokens)
             outcome = self.chat._toolbox.call(call, here)
         result = NewMessage(
             Role.TOOL,

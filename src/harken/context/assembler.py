@@ -23,7 +23,7 @@ from harken.search.search import Searcher
 from harken.search.session import Known, OnceReader
 from harken.sources.found import SourceHit
 from harken.sources.searches import SourceSearcher
-from harken.storage.ports import OneReading, Store
+from harken.storage.ports import SharedTransaction, Store
 
 HEADINGS: Mapping[str, str] = {
     "memories": "Memories",
@@ -86,7 +86,7 @@ class ContextAssembler:
         settings = self.settings()
         config = settings.assemble
         allowed = settings.search.include_untrusted and include_untrusted
-        with OneReading(self.store) as view:
+        with SharedTransaction(self.store) as view:
             asks = self._asks(view, settings, query, limit, allowed, project)
             found, failed = gather({name: asks[name] for name in types})
         kept = {
@@ -117,14 +117,14 @@ class ContextAssembler:
         config, now = self.settings().assemble, self.now()
         # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
         less: dict[str, float] = {} if about else {"relevance_threshold": -1.0}
-        with OneReading(self.store) as view:
+        with SharedTransaction(self.store) as view:
             once = self._together(view, limit, None if about else self._premortem_vectors, **less)
             sources = SourceSearcher(view, once.search)
             return premortem(sources, domain, strategy, limit, max_tokens, config, now, about)
 
     def _asks(
         self,
-        view: OneReading,
+        view: SharedTransaction,
         settings: Settings,
         query: str,
         limit: int,
@@ -148,7 +148,9 @@ class ContextAssembler:
             "conversations": lambda: self._past(view, once, settings, query, limit),
         }
 
-    def _together(self, view: OneReading, limit: int, known: Known | None = None, **search: float | bool) -> Searcher:
+    def _together(
+        self, view: SharedTransaction, limit: int, known: Known | None = None, **search: float | bool
+    ) -> Searcher:
         """The retrieval path for searches of one call: one view of the store, and each query embedded once."""
         config = self.searcher.config
         fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
@@ -157,7 +159,9 @@ class ContextAssembler:
         reader = OnceReader(self.searcher.reader, known, view.release)
         return replace(self.searcher, store=view, config=less, reader=reader, threads=None)
 
-    def _past(self, view: OneReading, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
+    def _past(
+        self, view: SharedTransaction, once: Searcher, settings: Settings, query: str, limit: int
+    ) -> list[ContextItem]:
         # It has transactions of its own, for which a store in memory has one connection.
         view.release()
         rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})

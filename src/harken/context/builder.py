@@ -15,7 +15,7 @@ from harken.context.render import Quote, block, core_block, fenced, quoted
 from harken.errors import UsageError
 from harken.model.conversations import CoreFact, Message, Role
 from harken.search.recall import Frame, Recall, Recalled, recall_query
-from harken.search.session import Together
+from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_segment
 from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
@@ -28,7 +28,7 @@ _EDGE = 16
 _PAST_SHARE = 0.25
 
 Described = tuple[str | None, str, str, Mapping[str, Any]]
-Search = Callable[[str, str, Collection[str], AutoRagConfig, Frame, Together], Recall]
+Search = Callable[[str, str, Collection[str], AutoRagConfig, Frame, SearchSession], Recall]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ContextSession:
     segment_uid: str | None
 
 
-def _no_past(_session: ContextSession, _query: str, _together: Together) -> Sequence[Quote]:
+def _no_past(_session: ContextSession, _query: str, _together: SearchSession) -> Sequence[Quote]:
     return ()
 
 
@@ -62,13 +62,13 @@ class ContextBuilder:
         history: the messages of a task's earlier runs, oldest first; each run is one exchange.
     """
 
-    together: Callable[[], Together]
-    begin: Callable[[str, AutoRagConfig, Together], None]
+    together: Callable[[], SearchSession]
+    begin: Callable[[str, AutoRagConfig, SearchSession], None]
     search: Search
     context_config: Callable[[], ContextConfig]
     auto_rag_config: Callable[[], AutoRagConfig]
     recorded: Callable[[str], str] = lambda text: text
-    past: Callable[[ContextSession, str, Together], Sequence[Quote]] = _no_past
+    past: Callable[[ContextSession, str, SearchSession], Sequence[Quote]] = _no_past
     history: Callable[[str], Sequence[Message]] = _no_history
 
     def build_context(
@@ -127,7 +127,7 @@ class _Build:
     """One context in the making."""
 
     builder: ContextBuilder
-    together: Together
+    together: SearchSession
     config: ContextConfig
     session: ContextSession
     budget: int

@@ -25,13 +25,13 @@ from harken.record.recorder import Recorder
 from harken.search.past import PastConversations, PastRecall
 from harken.search.recall import AutoRag, Recall
 from harken.search.search import SpaceReader
-from harken.search.session import Together
+from harken.search.session import SearchSession
 from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.past import list_retrievals
 from harken.storage.ports import Store
 from harken.storage.state import INJECTIONS, given_to, note_given
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
 # Messages; until then auto-RAG alone brings them back.
 _WORTH_A_CALL = 10
@@ -66,7 +66,7 @@ class Chats:
             return settings().search.model_copy(update={"include_untrusted": False})
 
         def builder(auto_rag: AutoRag, others: PastConversations) -> ContextBuilder:
-            def past(session: ContextSession, query: str, together: Together) -> Sequence[Quote]:
+            def past(session: ContextSession, query: str, together: SearchSession) -> Sequence[Quote]:
                 return past_quotes(others.search(query, session.conversation_uid, together).conversations)
 
             return ContextBuilder(
@@ -223,7 +223,7 @@ class Chats:
             return ContextSession(uid, newest_segment(tx, uid))
 
     def _recorded(self, text: str) -> str:
-        return self._recorder.redactor.redact(sound(text)).text
+        return self._recorder.redactor.redact(valid_utf8(text)).text
 
     def _note_left(self, message_uid: str) -> None:
         """Have what left the window summarized; a model, which costs money, is asked only when it is worth a call."""

@@ -20,7 +20,7 @@ from harken.journal.journal import DATABASE_NAME, Journal
 from harken.journal.replay import Replayed, drop_set_aside, reindex
 from harken.model.views import StatusView
 from harken.record.doctor import Doctor, Finding
-from harken.record.forget import Doomed, Forgotten, doom_conversations, doom_messages, doom_project, forget
+from harken.record.forget import ForgetPlan, Forgotten, forget, plan_conversations, plan_messages, plan_project
 from harken.record.recorder import Recorder
 from harken.search.query import whole_words
 from harken.storage.conversations import Counts, count_all, list_projects, messages_holding
@@ -125,8 +125,8 @@ def migrate(settings: Settings, language: str | None = None, role: str | None = 
     return migrate_store(place, settings.tenant, settings.home / "cache", language, role)
 
 
-class Upkeep:
-    """What a store needs now and then; reached as `Harken.upkeep`."""
+class Maintenance:
+    """What a store needs now and then; reached as `Harken.maintenance`."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class Upkeep:
         conversations: Sequence[str] = (),
         project: str | None = None,
         query: str | None = None,
-    ) -> Doomed:
+    ) -> ForgetPlan:
         """Name what is to be forgotten, without forgetting it yet.
 
         Args:
@@ -264,12 +264,12 @@ class Upkeep:
             if query:
                 messages = _holding_all(tx, query)
             if conversations:
-                return doom_conversations(tx, conversations, self._now())
+                return plan_conversations(tx, conversations, self._now())
             if project:
-                return doom_project(tx, project, self._now())
-            return doom_messages(tx, messages, self._now())
+                return plan_project(tx, project, self._now())
+            return plan_messages(tx, messages, self._now())
 
-    def forget(self, doomed: Doomed, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
+    def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
         """Forget for good what was named: rows, full text, vectors, caches, journal. Only ids remain.
 
         A damaged database that was set aside before goes whole, and so does the history of what was typed in chats:

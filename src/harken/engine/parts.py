@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harken.context.assembler import ContextAssembler
     from harken.context.chats import Chats
     from harken.context.task_history import TaskHistory
-    from harken.engine.maintenance import Upkeep
+    from harken.engine.maintenance import Maintenance
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
     from harken.jobs.workers import Background
@@ -151,11 +151,11 @@ class Parts:
         return open_spaces(self.store, self.settings, self._language_model.book, self._given_embedder)
 
     @lazy_part
-    def upkeep(self) -> Upkeep:
+    def maintenance(self) -> Maintenance:
         """What keeps a store in order: status, doctor, forgetting, rebuilding, backup, export."""
-        from harken.engine.maintenance import Upkeep
+        from harken.engine.maintenance import Maintenance
 
-        return Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, self._now)
+        return Maintenance(self.store, self._journal, self.recorder, self.spaces, self.home, self._now)
 
     @lazy_part
     def core(self) -> CoreMemory:

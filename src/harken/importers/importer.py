@@ -24,12 +24,12 @@ from harken.importers.parsed import (
 )
 from harken.importers.strangers import OWN_FORMATS, exports_among, is_own
 from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
-from harken.record.forget import Doomed, Forgotten, forget
+from harken.record.forget import ForgetPlan, Forgotten, forget
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
 from harken.storage.ports import Transaction
 from harken.storage.state import ImportState, get_import_state, put_import_state
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_MESSAGES = 2000
@@ -110,7 +110,7 @@ class Importer:
 
     recorder: Recorder
     progress: Callable[[Progress], None] = lambda _progress: None
-    forget: Callable[[Doomed], Forgotten] | None = None
+    forget: Callable[[ForgetPlan], Forgotten] | None = None
     as_mine: bool = False
     is_live: bool = False
 
@@ -151,7 +151,7 @@ class Importer:
             before += sizes[number]
             self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
         if report.added >= _MANY:
-            self.recorder.store.brought_in()
+            self.recorder.store.rows_imported()
         return report
 
     def _merge(self, file: Path, report: ImportReport, show: Callable[[int], None]) -> None:
@@ -168,7 +168,7 @@ class Importer:
             report.conversations |= merged.conversations
             show(merged.offset)
 
-    def _forget(self, doomed: Doomed) -> Forgotten:
+    def _forget(self, doomed: ForgetPlan) -> Forgotten:
         return forget(self.recorder.store, self.recorder.journal, doomed, self.recorder.ingest)
 
 
@@ -207,7 +207,7 @@ class _FileImport:
         status = file.stat()
         self._size, self._modified = status.st_size, status.st_mtime_ns
         self._fallback = datetime.fromtimestamp(status.st_mtime, UTC)
-        self._path = sound(str(file.resolve()))
+        self._path = valid_utf8(str(file.resolve()))
         self._prefix = _Prefix(file)
         self._threads: dict[str, _Thread] = {}
         self._waiting = 0

@@ -22,12 +22,12 @@ from harken.model.conversations import (
     ExchangeEnd,
     ExchangeStatus,
     Grave,
-    Kept,
     Message,
+    SavedRecord,
     Segment,
     Titled,
 )
-from harken.record.forget import Doomed, Forgotten, doom_forgotten
+from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
 from harken.record.recorder import Recorder
 from harken.storage.conversations import find_known, find_tombstones, raised_trust
 from harken.storage.enrichment.consent import note_imported
@@ -52,7 +52,7 @@ def clean_event(recorder: Recorder, event: Event) -> Event:
             project=names.project(event.project),
             metadata=recorder.redactor.redact_value(event.metadata)[0],
         )
-    if isinstance(event, Kept) and event.fields is not None:
+    if isinstance(event, SavedRecord) and event.fields is not None:
         cleaned = recorder.redactor.redact_value(event.fields)[0]
         return replace(event, fields=cleaned, project=names.project(event.project))
     if isinstance(event, CoreFact) and event.value is not None:
@@ -86,7 +86,7 @@ def _clean_message(recorder: Recorder, event: Message) -> Message:
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_EVENTS = 2000
 
-Forget = Callable[[Doomed], Forgotten]
+Forget = Callable[[ForgetPlan], Forgotten]
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ def _write(
     if forget is None:
         done.left_core = sum(1 for event in given if isinstance(event, CoreFact))
         done.left_erasures = len(graves)
-    claiming = {event.uid for event in given if claims_trust(event) and isinstance(event, Message | Kept)}
+    claiming = {event.uid for event in given if claims_trust(event) and isinstance(event, Message | SavedRecord)}
     taken = given if forget else [capped(event) for event in given if not isinstance(event, CoreFact)]
     events = [clean_event(recorder, event) for event in taken]
 
@@ -192,10 +192,12 @@ def _write(
             left = {id(event) for event in changes_of_own(tx, changes, begun)}
             done.left_changes = len(left)
             changes = [event for event in changes if id(event) not in left]
-            done.capped = sum(1 for event in changes if isinstance(event, Message | Kept) and event.uid in claiming)
+            done.capped = sum(
+                1 for event in changes if isinstance(event, Message | SavedRecord) and event.uid in claiming
+            )
         else:
             changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
-        done.kept = sum(1 for event in changes if isinstance(event, Kept))
+        done.kept = sum(1 for event in changes if isinstance(event, SavedRecord))
         # Of what is brought in alone: a stranger's file numbers what is left out as it likes.
         numbers = sorted((event.number, event.conversation_uid) for event in changes if isinstance(event, Exchange))
         note_imported(tx, {uid: number for number, uid in numbers})
@@ -205,7 +207,7 @@ def _write(
         recorder.admit(_conversations(events), lacking)
     last |= {event.conversation_uid: event.uid for event in events if isinstance(event, Message)}
     if graves and forget:
-        done.erased = _bury(recorder, graves, forget)
+        done.erased = _apply_tombstones(recorder, graves, forget)
     return done
 
 
@@ -224,10 +226,10 @@ def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], 
     return [replace(event, position=positions[event.uid]) if isinstance(event, Message) else event for event in fresh]
 
 
-def _bury(recorder: Recorder, graves: Sequence[Grave], forget: Forget) -> int:
+def _apply_tombstones(recorder: Recorder, graves: Sequence[Grave], forget: Forget) -> int:
     """Erase what is here of what was forgotten elsewhere, and remember the rest as forgotten; how many messages."""
     with recorder.store.reading() as tx:
-        doomed = doom_forgotten(tx, graves)
+        doomed = plan_tombstones(tx, graves)
     if doomed.tombstones:
         forget(doomed)
 
@@ -251,7 +253,7 @@ def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
         "segment_uid": (segments, set()),
         "exchange_uid": (exchanges, set()),
     }
-    for event in (event for event in fresh if not isinstance(event, CoreFact | Kept)):
+    for event in (event for event in fresh if not isinstance(event, CoreFact | SavedRecord)):
         for name, (_, uids) in needed.items():
             uid = getattr(event, name, None)
             if uid is not None and uid not in present:
@@ -282,15 +284,15 @@ def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -
     wanted = begun | open_here
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
     facts = core_facts(tx) if any(isinstance(one, CoreFact) for one in kept) else []
-    known: dict[str, CoreFact | Kept] = {fact.uid: fact for fact in facts}
-    known |= present_kept(tx, [event for event in kept if isinstance(event, Kept)])
+    known: dict[str, CoreFact | SavedRecord] = {fact.uid: fact for fact in facts}
+    known |= present_kept(tx, [event for event in kept if isinstance(event, SavedRecord)])
     return [*(event for event in kept if not _is_outlived(event, known)), *titles]
 
 
-def _is_outlived(event: Event, known: Mapping[str, CoreFact | Kept]) -> bool:
+def _is_outlived(event: Event, known: Mapping[str, CoreFact | SavedRecord]) -> bool:
     """Of what both stores have, the one that was set later holds; of equals, the owner's own over an `imported` one."""
-    present = known.get(event.uid) if isinstance(event, CoreFact | Kept) else None
-    if present is None or not isinstance(event, CoreFact | Kept):
+    present = known.get(event.uid) if isinstance(event, CoreFact | SavedRecord) else None
+    if present is None or not isinstance(event, CoreFact | SavedRecord):
         return False
     return event.at < present.at or (event.at == present.at and not (claims_trust(event) and not claims_trust(present)))
 

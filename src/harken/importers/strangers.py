@@ -14,8 +14,8 @@ from harken.model.conversations import (
     CoreFact,
     Event,
     ExchangeEnd,
-    Kept,
     Message,
+    SavedRecord,
     Titled,
     Tombstone,
     Trust,
@@ -71,7 +71,7 @@ def claims_of(file: Path) -> Claims:
 
 def is_grave(event: Event) -> bool:
     """Whether the event says that something was forgotten."""
-    return isinstance(event, Tombstone) or (isinstance(event, Kept) and event.fields is None)
+    return isinstance(event, Tombstone) or (isinstance(event, SavedRecord) and event.fields is None)
 
 
 def is_own(transcripts: TranscriptFormat, file: Path) -> bool:
@@ -87,7 +87,7 @@ def capped(event: Event) -> Event:
     if isinstance(event, Message):
         return replace(event, trust=least_trusted((event.trust, Trust.IMPORTED)))
     trust = _trust_of(event)
-    if isinstance(event, Kept) and event.fields is not None and trust is not None:
+    if isinstance(event, SavedRecord) and event.fields is not None and trust is not None:
         return replace(event, fields={**event.fields, "trust": least_trusted((trust, Trust.IMPORTED)).value})
     return event
 
@@ -109,14 +109,14 @@ def changes_of_own(tx: Transaction, events: Sequence[Event], begun: Iterable[str
     theirs = [one for one in events if isinstance(one, Titled | ExchangeEnd)]
     own = own_conversations(tx, {one.conversation_uid for one in theirs})
     found: list[Event] = [one for one in theirs if one.conversation_uid in own and not _ends_any(one, new)]
-    records = [one for one in events if isinstance(one, Kept)]
+    records = [one for one in events if isinstance(one, SavedRecord)]
     present = present_kept(tx, records)
     return found + [one for one in records if one.uid in present and _trust_of(present[one.uid]) != Trust.IMPORTED]
 
 
-def present_kept(tx: Transaction, records: Sequence[Kept]) -> Mapping[str, Kept]:
+def present_kept(tx: Transaction, records: Sequence[SavedRecord]) -> Mapping[str, SavedRecord]:
     """Those of the records that are here, as they are here."""
-    present: dict[str, Kept] = {}
+    present: dict[str, SavedRecord] = {}
     for source in {record.source for record in records}:
         present |= find_kept(tx, source, [record.uid for record in records if record.source == source])
     return present
@@ -134,6 +134,6 @@ def _is_one(file: Path) -> bool:
 
 
 def _trust_of(event: Event) -> Trust | None:
-    if isinstance(event, Kept) and event.fields is not None:
+    if isinstance(event, SavedRecord) and event.fields is not None:
         return Trust(event.fields["trust"])
     return event.trust if isinstance(event, Message) else None

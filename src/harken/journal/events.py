@@ -15,11 +15,11 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
     Message,
     MessageType,
     ProjectIdentity,
     Role,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
@@ -276,9 +276,9 @@ def _write_kept(event: Any) -> dict[str, Any]:
     }
 
 
-def _read_kept(fields: Mapping[str, Any]) -> Kept:
+def _read_kept(fields: Mapping[str, Any]) -> SavedRecord:
     project = _read_project(fields.get("project"))
-    kept = Kept(fields["source"], fields["id"], parse_time(fields["at"]), fields.get("fields"), project)
+    kept = SavedRecord(fields["source"], fields["id"], parse_time(fields["at"]), fields.get("fields"), project)
     known = KEPT[kept.source]
     if kept.fields is not None:
         # Says whether it is whole.
@@ -296,7 +296,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Trusted: _write_trusted,
     Tombstone: _write_tombstone,
     CoreFact: _write_core_fact,
-    Kept: _write_kept,
+    SavedRecord: _write_kept,
 }
 _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Conversation: attrgetter("created_at"),
@@ -308,7 +308,7 @@ _MOMENTS: dict[type, Callable[[Any], datetime]] = {
     Trusted: attrgetter("at"),
     Tombstone: attrgetter("at"),
     CoreFact: attrgetter("at"),
-    Kept: attrgetter("at"),
+    SavedRecord: attrgetter("at"),
 }
 _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "conversation": _read_conversation,

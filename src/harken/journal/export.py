@@ -29,8 +29,8 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
     Message,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
@@ -125,13 +125,13 @@ def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None])
             for event in events_of(tx, uid):
                 size += stream.write(line_from_event(event))
                 counts[type(event)] += 1
-                forgotten += isinstance(event, Tombstone) or (isinstance(event, Kept) and event.fields is None)
+                forgotten += isinstance(event, Tombstone) or (isinstance(event, SavedRecord) and event.fields is None)
                 if isinstance(event, Message) and counts[Message] % _PROGRESS_EVERY == 0:
                     progress(counts[Message], total or 0)
     size += stream.write(_line({"end": FORMAT, "lines": counts.total()}))
     stream.flush()
     progress(counts[Message], total or 0)
-    kept = counts[Kept] + counts[Tombstone] - forgotten
+    kept = counts[SavedRecord] + counts[Tombstone] - forgotten
     return Exported(counts[Conversation], counts[Message], forgotten, size, kept)
 
 
@@ -211,7 +211,7 @@ def _fault(event: Event) -> str:
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"
-    if not isinstance(event, Kept) and not _RESERVED.isdisjoint(ids):
+    if not isinstance(event, SavedRecord) and not _RESERVED.isdisjoint(ids):
         return "an id is the name of a folder of the journal"
     if fault := _out_of_range(event):
         return fault
@@ -222,14 +222,14 @@ def _fault(event: Event) -> str:
     if isinstance(event, Tombstone):
         whole = event.kind == "conversation"
         return "" if event.kind == "message" or (whole and event.uid == event.conversation_uid) else "of no known kind"
-    if isinstance(event, Conversation | Kept) and event.project is not None:
+    if isinstance(event, Conversation | SavedRecord) and event.project is not None:
         names = (event.project.key, event.project.name, *event.project.aliases)
         return "" if all(isinstance(name, str) for name in names) else "a project's name is none"
     return ""
 
 
 def _out_of_range(event: Event) -> str:
-    if isinstance(event, Kept) and not 0 <= (event.fields or {}).get("importance", 0) <= 1:
+    if isinstance(event, SavedRecord) and not 0 <= (event.fields or {}).get("importance", 0) <= 1:
         return "an importance is out of range"
     if isinstance(event, Segment | Exchange) and not 0 < event.number <= _MOST:
         return "a number is out of range"

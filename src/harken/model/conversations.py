@@ -469,7 +469,7 @@ KEPT_FOLDERS = {"memory": "memories", "experience": "experiences", "value": "val
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedRecord:
     """A record of a source as it stands after a change, or, without fields, that it was forgotten.
 
     Attributes:
@@ -490,6 +490,8 @@ class Kept:
         return KEPT_FOLDERS[self.source]
 
 
-Grave = Tombstone | Kept
+Grave = Tombstone | SavedRecord
 """What is left of something forgotten; of a kept record, the one without fields."""
-Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Trusted | Tombstone | CoreFact | Kept
+Event = (
+    Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Trusted | Tombstone | CoreFact | SavedRecord
+)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from harken.errors import UsageError
-from harken.model.conversations import Kept, ProjectIdentity, Trust
+from harken.model.conversations import ProjectIdentity, SavedRecord, Trust
 from harken.model.views import ValueView, WrittenView, format_moment
 
 DOMAINS = (
@@ -343,7 +343,7 @@ VALUE = "value"
 _ELSEWHERE = ("uid", "project", "updated_at")
 
 
-def kept_experience(one: Experience, project: ProjectIdentity | None) -> Kept:
+def kept_experience(one: Experience, project: ProjectIdentity | None) -> SavedRecord:
     """The experience as the journal has it.
 
     Args:
@@ -351,15 +351,15 @@ def kept_experience(one: Experience, project: ProjectIdentity | None) -> Kept:
         project: the one whose key it has; None where it has none.
     """
     written = {**_plain(one), "trust": Trust.AGENT.value, "status": one.status.value}
-    return Kept(EXPERIENCE, one.uid, one.updated_at, written, project)
+    return SavedRecord(EXPERIENCE, one.uid, one.updated_at, written, project)
 
 
-def kept_value(one: Value, project: ProjectIdentity | None) -> Kept:
+def kept_value(one: Value, project: ProjectIdentity | None) -> SavedRecord:
     """The value as the journal has it."""
-    return Kept(VALUE, one.uid, one.created_at, {**_plain(one), "trust": Trust.AGENT.value}, project)
+    return SavedRecord(VALUE, one.uid, one.created_at, {**_plain(one), "trust": Trust.AGENT.value}, project)
 
 
-def read_experience(kept: Kept) -> Experience:
+def read_experience(kept: SavedRecord) -> Experience:
     """The experience that was written so.
 
     Raises:
@@ -377,7 +377,7 @@ def read_experience(kept: Kept) -> Experience:
     return Experience(uid=kept.uid, project=_key(kept), updated_at=kept.at, **given)
 
 
-def read_value(kept: Kept) -> Value:
+def read_value(kept: SavedRecord) -> Value:
     """The value that was written so.
 
     Raises:
@@ -394,7 +394,7 @@ def _read_outcome(written: Mapping[str, Any]) -> Outcome:
     return Outcome(**{**written, "status": status, "captured_at": moment})
 
 
-def _key(kept: Kept) -> str:
+def _key(kept: SavedRecord) -> str:
     return kept.project.key if kept.project else ""
 
 

@@ -12,7 +12,7 @@ from harken.model.conversations import CORE_MEMORY, CoreFact, Event
 from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.recorder import Recorder
 from harken.storage.state import core_facts, drop_journal_offset, put_journal_offset
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class CoreMemory:
         """
         _check(section)
         clean = self.recorder.redactor.redact(_clean(key)).text
-        text = self.recorder.redactor.redact(sound(value)).text.strip()
+        text = self.recorder.redactor.redact(valid_utf8(value)).text.strip()
         if not clean or not text:
             raise UsageError("A core memory needs a key and a value.")
         fact = CoreFact(section, clean, text, self.recorder.now())
@@ -112,4 +112,4 @@ def _check(section: str) -> None:
 
 
 def _clean(key: str) -> str:
-    return " ".join(sound(key).split())
+    return " ".join(valid_utf8(key).split())

@@ -16,8 +16,8 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
     Message,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
@@ -161,7 +161,7 @@ class Doctor:
 
 
 _Name = tuple[str, str]
-_SPOKEN_OR_KEPT = (Message.__name__, Kept.__name__)
+_SPOKEN_OR_KEPT = (Message.__name__, SavedRecord.__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def _held(tx: Transaction, uid: str) -> set[_Name]:
     if uid in SOURCE_OF_FOLDER:
         kept = KEPT[SOURCE_OF_FOLDER[uid]].table
         known = tx.connection.scalars(select(kept.c.uid).where(kept.c.tenant == tx.tenant))
-        held.update((Kept.__name__, found) for found in known)
+        held.update((SavedRecord.__name__, found) for found in known)
     for table, kind in ((segments, Segment), (exchanges, Exchange), (messages, Message)):
         rows = select(table.c.uid).where(table.c.tenant == tx.tenant, table.c.conversation_id == conversation_id)
         held.update((kind.__name__, found) for found in tx.connection.scalars(rows))
@@ -240,7 +240,7 @@ def _name_of(event: Event) -> _Name:
     kind = type(event).__name__
     if isinstance(event, ExchangeEnd):
         return kind, event.exchange_uid
-    if isinstance(event, Kept) and event.fields is None:
+    if isinstance(event, SavedRecord) and event.fields is None:
         return Tombstone.__name__, event.uid
     return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from harken.errors import NotFoundError
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
-from harken.model.conversations import Grave, Kept, Tombstone
+from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.storage.forgetting import forget_rows
 from harken.storage.ports import Store, Transaction, rows_in
 from harken.storage.records.rows import kept_times
@@ -26,7 +26,7 @@ _SCRUB_DUE = "store.scrub_due"
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class ForgetPlan:
     """What a request to forget names, before it is carried out.
 
     Attributes:
@@ -52,7 +52,7 @@ class Forgotten:
     scrubbed: bool
 
 
-def doom_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doomed:
+def plan_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name messages by id.
 
     Raises:
@@ -62,10 +62,10 @@ def doom_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doo
     missing = [uid for uid in uids if uid not in found]
     if missing:
         raise NotFoundError(f"There is no message {missing[0]}. Ids are printed by: harken search QUERY")
-    return Doomed(tuple(Tombstone(uid, place, "message", moment) for uid, place in found.items()), len(found))
+    return ForgetPlan(tuple(Tombstone(uid, place, "message", moment) for uid, place in found.items()), len(found))
 
 
-def doom_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doomed:
+def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name whole conversations by id.
 
     Raises:
@@ -76,10 +76,10 @@ def doom_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
     if missing:
         raise NotFoundError(f"There is no conversation {missing[0]}. Ids are printed by: harken search QUERY")
     tombstones = tuple(Tombstone(uid, uid, "conversation", moment) for uid in sorted(found))
-    return Doomed(tombstones, sum(found.values()))
+    return ForgetPlan(tombstones, sum(found.values()))
 
 
-def doom_project(tx: Transaction, name: str, moment: datetime) -> Doomed:
+def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:
     """Name every conversation of a project, by its key or its short name.
 
     Raises:
@@ -89,23 +89,23 @@ def doom_project(tx: Transaction, name: str, moment: datetime) -> Doomed:
     uids = tx.connection.scalars(
         select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, conversations.c.project_id == project_id)
     ).all()
-    return doom_conversations(tx, uids, moment)
+    return plan_conversations(tx, uids, moment)
 
 
-def doom_kept(tx: Transaction, source: str, uids: Sequence[str], moment: datetime) -> Doomed:
+def plan_saved(tx: Transaction, source: str, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name records of a kept source by id; those that are not there are left out."""
-    return Doomed(tuple(Kept(source, uid, moment, None) for uid in sorted(kept_times(tx, source, uids))), 0)
+    return ForgetPlan(tuple(SavedRecord(source, uid, moment, None) for uid in sorted(kept_times(tx, source, uids))), 0)
 
 
-def doom_forgotten(tx: Transaction, graves: Sequence[Grave]) -> Doomed:
+def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
     """Name what was forgotten in another store, and is still in this one."""
     tombstones = [grave for grave in graves if isinstance(grave, Tombstone)]
     places = _places(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "message"])
     sizes = _sizes(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "conversation"])
     spoken = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
     whole = [one for one in tombstones if one.uid in sizes]
-    kept = [grave for grave in graves if isinstance(grave, Kept) and kept_times(tx, grave.source, [grave.uid])]
-    return Doomed((*spoken, *whole, *kept), len(spoken) + sum(sizes.values()))
+    kept = [grave for grave in graves if isinstance(grave, SavedRecord) and kept_times(tx, grave.source, [grave.uid])]
+    return ForgetPlan((*spoken, *whole, *kept), len(spoken) + sum(sizes.values()))
 
 
 def _places(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _sizes(tx: Transaction, uids: Sequence[str]) -> dict[str, int]:
 def forget(
     store: Store,
     journal: Journal | None,
-    doomed: Doomed,
+    doomed: ForgetPlan,
     ingest: IngestOf,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Forgotten:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from harken.model.conversations import KEPT_FOLDERS, Event, Kept
-from harken.record.forget import Forgotten, doom_kept, forget
+from harken.model.conversations import KEPT_FOLDERS, Event, SavedRecord
+from harken.record.forget import Forgotten, forget, plan_saved
 from harken.record.ids import new_uid
 from harken.record.recorder import Recorder
 from harken.storage.events import Ingest
@@ -25,7 +25,7 @@ class RecordKeeper:
 
     recorder: Recorder
 
-    def keep(self, source: str, choose: Callable[[Transaction], Sequence[Kept]]) -> list[Kept]:
+    def keep(self, source: str, choose: Callable[[Transaction], Sequence[SavedRecord]]) -> list[SavedRecord]:
         """Write records as they are to stand, in one transaction; secrets are taken out first.
 
         Args:
@@ -37,7 +37,7 @@ class RecordKeeper:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        kept: list[Kept] = []
+        kept: list[SavedRecord] = []
 
         def changes(tx: Transaction, _ingest: Ingest) -> Sequence[Event]:
             drafts = choose(tx)
@@ -64,10 +64,10 @@ class RecordKeeper:
         """Forget records for good: rows, full text, vectors, caches and journal; their ids remain as tombstones."""
         recorder = self.recorder
         with recorder.store.reading() as tx:
-            doomed = doom_kept(tx, source, uids, recorder.now())
+            doomed = plan_saved(tx, source, uids, recorder.now())
         return forget(recorder.store, recorder.journal, doomed, recorder.ingest)
 
-    def _ready(self, draft: Kept, changed: datetime | None) -> Kept:
+    def _ready(self, draft: SavedRecord, changed: datetime | None) -> SavedRecord:
         moment = self.recorder.now()
         # A clock that was set back may not make a change count for older than what it changes.
         return replace(

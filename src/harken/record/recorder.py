@@ -20,11 +20,11 @@ from harken.model.conversations import (
     Conversation,
     Event,
     ExchangeStatus,
-    Kept,
     Message,
     MessageType,
     ProjectIdentity,
     Role,
+    SavedRecord,
     Segment,
     Titled,
     Trust,
@@ -38,7 +38,7 @@ from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
 from harken.storage.tables import messages
-from harken.text.characters import sound, sound_value
+from harken.text.characters import sound_value, valid_utf8
 from harken.text.fence import without_recall
 
 _log = structlog.get_logger(__name__)
@@ -183,7 +183,7 @@ class Recorder:
         """
         with self._writing([uid]) as (tx, appended):
             thread = self._thread(tx, uid)
-            thread.end(status, None if error is None else self.redactor.redact(sound(error)).text)
+            thread.end(status, None if error is None else self.redactor.redact(valid_utf8(error)).text)
             appended += self._write(tx, thread.events, self.ingest(tx))
 
     def new_segment(self, uid: str) -> Segment:
@@ -230,7 +230,7 @@ class Recorder:
             events = choose(tx, ingest)
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
             appended += self._write(tx, events, ingest, checked=False)
-        if any(isinstance(event, Message | Kept) for event in events):
+        if any(isinstance(event, Message | SavedRecord) for event in events):
             self.wake()
 
     def _write(
@@ -317,7 +317,7 @@ class Recorder:
 
     def prepare(self, uid: str, message: NewMessage) -> Message:
         """A message as it is kept in the conversation of that id: without secrets, recalled blocks and an exchange."""
-        raw = without_recall(sound(message.text))
+        raw = without_recall(valid_utf8(message.text))
         redacted = self.redactor.redact(raw)
         metadata: Mapping[str, Any] = EMPTY
         counts = dict(redacted.counts)
@@ -385,7 +385,7 @@ class Recorder:
             uid=conversation.uid,
             channel=self.names.text(conversation.channel),
             external_id=self.names.text(conversation.external_id),
-            title=self.redactor.redact(sound(conversation.title)).text,
+            title=self.redactor.redact(valid_utf8(conversation.title)).text,
             created_at=created,
             updated_at=created,
             project=self.names.project(conversation.project),
@@ -394,5 +394,5 @@ class Recorder:
         )
 
     def _retitled(self, conversation: NewConversation, present: str) -> list[Event]:
-        title = self.redactor.redact(sound(conversation.title)).text if conversation.title else ""
+        title = self.redactor.redact(valid_utf8(conversation.title)).text if conversation.title else ""
         return [Titled(conversation.uid, title, self.now())] if title and title != present else []

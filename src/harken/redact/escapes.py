@@ -23,7 +23,7 @@ _TELLING_IN_URL = re.compile(r"%3[acd]", re.IGNORECASE)
 _PRINTABLE = range(0x20, 0x7F)
 
 
-def undisguised(text: str) -> str:
+def unescape(text: str) -> str:
     """The text without invisible characters, wide forms and escapes of plain characters; itself where it has none."""
     if not text.isascii():
         text = _INVISIBLE.sub("", text).translate(_WIDE)

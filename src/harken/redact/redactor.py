@@ -15,9 +15,9 @@ from harken.model.conversations import ProjectIdentity
 from harken.redact import vendor_rules as rules
 from harken.redact.assignments import find_assignments, is_secret_field
 from harken.redact.columns import find_columns
-from harken.redact.escapes import undisguised
+from harken.redact.escapes import unescape
 from harken.redact.values import SURE, Span, replaced
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 _NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
@@ -69,11 +69,11 @@ class Redactor:
         Source: docs/adr/0002-redaction-rules.md.
         """
         found = self._redacted(text)
-        plain = undisguised(text)
+        plain = unescape(text)
         if plain == text:
             return found
         shown = self._redacted(plain)
-        return found if shown.text == undisguised(found.text) else shown
+        return found if shown.text == unescape(found.text) else shown
 
     def _redacted(self, text: str) -> Redacted:
         low = _lowered(text)
@@ -228,7 +228,7 @@ class CleanNames:
     def __init__(self, redactor: Redactor) -> None:
         @lru_cache(maxsize=_REMEMBERED)
         def clean(text: str) -> str:
-            return redactor.redact(sound(text)).text
+            return redactor.redact(valid_utf8(text)).text
 
         self._clean = clean
 

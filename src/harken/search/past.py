@@ -26,7 +26,7 @@ from harken.search.hierarchy import Lists, Placed, best_of, place_exchanges, ran
 from harken.search.query import Query, parse_query
 from harken.search.recall import has_enough, rare_holders, telling_holders
 from harken.search.search import SpaceReader
-from harken.search.session import Embedded, Together
+from harken.search.session import Embedded, SearchSession
 from harken.search.small_talk import asks_nothing
 from harken.search.weights import AuthorCue, least_similarity, weigh
 from harken.storage.entries import EntryFacts, entry_facts
@@ -225,7 +225,9 @@ class PastConversations:
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "past"), init=False)
     _coverage: Coverage = field(default_factory=Coverage, init=False)
 
-    def search(self, text: str, conversation_uid: str | None = None, together: Together | None = None) -> PastRecall:
+    def search(
+        self, text: str, conversation_uid: str | None = None, together: SearchSession | None = None
+    ) -> PastRecall:
         """Past conversations about a query, and the best exchanges of each.
 
         Args:
@@ -244,7 +246,7 @@ class PastConversations:
             return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
         started = time.perf_counter()
         error_class = None
-        shared = nullcontext(together) if together else Together(self.store, self.reader, self._threads)
+        shared = nullcontext(together) if together else SearchSession(self.store, self.reader, self._threads)
         try:
             with shared as mine:
                 found = self._search(mine, query, conversation_uid, config)
@@ -260,7 +262,9 @@ class PastConversations:
             self._keep(found, time.perf_counter() - started, error_class)
         return found
 
-    def _search(self, together: Together, query: Query, conversation_uid: str | None, config: RagConfig) -> PastRecall:
+    def _search(
+        self, together: SearchSession, query: Query, conversation_uid: str | None, config: RagConfig
+    ) -> PastRecall:
         asked = _PastQuery(query, config=self.search_config())
         with together.view.reading() as tx:
             if not has_others(tx, conversation_uid):

@@ -19,8 +19,8 @@ from harken.search.coverage import Coverage
 from harken.search.fusion import fuse_hybrid
 from harken.search.query import Query, parse_query
 from harken.search.search import SpaceReader, ranks_of
-from harken.search.session import Asking, Together
-from harken.search.small_talk import asks_nothing, telling_terms
+from harken.search.session import DaemonClient, SearchSession
+from harken.search.small_talk import asks_nothing, distinctive_terms
 from harken.search.weights import AuthorCue, weigh
 from harken.storage.conversations import entries_of, exchanges_of
 from harken.storage.entries import entry_facts, load_entries, untrusted_among
@@ -136,11 +136,11 @@ class AutoRag:
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "auto-rag"), init=False)
     _coverage: Coverage = field(default_factory=Coverage, init=False)
 
-    def together(self) -> Together:
+    def together(self) -> SearchSession:
         """What this search shares with others of the same call."""
-        return Together(self.store, self.reader, self._threads)
+        return SearchSession(self.store, self.reader, self._threads)
 
-    def begin(self, query: str, config: AutoRagConfig, together: Together) -> None:
+    def begin(self, query: str, config: AutoRagConfig, together: SearchSession) -> None:
         """Have a query embedded that is about to be searched for; what fails here is met again there, and noted."""
         asked = parse_query(query)
         if config.enabled and not asks_nothing(asked, self.search_config().min_query_tokens):
@@ -153,7 +153,7 @@ class AutoRag:
         excluded: Collection[str],
         config: AutoRagConfig,
         frame: Frame = lambda entry, text: text,
-        together: Together | None = None,
+        together: SearchSession | None = None,
     ) -> Recall:
         """Find the few messages of a segment that a query is about.
 
@@ -188,7 +188,7 @@ class AutoRag:
 
     def _recall(
         self,
-        together: Together,
+        together: SearchSession,
         query: Query,
         segment_uid: str,
         excluded: Collection[str],
@@ -218,7 +218,7 @@ class AutoRag:
         return Recall(items, query.text, tuple(found.notes))
 
     def _by_word(
-        self, together: Together, query: Query, scope: RowScope, depth: int, found: _SegmentCandidates
+        self, together: SearchSession, query: Query, scope: RowScope, depth: int, found: _SegmentCandidates
     ) -> None:
         window = self.search_config().context_window
         with together.view.reading() as tx:
@@ -228,7 +228,7 @@ class AutoRag:
         found.unsaid = sum(not held for held in holding.of.values()) / max(1, len(holding.of))
 
     def _by_meaning(
-        self, together: Together, asking: Asking, scope: RowScope, depth: int, found: _SegmentCandidates
+        self, together: SearchSession, asking: DaemonClient, scope: RowScope, depth: int, found: _SegmentCandidates
     ) -> None:
         query = together.answer(asking)
         if isinstance(query, str):
@@ -306,7 +306,7 @@ def recall_query(pending: Sequence[str]) -> str:
 
 def telling_holders(tx: Transaction, query: Query, scope: RowScope) -> Holding:
     """Who of a scope has each of the words that say what a query is about."""
-    return tx.text.holders(tx.connection, telling_terms(query.terms)[:_MOST_TERMS], scope, _COMMON_FLOOR)
+    return tx.text.holders(tx.connection, distinctive_terms(query.terms)[:_MOST_TERMS], scope, _COMMON_FLOOR)
 
 
 def rare_holders(holding: Holding) -> Mapping[str, frozenset[int]]:

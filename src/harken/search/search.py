@@ -22,7 +22,7 @@ from harken.search.query import Query, parse_query
 from harken.search.weights import AuthorCue, least_similarity, rerank, weigh
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.entries import EntryFacts, entry_facts, has_entries, load_entries
-from harken.storage.ports import OneReading, Readable, RowScope, StoredSpace, Transaction
+from harken.storage.ports import Readable, RowScope, SharedTransaction, StoredSpace, Transaction
 from harken.storage.scopes import row_scope
 from harken.storage.vectors import answering_space
 
@@ -126,7 +126,7 @@ class Searcher:
         asked, notes = self._asked(query, mode) if threads is None else (None, [])
         begun = None if threads is None else self._begun(query, threads)
         depth = max(limit, self.config.candidates)
-        with OneReading(self.store) as view:
+        with SharedTransaction(self.store) as view:
             with view.reading() as tx:
                 rows = row_scope(tx, scope or SearchScope())
                 if not self.config.include_untrusted:

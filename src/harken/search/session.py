@@ -13,7 +13,7 @@ from harken.search.coverage import NOTHING_EMBEDDED
 from harken.search.query import Query
 from harken.search.search import SpaceReader
 from harken.search.small_talk import is_mostly_foreign
-from harken.storage.ports import OneReading, Store, StoredSpace
+from harken.storage.ports import SharedTransaction, Store, StoredSpace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Embedded:
 
 
 # What another thread makes; a sentence where words alone must do.
-Asking = Future[Embedded] | str
+DaemonClient = Future[Embedded] | str
 
 
-class Together:
+class SearchSession:
     """Searches that belong together; of one thread, and closed by leaving it as a context.
 
     The model works while rows are read: each takes about as long, and neither needs the other.
@@ -40,22 +40,22 @@ class Together:
     """
 
     def __init__(self, store: Store, reader: Callable[[], SpaceReader | None], threads: ThreadPoolExecutor) -> None:
-        self.view = OneReading(store)
+        self.view = SharedTransaction(store)
         self._reader = reader
         self._threads = threads
-        self._asked: dict[str, Asking] = {}
+        self._asked: dict[str, DaemonClient] = {}
 
-    def ask(self, query: Query) -> Asking:
+    def ask(self, query: Query) -> DaemonClient:
         """Begin to embed a query, once; where it cannot be begun, each search meets that again."""
         if query.text not in self._asked:
             self._asked[query.text] = self._begun(query.text)
         return self._asked[query.text]
 
-    def answer(self, asking: Asking) -> Embedded | str:
+    def answer(self, asking: DaemonClient) -> Embedded | str:
         """What was asked for, once it is there."""
         return asking if isinstance(asking, str) else self.view.wait_for(asking)
 
-    def _begun(self, text: str) -> Asking:
+    def _begun(self, text: str) -> DaemonClient:
         # The space is read in a transaction of its own, and a store in memory has one connection.
         self.view.release()
         reader = self._reader()
@@ -65,7 +65,7 @@ class Together:
             return "Searched by words alone: the embedding model does not know this script."
         return self._threads.submit(lambda: Embedded(reader.space, reader.embedder.embed_query(text)))
 
-    def __enter__(self) -> Together:
+    def __enter__(self) -> SearchSession:
         return self
 
     def __exit__(

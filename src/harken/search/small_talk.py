@@ -80,7 +80,7 @@ def _is_courtesy(words: set[str], text: str, courtesies: Courtesies) -> bool:
     return is_polite and words.isdisjoint(courtesies.asking) and "?" not in text
 
 
-def telling_terms(terms: Iterable[str]) -> list[str]:
+def distinctive_terms(terms: Iterable[str]) -> list[str]:
     """The terms of a query that say what it is about; all of them where none does."""
     given = list(terms)
     telling = [term for term in given if term not in small_talk() and term not in STOP_WORDS and not _joins(term)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harken.model.arguments import DEFAULT_LIMIT
-from harken.model.conversations import Kept
+from harken.model.conversations import SavedRecord
 from harken.model.experiences import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
 from harken.sources.experiences.source import ExperienceSource, ValueSource
 from harken.sources.found import SourceHit, SourceSearch
@@ -43,7 +43,7 @@ class SourceSearcher:
         with self.store.reading() as tx:
             return bool(present_sources(tx, sources))
 
-    def records(self, wanted: Iterable[tuple[str, str]]) -> list[Kept]:
+    def records(self, wanted: Iterable[tuple[str, str]]) -> list[SavedRecord]:
         """Records by source and id, each once, in the given order; those that are gone are left out."""
         with self.store.reading() as tx:
             found = [find_kept(tx, source, [uid]).get(uid) for source, uid in dict.fromkeys(wanted)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from harken.model.conversations import ContextItem, Hit, Kept, NewEntry
+from harken.model.conversations import ContextItem, Hit, NewEntry, SavedRecord
 from harken.storage.ports import Transaction
 
 
@@ -33,7 +33,7 @@ class Source(Protocol):
 class RecordWriter(Protocol):
     """Writes records of kept sources; `harken.record.record_writer.Keeper` is one."""
 
-    def keep(self, source: str, choose: Callable[[Transaction], Sequence[Kept]]) -> list[Kept]:
+    def keep(self, source: str, choose: Callable[[Transaction], Sequence[SavedRecord]]) -> list[SavedRecord]:
         """Write the records that are chosen under the write lock, each with the present moment; those written."""
         ...
 

@@ -29,11 +29,11 @@ from harken.model.conversations import (
     KEPT_FOLDERS,
     Conversation,
     Grave,
-    Kept,
     Message,
     MessageType,
     ProjectIdentity,
     Role,
+    SavedRecord,
     Tombstone,
     Trust,
     Trusted,
@@ -286,7 +286,7 @@ def tombstones_of(tx: Transaction, conversation_uid: str) -> list[Grave]:
         .order_by(tombstones.c.id)
     )
     return [
-        Kept(row.kind, row.uid, row.at, None)
+        SavedRecord(row.kind, row.uid, row.at, None)
         if row.kind in KEPT_FOLDERS
         else Tombstone(row.uid, row.conversation_uid, row.kind, row.at)
         for row in rows

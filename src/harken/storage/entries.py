@@ -53,7 +53,7 @@ def add_entries(
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
-    tx.text.outdate(tx.connection, touched)
+    tx.text.before_change(tx.connection, touched)
     statement = _INSERTED_IN_ORDER if facets else _INSERTED
     added = tx.connection.scalars(statement, [{"tenant": tx.tenant, **row} for row in rows]).all()
     if facets:
@@ -240,7 +240,7 @@ def _source_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if scope.sources:
         conditions.append(entries.c.source.in_(scope.sources))
-    if scope.is_apart:
+    if scope.outside_conversations:
         # Says nothing new, and lets the index of what is in no conversation be used.
         conditions.append(entries.c.conversation_id.is_(None))
     if scope.without_sources:

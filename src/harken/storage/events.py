@@ -17,10 +17,10 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
     Message,
     MessageType,
     Role,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
@@ -166,7 +166,7 @@ class Ingest:
                 forget_rows(self._tx, event)
             elif isinstance(event, CoreFact):
                 apply_core_fact(self._tx, event)
-            elif isinstance(event, Kept):
+            elif isinstance(event, SavedRecord):
                 apply_kept(self._tx, event)
         return len(fresh)
 
@@ -176,7 +176,11 @@ class Ingest:
         dropped: set[str] = set()
         for table, kind in tables:
             dropped |= find_known(self._tx, table, [event.uid for event in events if isinstance(event, kind)])
-        uids = {event.uid for event in events if isinstance(event, Conversation | Segment | Exchange | Message | Kept)}
+        uids = {
+            event.uid
+            for event in events
+            if isinstance(event, Conversation | Segment | Exchange | Message | SavedRecord)
+        }
         dropped |= find_tombstones(self._tx, uids)
         places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
         forgotten = find_tombstones(self._tx, places)
@@ -187,7 +191,7 @@ class Ingest:
                 if event.uid in dropped or event.uid in seen:
                     continue
                 seen.add(event.uid)
-            if isinstance(event, Kept) and event.uid in dropped:
+            if isinstance(event, SavedRecord) and event.uid in dropped:
                 continue
             if isinstance(event, Conversation | Tombstone) or event.conversation_uid not in forgotten:
                 wanted.append(event)

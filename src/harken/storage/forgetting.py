@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Table, and_, func, select, update
 
-from harken.model.conversations import Grave, Kept
+from harken.model.conversations import Grave, SavedRecord
 from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
 from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
 from harken.storage.ports import Transaction
@@ -19,7 +19,7 @@ from harken.storage.tables import conversations, entries, exchanges, messages, s
 
 def forget_rows(tx: Transaction, event: Grave) -> None:
     """Remove every row of what was forgotten and leave the tombstone."""
-    if isinstance(event, Kept):
+    if isinstance(event, SavedRecord):
         forget_kept(tx, event)
         return
     if event.kind == "message":

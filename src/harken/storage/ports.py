@@ -63,7 +63,7 @@ class RowScope:
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
 
     @property
-    def is_apart(self) -> bool:
+    def outside_conversations(self) -> bool:
         """Whether it is of no conversation at all, by its sources alone."""
         return bool(self.sources) and APART_SOURCES.issuperset(self.sources)
 
@@ -104,7 +104,7 @@ class TextIndex(Protocol):
         """Take entries out, before their rows or their neighbours' change."""
         ...
 
-    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Say that entries are added anew once their neighbours have changed, which they have not yet."""
         ...
 
@@ -260,7 +260,7 @@ class Store(Protocol):
         """
         ...
 
-    def brought_in(self) -> None:
+    def rows_imported(self) -> None:
         """Be told that many rows came at once; quick for the most part."""
         ...
 
@@ -378,7 +378,7 @@ class Readable(Protocol):
         ...
 
 
-class OneReading:
+class SharedTransaction:
     """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
 
     Where a reading fails, the transaction ends with it, and the next one begins another.
@@ -426,7 +426,7 @@ class OneReading:
             self.release()
         return asked.result()
 
-    def __enter__(self) -> OneReading:
+    def __enter__(self) -> SharedTransaction:
         return self
 
     def __exit__(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def sound(text: str) -> str:
+def valid_utf8(text: str) -> str:
     """The text with the replacement character in place of NUL and of halves of surrogate pairs."""
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
@@ -20,7 +20,7 @@ def sound(text: str) -> str:
 def sound_value(value: Any) -> Any:
     """The same for every text in JSON-like data, keys included; what is no text, dict, list or tuple passes."""
     if isinstance(value, str):
-        return sound(value)
+        return valid_utf8(value)
     if isinstance(value, Mapping):
         return {sound_value(key): sound_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

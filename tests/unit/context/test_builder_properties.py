@@ -15,7 +15,7 @@ from harken.context.layers import ChatContext, LayerItem
 from harken.engine import Harken
 from harken.model.conversations import MessageType
 from harken.search.recall import Frame, Recall
-from harken.search.session import Together
+from harken.search.session import SearchSession
 from harken.testing import HashingEmbedder
 
 WORDS = ("zebra", "lemon", "deploy", "thursday", "whale", "canary", "ok", "да", "部署", "the", "code();")
@@ -48,7 +48,7 @@ class Watched:
         excluded: Collection[str],
         config: AutoRagConfig,
         frame: Frame,
-        together: Together,
+        together: SearchSession,
     ) -> Recall:
         self.excluded.append(set(excluded))
         return self.search(query, segment_uid, excluded, config, frame, together)

@@ -111,7 +111,7 @@ def test_with_a_model_it_writes_and_every_call_is_in_the_books(
         assert texts(harken, EXCHANGE) == [(json.loads(WRITTEN)["summary"], "openai:any")]
         assert [report(harken, kind).spent.calls for kind in (EXCHANGE, CONVERSATION)] == [1, 1]
         assert report(harken, EXCHANGE).spent.usd > 0
-        assert harken.upkeep.status().spent.calls == 2
+        assert harken.maintenance.status().spent.calls == 2
 
 
 def test_at_the_days_limit_it_stops_says_so_and_goes_on_the_next_day(
@@ -291,7 +291,7 @@ def test_tool_calls_of_a_long_exchange_become_entries_in_batches(tmp_path: Path,
         hit = harken.search("zircon", scope=SearchScope(sources=("tools",))).hits[0]
         assert hit.entry.exchange_uid == hit.entry.ref_uid == exchange
         assert {hit.entry.source for hit in harken.search("zircon gasket").hits} == {"message"}
-        harken.upkeep.forget(harken.upkeep.plan_forget(messages=[harken.show(exchange).messages[2].uid]))
+        harken.maintenance.forget(harken.maintenance.plan_forget(messages=[harken.show(exchange).messages[2].uid]))
         assert tool_entries(harken) == []
 
 

@@ -98,9 +98,9 @@ def test_it_stands_fenced_between_core_memory_and_window(harken: Harken) -> None
 def test_it_is_no_message_and_no_search_finds_it(harken: Harken) -> None:
     say(harken, *filler(10))
     harken.build_context(TALK, ["and now?"])
-    before = harken.upkeep.status().counts
+    before = harken.maintenance.status().counts
     harken.chats.summarize()
-    assert harken.upkeep.status().counts == before
+    assert harken.maintenance.status().counts == before
 
 
 def test_after_new_there_is_none(harken: Harken) -> None:
@@ -127,7 +127,7 @@ def test_a_forgotten_message_leaves_the_summary_too(harken: Harken) -> None:
     harken.build_context(TALK, ["and now?"])
     harken.chats.summarize()
     assert "zanzibar" in summary(harken)
-    harken.upkeep.forget(harken.upkeep.plan_forget(messages=[said[0]]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(messages=[said[0]]))
     assert summary(harken) == ""
     assert harken.chats.summarize() == 5
     assert "zanzibar" not in summary(harken)
@@ -139,7 +139,7 @@ def test_a_forgotten_conversation_leaves_nothing(harken: Harken) -> None:
     harken.build_context(TALK, ["and now?"])
     harken.chats.summarize()
     session = harken.chats.find()
-    harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[session.conversation_uid]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[session.conversation_uid]))
     with harken.store.reading() as tx:
         for table in ("segment_summaries", "summarized_messages"):
             assert tx.connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0

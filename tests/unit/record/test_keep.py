@@ -12,7 +12,7 @@ from harken.importers.importer import Importer
 from harken.importers.jsonl import Jsonl
 from harken.journal.export import export
 from harken.journal.replay import FORGETTING
-from harken.model.conversations import Kept, ProjectIdentity
+from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.record.record_writer import RecordKeeper
 from harken.storage.forgetting import forget_rows
 from harken.storage.ports import RowScope
@@ -39,13 +39,13 @@ def other(tmp_path: Path, empty_database: Path, place: RecordedHome) -> Iterator
     other.close()
 
 
-def memory(place: RecordedHome, content: str, uid: str = "", **more: Any) -> Kept:
+def memory(place: RecordedHome, content: str, uid: str = "", **more: Any) -> SavedRecord:
     """A memory saved or changed now."""
     moment = "2023-05-08T12:00:00.000000Z"
     fields = {"content": content, "category": "fact", "importance": 0.5, "tags": [], "supersedes": []}
     fields |= {"trust": "owner", "created_at": moment, **more}
     keeper = RecordKeeper(place.recorder)
-    draft = Kept("memory", uid or keeper.new_uid(), place.clock(), fields, HOUSE)
+    draft = SavedRecord("memory", uid or keeper.new_uid(), place.clock(), fields, HOUSE)
     [kept] = keeper.keep("memory", lambda _tx: [draft])
     return kept
 
@@ -142,7 +142,7 @@ def test_a_forgotten_record_leaves_rows_and_journal_and_stays_away(place: Record
 def test_a_death_amid_forgetting_is_finished_by_the_next_process(place: RecordedHome) -> None:
     first = memory(place, "a zebra")
     with place.store.writing() as tx:
-        forget_rows(tx, Kept("memory", first.uid, place.clock(), None))
+        forget_rows(tx, SavedRecord("memory", first.uid, place.clock(), None))
         for path, _ in place.journal.files("memories"):
             put_journal_offset(tx, path, FORGETTING)
     place.reopen()

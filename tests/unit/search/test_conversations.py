@@ -218,7 +218,7 @@ def test_every_retrieval_leaves_a_line_without_its_words(harken: Harken, clock: 
 
 def test_a_forgotten_conversation_does_not_come_back(harken: Harken, clock: Clock) -> None:
     uids = three_talks(harken, clock)
-    harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[uids["tap"]]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[uids["tap"]]))
     assert harken.chats.past(ASKED).conversations == ()
 
 

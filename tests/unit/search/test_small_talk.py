@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harken.search.query import Query, parse_query
-from harken.search.small_talk import courtesies, is_mostly_foreign, is_small_talk, small_talk, telling_terms
+from harken.search.small_talk import courtesies, distinctive_terms, is_mostly_foreign, is_small_talk, small_talk
 from harken.text.words import STOP_WORDS
 
 
@@ -106,7 +106,7 @@ def test_its_words_are_in_lower_case_and_as_a_query_has_them() -> None:
     ],
 )
 def test_the_telling_terms_say_what_it_is_about(text: str, telling: list[str]) -> None:
-    assert telling_terms(parse_query(text).terms) == telling
+    assert distinctive_terms(parse_query(text).terms) == telling
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def export(session: CommandSession, file: str, as_json: bool) -> None:
     """
     to_stdout = file == "-"
     with session.engine() as harken, session.progress("Exporting", "messages") as show:
-        exported = harken.upkeep.export(sys.stdout.buffer if to_stdout else file, show)
+        exported = harken.maintenance.export(sys.stdout.buffer if to_stdout else file, show)
     if to_stdout:
         session.note(_export_line("stdout", exported))
     elif as_json:

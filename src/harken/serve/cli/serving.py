@@ -184,10 +184,10 @@ def mcp(session: CommandSession) -> None:
     from harken.config.settings import environment
 
     try:
-        from harken.serve.mcp.asking import Asking
+        from harken.serve.mcp.daemon_client import DaemonClient
         from harken.serve.mcp.stdio import serve_stdio
     except ModuleNotFoundError as error:
         raise MissingExtraError("MCP", "mcp") from error
     # A daemon knows the home and the environment; what stands on this command line beside them it does not.
     place = None if session.overrides else DaemonPaths(str(session.settings().home))
-    serve_stdio(Asking(place, environment(), Path.cwd(), session.engine))
+    serve_stdio(DaemonClient(place, environment(), Path.cwd(), session.engine))

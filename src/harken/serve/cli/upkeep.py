@@ -16,7 +16,7 @@ from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
     from harken.config.settings import SettingValue
-    from harken.record.forget import Doomed
+    from harken.record.forget import ForgetPlan
 
 
 @click.command()
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
     """Check that database, journal, full text and vectors agree; exit 0 only when all does."""
     with session.engine() as harken:
-        findings = harken.upkeep.doctor(fix)
+        findings = harken.maintenance.doctor(fix)
     if as_json:
         print_json({"ok": all(found.fixed for found in findings), "findings": [asdict(found) for found in findings]})
     for found in [] if as_json else findings:
@@ -56,13 +56,15 @@ def forget(
 ) -> None:
     """Forget messages for good: the words are erased everywhere, and only their ids remain."""
     with session.engine() as harken:
-        doomed = harken.upkeep.plan_forget(messages=messages, conversations=conversation, project=project, query=query)
+        doomed = harken.maintenance.plan_forget(
+            messages=messages, conversations=conversation, project=project, query=query
+        )
         if not doomed.tombstones:
             raise UsageError("No message holds all of these words.")
         if not yes:
             _confirm(doomed)
         with session.progress("Forgetting", "records") as show:
-            done = harken.upkeep.forget(doomed, show)
+            done = harken.maintenance.forget(doomed, show)
     if not done.scrubbed:
         session.note("Freed space may still hold the words: another process is reading. When it is done: harken doctor")
     if as_json:
@@ -72,7 +74,7 @@ def forget(
         session.say(f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
 
 
-def _confirm(doomed: Doomed) -> None:
+def _confirm(doomed: ForgetPlan) -> None:
     try:
         agreed = click.confirm(f"Forget {counted(doomed.messages, 'message')} for good?", err=True)
     except click.Abort:
@@ -111,10 +113,10 @@ def reindex(session: CommandSession, from_journal: bool, as_json: bool) -> None:
 
 def _embed_again(session: CommandSession, as_json: bool) -> None:
     with session.engine() as harken:
-        waiting = harken.upkeep.embed_again()
+        waiting = harken.maintenance.embed_again()
         with session.progress("Embedding", "entries") as show:
             done = harken.embed(show, patient=True)
-        failed = harken.upkeep.status().counts.failed
+        failed = harken.maintenance.status().counts.failed
     session.tell(
         as_json,
         {"waiting": waiting, "embedded": done, "failed": failed},
@@ -128,9 +130,9 @@ def _reindex(session: CommandSession, rebuild: bool) -> int:
     with session.engine() as harken:
         if rebuild:
             with session.progress("Reindexing", "conversations") as show:
-                for done, total in harken.upkeep.reindex_from_journal():
+                for done, total in harken.maintenance.reindex_from_journal():
                     show(done, total)
-        return harken.upkeep.status().counts.messages
+        return harken.maintenance.status().counts.messages
 
 
 @click.command()
@@ -161,7 +163,7 @@ def migrate(session: CommandSession, language: str | None, role: str | None, dis
 def backup(session: CommandSession, file: Path, as_json: bool) -> None:
     """Write one file with everything, while others go on using the store."""
     with session.engine() as harken:
-        size = harken.upkeep.backup(file)
+        size = harken.maintenance.backup(file)
     session.tell(as_json, {"file": str(file), "bytes": size}, f"{file}: {readable_bytes(size)}")
 
 
@@ -175,7 +177,7 @@ def restore(session: CommandSession, file: Path, as_json: bool) -> None:
     home = session.settings().home
     restore_backup(file, home)
     with session.engine() as harken:
-        count = harken.upkeep.status().counts.messages
+        count = harken.maintenance.status().counts.messages
     session.tell(as_json, {"home": str(home), "messages": count}, f"{home} holds {counted(count, 'message')}.")
 
 

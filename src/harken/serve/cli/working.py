@@ -71,9 +71,9 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
     for report in harken.background.status():
         if report.halted:
             session.note(f"{report.name}: {report.halted}")
-    failures = harken.upkeep.failures()
+    failures = harken.maintenance.failures()
     if failures:
-        failed = counted(harken.upkeep.status().counts.failed, "item")
+        failed = counted(harken.maintenance.status().counts.failed, "item")
         raise HarkenError(
             f"{failed} given up after repeated failures, lastly {failures[0].error_class}. Again: harken worker retry"
         )
@@ -107,8 +107,8 @@ def _serve(session: CommandSession, harken: Harken) -> None:
 def worker_status(session: CommandSession, as_json: bool) -> None:
     """Show what waits, what is being worked on, and what was given up."""
     with session.engine() as harken:
-        found = harken.upkeep.status()
-        failures = harken.upkeep.failures()
+        found = harken.maintenance.status()
+        failures = harken.maintenance.failures()
         reports = harken.background.status()
     facts = {
         "queue": found.queue,
@@ -132,7 +132,7 @@ def worker_status(session: CommandSession, as_json: bool) -> None:
 def retry(session: CommandSession, as_json: bool) -> None:
     """Try again what was given up."""
     with session.engine() as harken:
-        count = harken.upkeep.retry_failed()
+        count = harken.maintenance.retry_failed()
     if as_json:
         print_json({"waiting": count})
         return
@@ -208,7 +208,7 @@ def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_js
             _switch(session, harken, (EMBEDDINGS,), switch)
         (report,) = harken.background.status(EMBEDDINGS)
         vectors = harken.background.vectors()
-        space = harken.upkeep.status().space
+        space = harken.maintenance.status().space
         model = (space or harken.settings.embedder) if _has_model(harken) else ""
     if as_json:
         counts = {source: {"embedded": v.embedded, "waiting": v.waiting} for source, v in vectors.items()}
@@ -255,13 +255,13 @@ def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, a
         HarkenError: the answer was not yes; or texts were given up.
     """
     with session.engine() as harken:
-        plan = harken.upkeep.plan_embedding(sources)
+        plan = harken.maintenance.plan_embedding(sources)
         _tell_plan(session, plan, is_whole=not sources)
         if not is_agreed:
             if not sys.stdin.isatty():
                 raise UsageError("Nothing was changed, for nobody can answer here. To do it all the same, add --yes.")
             _confirm(session)
-        waiting = harken.upkeep.embed_again(sources=sources)
+        waiting = harken.maintenance.embed_again(sources=sources)
         (report,) = harken.background.status(EMBEDDINGS)
         done = None
         if report.enabled and not report.is_run_here:
@@ -285,7 +285,7 @@ def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, a
 
 
 def _given_up(harken: Harken) -> int:
-    return sum(failure.is_embedding for failure in harken.upkeep.failures(limit=10_000))
+    return sum(failure.is_embedding for failure in harken.maintenance.failures(limit=10_000))
 
 
 def _tell_plan(session: CommandSession, plan: EmbeddingPlan, is_whole: bool) -> None:

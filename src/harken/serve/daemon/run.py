@@ -22,9 +22,9 @@ from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError
 from harken.journal.journal import DATABASE_NAME
-from harken.serve.daemon.intake import Intake
 from harken.serve.daemon.place import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
+from harken.serve.daemon.watcher import TranscriptWatcher
 from harken.serve.http.app import make_app
 from harken.serve.http.guard import Guard
 from harken.serve.http.tcp import Tcp
@@ -87,7 +87,7 @@ class Daemon:
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
         self.unwritten: set[Transcript] = set()
-        self._intake = Intake(Path(place.reports), self._bring_in, self.unwritten)
+        self._intake = TranscriptWatcher(Path(place.reports), self._bring_in, self.unwritten)
         self._mcp = Mount(harken)
         app = make_app(harken, self, self._mcp)
         self._server = _server(app)

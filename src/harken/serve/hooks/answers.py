@@ -14,7 +14,7 @@ from harken.config.settings import SearchConfig
 from harken.context.past import past_quotes
 from harken.context.render import Quote, block, core_block, fenced
 from harken.engine import Harken
-from harken.model.conversations import ContextItem, Hit, Kept, SearchScope, Trust
+from harken.model.conversations import ContextItem, Hit, SavedRecord, SearchScope, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
 from harken.model.experiences import EXPERIENCE, read_experience, read_value
 from harken.record.ids import conversation_uid
@@ -126,11 +126,11 @@ def _quotes(harken: Harken, items: Sequence[ContextItem]) -> list[Quote]:
     return [_failure_quote(kept) for kept in found]
 
 
-def _failure_quote(kept: Kept) -> Quote:
+def _failure_quote(kept: SavedRecord) -> Quote:
     return Quote(_story(kept), kept.source, kept.uid, "", kept.at, (kept.fields or {}).get("trust", Trust.AGENT.value))
 
 
-def _story(kept: Kept) -> str:
+def _story(kept: SavedRecord) -> str:
     """All that a record tells, root cause included; cut in each of its lines, for what a warning is about ends it."""
     is_experience = kept.source == EXPERIENCE
     told = (

@@ -31,7 +31,7 @@ from harken.serve.http.routes import problem_of, verb_routes
 _LONGEST_REPORT = 32 * 1024 * 1024
 
 
-class Life(Protocol):
+class DaemonControl(Protocol):
     """What the routes need of the process that they are served by."""
 
     settings_mark: str
@@ -55,7 +55,7 @@ class Life(Protocol):
         ...
 
 
-def make_app(harken: Harken, life: Life, mcp: ASGIApp) -> Starlette:
+def make_app(harken: Harken, life: DaemonControl, mcp: ASGIApp) -> Starlette:
     """The routes over an open store, and MCP at `/mcp`."""
     hooks = Hooks(harken, life.reports, life.unwritten)
 
@@ -100,7 +100,7 @@ def make_app(harken: Harken, life: Life, mcp: ASGIApp) -> Starlette:
 class _SameHarken:
     """Refuses clients of another version or with other settings: they do better on their own."""
 
-    def __init__(self, app: ASGIApp, life: Life) -> None:
+    def __init__(self, app: ASGIApp, life: DaemonControl) -> None:
         self._app = app
         self._life = life
 

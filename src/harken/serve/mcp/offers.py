@@ -58,7 +58,7 @@ _PROMPTS = (
 )
 
 
-class Offers:
+class ResourcesAndPrompts:
     """Resources and prompts, made of what verbs answer.
 
     Args:

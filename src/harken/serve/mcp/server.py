@@ -29,7 +29,7 @@ from harken import __version__
 from harken.chat.tools import plain_schema
 from harken.errors import HarkenError, sentence_of
 from harken.serve.mcp.confirming import can_ask, confirmed
-from harken.serve.mcp.offers import Offers
+from harken.serve.mcp.offers import ResourcesAndPrompts
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import OPERATIONS
 
@@ -52,7 +52,7 @@ def make_server(call: Call) -> Server[Any]:
     # Its messages may quote what a client sent; ours are on stderr, by names alone.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     logging.getLogger("mcp").propagate = False
-    offers = Offers(call)
+    offers = ResourcesAndPrompts(call)
 
     async def list_tools(_context: Any, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_tool(operation) for operation in OPERATIONS.values()])

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from harken.errors import HarkenError
 from harken.serve import process as parent
-from harken.serve.mcp.asking import Asking
+from harken.serve.mcp.daemon_client import DaemonClient
 from harken.serve.mcp.server import make_server
 
 _ADVICE = {
@@ -98,7 +98,7 @@ _LOOK_SECONDS = 1.0
 _END_SECONDS = 5.0
 
 
-def serve_stdio(asking: Asking) -> None:
+def serve_stdio(asking: DaemonClient) -> None:
     """Serve the client that started this process; returns when it closes stdin.
 
     Where it goes without that, killed or with the pipe held open by another process, this process ends by itself.
@@ -116,7 +116,7 @@ def serve_stdio(asking: Asking) -> None:
         asking.close()
 
 
-async def _run(asking: Asking) -> None:
+async def _run(asking: DaemonClient) -> None:
     # Also starts the daemon where there is none, so that it is there when the first question comes.
     try:
         await asking.is_served()

@@ -182,9 +182,9 @@ def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetA
 
 def _forget_said(harken: Harken, wanted: ForgetArguments) -> ForgetAnswer:
     named: dict[str, Any] = {f"{wanted.kind}s": wanted.ids}
-    doomed = harken.upkeep.plan_forget(**named)
+    doomed = harken.maintenance.plan_forget(**named)
     note = _note(wanted.confirm)
-    if wanted.confirm and not harken.upkeep.forget(doomed).scrubbed:
+    if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
         note = "Freed space may still hold the words, for another process is reading. Later run: harken doctor"
     return {"done": wanted.confirm, "ids": list(wanted.ids), "messages": doomed.messages, "note": note}
 

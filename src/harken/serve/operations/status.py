@@ -57,9 +57,9 @@ class Status:
 
 
 def _status(harken: Harken, wanted: StatusArguments, _caller: Caller) -> Status:
-    projects = harken.upkeep.projects() if wanted.projects else None
+    projects = harken.maintenance.projects() if wanted.projects else None
     limit = harken.settings.llm.max_usd_per_day
-    return Status(harken.upkeep.status(), harken.background.status(), limit, projects)
+    return Status(harken.maintenance.status(), harken.background.status(), limit, projects)
 
 
 def _shell_view(found: Status) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import DEFAULT_AGENT
-from harken.model.conversations import Kept, ProjectIdentity
+from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.model.experiences import (
     EXPERIENCE,
     OUTCOMES,
@@ -122,7 +122,7 @@ class Experiences:
         )  # fmt: skip
         check_experience(new)
 
-        def begin(tx: Transaction) -> Sequence[Kept]:
+        def begin(tx: Transaction) -> Sequence[SavedRecord]:
             other = _active(tx, new.project, agent)
             if other is not None:
                 raise UsageError(
@@ -154,7 +154,7 @@ class Experiences:
         given = {"hypothesis": hypothesis, "action": action, "prediction": prediction, "strategy": strategy}
         changes = {name: value.strip() for name, value in given.items() if value is not None}
 
-        def change(tx: Transaction) -> Sequence[Kept]:
+        def change(tx: Transaction) -> Sequence[SavedRecord]:
             kept = _found(tx, uid, self._project(directory), agent)
             return [
                 kept_experience(read_experience(kept).changed(self.keeper.now(), changes, note.strip()), kept.project)
@@ -196,7 +196,7 @@ class Experiences:
             raise UsageError(f"status must be one of {', '.join(OUTCOMES)}, not '{status}'.")
         see_checks(self.store, self._since(uid, directory, agent))
 
-        def end(tx: Transaction) -> Sequence[Kept]:
+        def end(tx: Transaction) -> Sequence[SavedRecord]:
             kept = _found(tx, uid, self._project(directory), agent)
             one = read_experience(kept)
             outcome = _outcome(status, result.strip(), _suggestion(tx, one), self.keeper.now())
@@ -239,7 +239,7 @@ class Experiences:
             NotFoundError: there is none.
         """
 
-        def take(tx: Transaction) -> Sequence[Kept]:
+        def take(tx: Transaction) -> Sequence[SavedRecord]:
             kept = _found(tx, uid, self._project(directory), agent)
             one = read_experience(kept)
             if one.outcome is not None:
@@ -354,7 +354,9 @@ class Experiences:
         """
         one = self._candidate(uid)
         # As something forgotten, it stays away through rebuilds, exports and imports.
-        self.keeper.keep(EXPERIENCE, lambda _tx: [Kept(EXPERIENCE, one.uid, self.keeper.now(), None, one.project)])
+        self.keeper.keep(
+            EXPERIENCE, lambda _tx: [SavedRecord(EXPERIENCE, one.uid, self.keeper.now(), None, one.project)]
+        )
         return one.uid
 
     def _candidate(self, beginning: str) -> Candidate:
@@ -371,7 +373,7 @@ class Experiences:
     def _project(self, directory: str | Path | None) -> ProjectIdentity | None:
         return None if directory is None else self.identify(directory)
 
-    def _written(self, choose: Callable[[Transaction], Sequence[Kept]]) -> Experience:
+    def _written(self, choose: Callable[[Transaction], Sequence[SavedRecord]]) -> Experience:
         return read_experience(self.keeper.keep(EXPERIENCE, choose)[0])
 
 
@@ -396,12 +398,12 @@ def _active(tx: Transaction, project: str, agent: str) -> Experience | None:
     return read_experience(found[0]) if found else None
 
 
-def _named(tx: Transaction, beginning: str) -> Kept:
+def _named(tx: Transaction, beginning: str) -> SavedRecord:
     uid = kept_uid(tx, EXPERIENCE, beginning)
     return find_kept(tx, EXPERIENCE, [uid])[uid]
 
 
-def _found(tx: Transaction, uid: str | None, project: ProjectIdentity | None, agent: str) -> Kept:
+def _found(tx: Transaction, uid: str | None, project: ProjectIdentity | None, agent: str) -> SavedRecord:
     if uid is not None:
         return _named(tx, uid)
     one = _active(tx, project.key if project else "", agent)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import Kept
+from harken.model.conversations import SavedRecord
 from harken.model.experience_texts import in_a_sentence
 from harken.model.experiences import (
     AXES,
@@ -212,7 +212,7 @@ class Values:
         if not validity.is_valid:
             raise UsageError(_refused(validity))
 
-        def write(tx: Transaction) -> Sequence[Kept]:
+        def write(tx: Transaction) -> Sequence[SavedRecord]:
             one = _cluster(tx, cluster_id)
             members = tuple(uid for uid, _ in one.members)
             known = [read_experience(kept) for kept in find_kept(tx, EXPERIENCE, members).values()]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from harken.errors import UsageError
 from harken.model.arguments import MAX_TAGS
-from harken.model.conversations import Hit, Kept, ProjectIdentity, SearchScope, Trust
+from harken.model.conversations import Hit, ProjectIdentity, SavedRecord, SearchScope, Trust
 from harken.model.lookups import SearchResult
 from harken.sources.memories.duplicates import SAME, Alike, find_alike
 from harken.sources.memories.memory import (
@@ -126,7 +126,7 @@ class Memories:
         meanings = self._compared(text, kind, project)
         saved: list[SavedMemory] = []
 
-        def choose(tx: Transaction) -> Sequence[Kept]:
+        def choose(tx: Transaction) -> Sequence[SavedRecord]:
             project_id = None if project is None else ensure_project(tx, project)
             found = _alike(text, standing_memories(tx, kind, project_id), kind, meanings)
             known = find_kept(tx, SOURCE, [one.uid for one in found])
@@ -247,7 +247,7 @@ class Memories:
         if not changes:
             raise UsageError("Nothing to change. Give a content, a category, an importance or tags.")
 
-        def choose(tx: Transaction) -> Sequence[Kept]:
+        def choose(tx: Transaction) -> Sequence[SavedRecord]:
             [present] = _read(tx, [kept_uid(tx, SOURCE, uid)])
             return [kept_memory(replace(present, **changes))]  # type: ignore[arg-type]
 
@@ -280,7 +280,7 @@ class Memories:
         text = None if content is None else checked_content(self.keeper.clean(content))
         merged: list[Alike] = []
 
-        def choose(tx: Transaction) -> Sequence[Kept]:
+        def choose(tx: Transaction) -> Sequence[SavedRecord]:
             named = list(dict.fromkeys(kept_uid(tx, SOURCE, uid) for uid in uids))
             if len(named) < 2:
                 raise UsageError("Merging takes two memories or more. Ids are printed by: harken memory list")

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from harken.errors import UsageError
 from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
-from harken.model.conversations import ContextItem, Hit, Kept, NewEntry, ProjectIdentity, Trust
+from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, Trust
 from harken.model.views import MemoryView, format_moment, parse_moment
 from harken.sources.source import relevance_of
 from harken.storage.ports import Transaction
@@ -63,7 +63,7 @@ class Memory:
         }
 
 
-def memory_of(kept: Kept, accessed_at: datetime | None = None) -> Memory:
+def memory_of(kept: SavedRecord, accessed_at: datetime | None = None) -> Memory:
     """The memory that a kept record is; one with fields."""
     fields = kept.fields or {}
     return Memory(
@@ -82,7 +82,7 @@ def memory_of(kept: Kept, accessed_at: datetime | None = None) -> Memory:
     )
 
 
-def kept_memory(memory: Memory) -> Kept:
+def kept_memory(memory: Memory) -> SavedRecord:
     """The record under which a memory is kept."""
     fields = {
         "content": memory.content,
@@ -95,7 +95,7 @@ def kept_memory(memory: Memory) -> Kept:
         "created_at": format_moment(memory.created_at),
     }
     present = {name: value for name, value in fields.items() if value is not None}
-    return Kept(SOURCE, memory.uid, memory.updated_at, present, memory.project)
+    return SavedRecord(SOURCE, memory.uid, memory.updated_at, present, memory.project)
 
 
 class MemorySource:

@@ -121,7 +121,7 @@ class TsvectorIndex:
         if entry_ids:
             connection.execute(_UNINDEX, {"ids": list(entry_ids)})
 
-    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Nothing: adding overwrites."""
 
     def search(

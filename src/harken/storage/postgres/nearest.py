@@ -179,7 +179,7 @@ class PgvectorIndex:
         if self._size(tx, space) <= EXACT_UP_TO:
             return True
         bounds = (scope.project_id, scope.since, scope.until)
-        if not (scope.is_apart or scope.facets) and all(bound is None for bound in bounds):
+        if not (scope.outside_conversations or scope.facets) and all(bound is None for bound in bounds):
             return False
         inside = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
         counted = select(func.count()).select_from(inside.limit(EXACT_UP_TO + 1).subquery())

@@ -74,7 +74,7 @@ class PostgresStore:
         with self._translated(), entered(self._engine, writing_begins(self.tenant, of)) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
-    def brought_in(self) -> None:
+    def rows_imported(self) -> None:
         """Many rows came: the server may have to learn of them before they are searched and summarized."""
         with self._translated():
             self._statistics.refresh("messages")

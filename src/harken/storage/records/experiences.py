@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Column, ColumnElement, Float, Integer, Text, select
 
-from harken.model.conversations import Kept, NewEntry, ProjectIdentity
+from harken.model.conversations import NewEntry, ProjectIdentity, SavedRecord
 from harken.model.experience_texts import experience_entries, value_entries
 from harken.model.experiences import EXPERIENCE, VALUE, read_experience, read_value
 from harken.storage.columns import Instant, Json, Listed
@@ -38,7 +38,7 @@ experiences = kept_table(
 )
 
 
-def _experience_entries(kept: Kept) -> Sequence[NewEntry]:
+def _experience_entries(kept: SavedRecord) -> Sequence[NewEntry]:
     return experience_entries(read_experience(kept))
 
 
@@ -55,7 +55,7 @@ def list_experiences(
     project: str | None = None,
     project_id: int | None = None,
     agent: str | None = None,
-) -> list[Kept]:
+) -> list[SavedRecord]:
     """Experiences, the newest first; None takes all, an empty key those without a project."""
     conditions: list[ColumnElement[bool]] = [experiences.c.tenant == tx.tenant]
     wanted = {"domain": domain, "status": status, "agent": agent}
@@ -74,7 +74,7 @@ def list_experiences(
         .limit(limit)
     )
     return [
-        Kept(
+        SavedRecord(
             EXPERIENCE,
             row.uid,
             row.updated_at,
@@ -112,7 +112,7 @@ learned_values = kept_table(
 )
 
 
-def _value_entries(kept: Kept) -> Sequence[NewEntry]:
+def _value_entries(kept: SavedRecord) -> Sequence[NewEntry]:
     return value_entries(read_value(kept))
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Column, Float, Text, and_, select
 
-from harken.model.conversations import Kept, NewEntry
+from harken.model.conversations import NewEntry, SavedRecord
 from harken.storage.columns import Instant, Listed
 from harken.storage.ports import Transaction, rows_in
 from harken.storage.records.table import KeptTable, kept_table
@@ -36,7 +36,7 @@ def importance_weight(importance: float) -> float:
     return 1.0 + _WEIGHT_SPAN * (importance - 0.5)
 
 
-def _entries(kept: Kept) -> Sequence[NewEntry]:
+def _entries(kept: SavedRecord) -> Sequence[NewEntry]:
     fields = kept.fields or {}
     if fields.get("superseded_by"):
         return []

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row, Select, bindparam, delete, select, update
 
 from harken.errors import NotFoundError
-from harken.model.conversations import KEPT_FOLDERS, Kept, ProjectIdentity, Trust
+from harken.model.conversations import KEPT_FOLDERS, ProjectIdentity, SavedRecord, Trust
 from harken.storage.columns import Dialect
 from harken.storage.conversations import find_tombstones
 from harken.storage.ports import Transaction, batches, rows_among, rows_in
@@ -30,7 +30,7 @@ _SHORTEST_BEGINNING = 4
 _SHOWN = 3
 
 
-def apply_kept(tx: Transaction, kept: Kept) -> None:
+def apply_kept(tx: Transaction, kept: SavedRecord) -> None:
     """Bring a record to this state, unless it was forgotten or is in a later one; without fields, forget it."""
     if kept.fields is None:
         forget_kept(tx, kept)
@@ -53,7 +53,7 @@ def apply_kept(tx: Transaction, kept: Kept) -> None:
     add_record_entries(tx, [(head, KEPT[kept.source].entries(kept))])
 
 
-def forget_kept(tx: Transaction, kept: Kept) -> None:
+def forget_kept(tx: Transaction, kept: SavedRecord) -> None:
     """Remove every row of a record and leave its tombstone."""
     table = KEPT[kept.source].table
     drop_record_entries(tx, kept.source, [kept.uid])
@@ -62,7 +62,7 @@ def forget_kept(tx: Transaction, kept: Kept) -> None:
     tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **grave}, ("uid",)))
 
 
-def each_kept(tx: Transaction, source: str) -> Iterator[Kept]:
+def each_kept(tx: Transaction, source: str) -> Iterator[SavedRecord]:
     """Every record of a source, oldest first."""
     table = KEPT[source].table
     rows = tx.connection.execute(select(table).where(table.c.tenant == tx.tenant)).all()
@@ -71,7 +71,7 @@ def each_kept(tx: Transaction, source: str) -> Iterator[Kept]:
         yield kept_of(tx, source, row, known)
 
 
-def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, Kept]:
+def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, SavedRecord]:
     """Records by id; ids that name nothing are left out."""
     known: Projects = {}
     return {row.uid: kept_of(tx, source, row, known) for row in rows_among(tx, _named(tx.dialect, source), uids)}
@@ -114,7 +114,7 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
     raise NotFoundError(f"{what}. Ids are printed by: harken {source} list")
 
 
-def kept_of(tx: Transaction, source: str, row: Row[Any], known: Projects | None = None) -> Kept:
+def kept_of(tx: Transaction, source: str, row: Row[Any], known: Projects | None = None) -> SavedRecord:
     """The record that a whole row of its source's table holds.
 
     Args:
@@ -126,7 +126,7 @@ def kept_of(tx: Transaction, source: str, row: Row[Any], known: Projects | None 
     found: Projects = {} if known is None else known
     if row.project_id is not None and row.project_id not in found:
         found[row.project_id] = project_of_row(tx, row.project_id)
-    return Kept(source, row.uid, row.updated_at, KEPT[source].fields(row), found.get(row.project_id))
+    return SavedRecord(source, row.uid, row.updated_at, KEPT[source].fields(row), found.get(row.project_id))
 
 
 def drop_kept(tx: Transaction, source: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Row, Table, Text
 from sqlalchemy.types import Float, Integer
 
-from harken.model.conversations import Kept, NewEntry, Trust
+from harken.model.conversations import NewEntry, SavedRecord, Trust
 from harken.model.views import format_moment, parse_moment
 from harken.storage.columns import Instant, Json, Listed
 from harken.storage.tables import _key, _moment, _reference, _tenant, _uid, metadata
@@ -35,10 +35,10 @@ class KeptTable:
 
     source: str
     table: Table
-    entries: Callable[[Kept], Sequence[NewEntry]]
+    entries: Callable[[SavedRecord], Sequence[NewEntry]]
     local: frozenset[str] = frozenset()
 
-    def row(self, kept: Kept) -> dict[str, Any]:
+    def row(self, kept: SavedRecord) -> dict[str, Any]:
         """The record's columns, without those of the event.
 
         Raises:

@@ -106,7 +106,7 @@ class SqliteStore:
             begin(connection, to_write=True)
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
-    def brought_in(self) -> None:
+    def rows_imported(self) -> None:
         """Nothing: what has to be known of many rows is known."""
 
     def check(self) -> list[str]:

@@ -296,4 +296,9 @@ def _inside(tx: Transaction, found: Int64, scope: RowScope) -> Int64:
 
 def _is_small_part(scope: RowScope) -> bool:
     limits = (scope.project_id, scope.since, scope.until)
-    return scope.is_narrow or scope.is_apart or bool(scope.facets) or any(limit is not None for limit in limits)
+    return (
+        scope.is_narrow
+        or scope.outside_conversations
+        or bool(scope.facets)
+        or any(limit is not None for limit in limits)
+    )

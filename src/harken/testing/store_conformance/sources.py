@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from harken.errors import NotFoundError
-from harken.model.conversations import Kept, NewEntry, ProjectIdentity, SearchScope, Trust
+from harken.model.conversations import NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
 from harken.storage.conversations import find_tombstones
 from harken.storage.entries import in_scope, load_entries
 from harken.storage.ports import RowScope, Store
@@ -83,7 +83,7 @@ def _facets(store: Store) -> list[str]:
         )
 
 
-def _memory(uid: str, content: str, **more: Any) -> Kept:
+def _memory(uid: str, content: str, **more: Any) -> SavedRecord:
     fields = {
         "content": content,
         "category": "fact",
@@ -93,10 +93,10 @@ def _memory(uid: str, content: str, **more: Any) -> Kept:
         "trust": "owner",
         "created_at": "2023-05-08T12:00:00.000000Z",
     }
-    return Kept("memory", uid, START + timedelta(days=more.pop("day", 0)), {**fields, **more}, _HOUSE)
+    return SavedRecord("memory", uid, START + timedelta(days=more.pop("day", 0)), {**fields, **more}, _HOUSE)
 
 
-def _kept(store: Store) -> list[Kept]:
+def _kept(store: Store) -> list[SavedRecord]:
     with store.reading() as tx:
         return list(each_kept(tx, "memory"))
 
@@ -144,7 +144,7 @@ class SourceTests:
         first = _memory("m1", "zebra", superseded_by=None)
         apply(store, [first])
         [back] = _kept(store)
-        assert back == Kept(
+        assert back == SavedRecord(
             "memory", "m1", START, {k: v for k, v in (first.fields or {}).items() if v is not None}, _HOUSE
         )
         assert found(store, "zebra") == ["m1"]
@@ -160,7 +160,7 @@ class SourceTests:
             for beginning, words in (("liz", "no memory liz"), ("zebra", "no memory zebra"), ("lio", "no memory lio")):
                 with pytest.raises(NotFoundError, match=words):
                     kept_uid(tx, "memory", beginning)
-        apply(store, [Kept("memory", "lion", START, None)])
+        apply(store, [SavedRecord("memory", "lion", START, None)])
         with pytest.raises(NotFoundError, match="Several"), store.reading() as tx:
             kept_uid(tx, "memory", "lion")
 
@@ -180,7 +180,7 @@ class SourceTests:
 
     def test_a_forgotten_record_never_comes_back(self, store: Store) -> None:
         apply(store, [_memory("m1", "zebra"), _memory("m2", "lion")])
-        apply(store, [Kept("memory", "m1", START, None)])
+        apply(store, [SavedRecord("memory", "m1", START, None)])
         apply(store, [_memory("m1", "zebra", day=9)])
         assert [one.uid for one in _kept(store)] == ["m2"]
         assert found(store, "zebra", scope=RowScope()) == []

@@ -291,15 +291,15 @@ def test_experiences_come_back_from_the_journal_and_from_an_export(tmp_path: Pat
         harken.experiences.start(**STORY)
         harken.experiences.update(prediction="None is lost", note="odd")
         before = harken.experiences.list()
-        for _ in harken.upkeep.reindex_from_journal():
+        for _ in harken.maintenance.reindex_from_journal():
             pass
         assert harken.experiences.list() == before
         with harken.store.reading() as tx:
             records = list(each_kept(tx, "experience"))
         file = tmp_path / "all.jsonl"
         with file.open("wb") as out:
-            harken.upkeep.export(out)
-        assert harken.upkeep.doctor() == []
+            harken.maintenance.export(out)
+        assert harken.maintenance.doctor() == []
     with Harken(tmp_path / "b", env=env) as other:
         other.import_transcripts("jsonl", [file], as_mine=True)
         with other.store.reading() as tx:

@@ -261,7 +261,7 @@ def test_memories_come_back_from_the_journal(harken: Harken, tmp_path: Path) -> 
     harken.memories.add("The port is 8080", "decision")
     harken.memories.add("The port is 8081", "decision")
     before = harken.memories.list(superseded=True)
-    for _ in harken.upkeep.reindex_from_journal():
+    for _ in harken.maintenance.reindex_from_journal():
         pass
     assert harken.memories.list(superseded=True) == before
-    assert harken.upkeep.doctor() == []
+    assert harken.maintenance.doctor() == []

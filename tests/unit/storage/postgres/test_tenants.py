@@ -43,10 +43,10 @@ def test_one_tenant_finds_nothing_of_another(server_url: URL, tmp_path: Path) ->
         assert [hit.entry.text for hit in ann.search("heron").hits] == [SECRET]
         for mode in ("hybrid", "keyword", "semantic"):
             assert SECRET not in [hit.entry.text for hit in bob.search("heron mill nests", mode=mode).hits]
-        assert bob.upkeep.status().counts.messages == 1
-        bob.upkeep.forget(bob.upkeep.plan_forget(query="bridge"))
+        assert bob.maintenance.status().counts.messages == 1
+        bob.maintenance.forget(bob.maintenance.plan_forget(query="bridge"))
         assert ann.show(said.uid).message is not None
-        assert ann.upkeep.doctor() == bob.upkeep.doctor() == []
+        assert ann.maintenance.doctor() == bob.maintenance.doctor() == []
 
 
 @pytest.mark.parametrize("table", [*metadata.tables, "entry_words"])

@@ -38,7 +38,7 @@ _PING_SECONDS, _ANSWER_SECONDS = 2.0, 600.0
 _START_AGAIN_SECONDS = 30.0
 
 
-class Asking:
+class DaemonClient:
     """Answers verbs for an agent that works in a directory.
 
     Args:

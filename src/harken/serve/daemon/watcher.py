@@ -21,7 +21,7 @@ _POLL_SECONDS = 2.0
 _WATCHED_SECONDS = 60.0
 
 
-class Intake:
+class TranscriptWatcher:
     """Imports what was reported, and for a while what is written behind it.
 
     The same import as `harken import`: by byte offset, known messages known again. So a report may come twice, late, or
