@@ -1,6 +1,6 @@
 """Finds secrets by their names: `password=…`, `"api_key": "…"`, `--token …`, `my password is …`.
 
-The name stays, the value goes. What a value must look like is judged in `secret_values`; this module finds the name,
+The name stays, the value goes. What a value must look like is judged in `values`; this module finds the name,
 what ties the value to it, and where the value ends.
 """
 
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from harken.redact.facts import is_about_something_else, is_attribute, is_part_of_id
 from harken.redact.values import NAMED, Secret, Span, Style, is_secret
+from harken.text.words import word_lists
 
-_STEMS = (
+_ASCII_STEMS = (
     ("pass", Secret.PASSWORD),
     ("pwd", Secret.PASSWORD),
     ("pw", Secret.PASSWORD),
@@ -25,7 +26,8 @@ _STEMS = (
     ("senha", Secret.PASSWORD),
     ("kennwort", Secret.PASSWORD),
 )
-_STEMS_BEYOND_ASCII = (
+_STEMS = (
+    *_ASCII_STEMS,
     ("парол", Secret.PASSWORD),
     ("contraseñ", Secret.PASSWORD),
     ("密码", Secret.PASSWORD),
@@ -34,7 +36,6 @@ _STEMS_BEYOND_ASCII = (
     ("パスワード", Secret.PASSWORD),
     ("비밀번호", Secret.PASSWORD),
 )
-STEMS = _STEMS + _STEMS_BEYOND_ASCII
 _WHOLE = {
     "pass": re.compile(r"pass(?:word|wort|wd|phrase|code)?"),
     "pwd": re.compile(r"pwd"),
@@ -50,44 +51,13 @@ _WHOLE = {
 }
 # Names that are words in themselves, or parts of other words: they must stand alone or after a separator.
 _ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds"})
-_KEY_QUALIFIERS = (
-    *("api", "access", "account", "secret", "private", "auth", "encryption", "signing", "master", "license", "session"),
-    *("service", "shared", "subscription", "storage", "deploy", "ssh", "admin", "webhook", "app", "application", "jwt"),
-    *(
-        "function",
-        "host",
-        "client",
-        "root",
-        "hmac",
-        "aes",
-        "rsa",
-        "ssl",
-        "tls",
-        "consumer",
-        "security",
-        "write",
-        "ingest",
-    ),
-)
+_KEY_QUALIFIERS = tuple(word_lists("secret_words")["keys"])
 _QUALIFIER_CHARS = 16
 
 _REST = re.compile(r"[\w-]{0,40}", re.ASCII)
 _REST_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_TEXT_ABOUT = """
-    name names type types url urls uri uris link path paths file files filename dir count counts counter limit
-    limits length len size min max minimum maximum id ids expiry expires expire expiration expired in at ttl age
-    field fields label hint policy reset required enabled disabled rule rules prompt text input placeholder error
-    errors message messages manager provider store storage ref refs arn arns version versions usage budget used
-    index idx pos position kind class regex pattern format ized izer izers izing less ary ly s es map ring word
-    words board press down up code codes event events strength changed updated created verified validator validation
-    hasher hashers generator service endpoint scope scopes status header headers param params attempts retries page
-    form screen view dialog based safe only free case insensitive sensitive protected vault set list group column
-    mode source algorithm bits mgr handler handlers factory helper callback prefix suffix separator delimiter hook
-    hooks listener request response auth checking check checks exchange algorithms settings config options source
-    sources callable regex encryption
-"""
 # Words in the rest of a name that say it holds something about the secret, not the secret.
-_ABOUT = frozenset(_TEXT_ABOUT.split())
+_ABOUT = word_lists("secret_words")["about"]
 
 _CLOSERS = r"""(?:\\{0,3}["'`]|\*\*|__|\)|\]|\[\d{0,4}\]|&quot;|\s\([^()\n]{0,30}\)){0,4}"""
 _QUOTE_AHEAD = r"""(?=[rbfuRBFU]{0,2}\\{0,3}["'`])"""
@@ -157,7 +127,7 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
         text: where the spans point into.
         low: the same text in lower case, of the same length.
     """
-    for stem, secret in _STEMS if text.isascii() else STEMS:
+    for stem, secret in _ASCII_STEMS if text.isascii() else _STEMS:
         if stem not in low:
             continue
         at = low.find(stem)
@@ -170,23 +140,14 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
 
 def is_secret_field(name: str, value: str) -> Secret | None:
     """What a field of this name and value holds, judged as if it stood in JSON; None when it is no secret."""
-    judged = (secret for secret in _secrets_named(name) if is_secret(secret, Style.LOOSE, value, quoted=True))
-    return next(judged, None)
-
-
-def secret_named(name: str) -> Secret | None:
-    """What a name promises; None when it is not the name of a secret."""
-    return next(_secrets_named(name), None)
-
-
-def _secrets_named(name: str) -> Iterator[Secret]:
     low = name.lower() if len(name.lower()) == len(name) else name
-    for stem, secret in STEMS:
+    for stem, secret in _STEMS:
         at = low.find(stem)
         while at >= 0:
-            if _name_end(name, low, at, stem) == len(name):
-                yield secret
+            if _name_end(name, low, at, stem) == len(name) and is_secret(secret, Style.LOOSE, value, quoted=True):
+                return secret
             at = low.find(stem, at + 1)
+    return None
 
 
 def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | None:
@@ -335,8 +296,10 @@ class _Tie:
             return self._assigned()
         if self.before.endswith("/") or (self.name.lower() == "pass" and not _follows_user(self.before)):
             return None
-        if kind in {"call", "pair", "inside", "space"}:
-            return {"call": self._called, "pair": self._paired, "inside": self._inside, "space": self._spaced}[kind]()
+        if kind in {"call", "pair", "space"}:
+            return {"call": self._called, "pair": self._paired, "space": self._spaced}[kind]()
+        if kind == "inside":
+            return Style.TIGHT if self.before.endswith(("<", ":")) else None
         if kind == "phrase":
             return Style.PROSE if self.value.head.isalnum() and not self.value.head.isdigit() else None
         return {"typed": Style.LOOSE, "valued": Style.TIGHT}.get(kind, Style.PROSE)
@@ -369,9 +332,6 @@ class _Tie:
         opened = _PAIR_LEAD.search(self.before)
         plain = not _has_digit(self.value.head) and (self.secret is not Secret.PASSWORD or not (opened and opened["f"]))
         return None if opened is None or plain or self.name in self.value.head else Style.LOOSE
-
-    def _inside(self) -> Style | None:
-        return Style.TIGHT if self.before.endswith(("<", ":")) else None
 
     def _spaced(self) -> Style | None:
         """`--password x`, `ENV DB_PASSWORD x`, `login bob password x`, `PASSWORD 'x'`; else prose."""

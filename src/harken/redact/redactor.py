@@ -14,8 +14,6 @@ from harken.errors import ConfigError
 from harken.model.conversations import ProjectIdentity
 from harken.redact import vendor_rules as rules
 from harken.redact.assignments import find_assignments, is_secret_field
-from harken.redact.columns import find_columns
-from harken.redact.escapes import unescape
 from harken.redact.values import SURE, Span, replaced
 from harken.text.characters import valid_utf8
 
@@ -23,6 +21,22 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 _NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 _MAX_PASSES = 4
 _MAX_DEPTH = 100
+
+# JSON, HTML and URLs escape each other's marks, editors and pages leave invisible characters in what is copied, and a
+# token with one in its midst is as good as the token itself.
+_INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+_WIDE = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
+# Not the quote and the backslash: taking them out of their escapes would end the text that they stand in.
+_BYTE = r"(?!22|5c|7f)[2-7][0-9a-f]"
+_ESCAPED = re.compile(
+    rf"\\{{1,8}}(?:u00(?P<unicode>{_BYTE})|x(?P<hex>{_BYTE})|(?P<slash>/))"
+    rf"|(?:&amp;|&)#(?:x0{{0,4}}(?P<entity>{_BYTE})|0{{0,4}}(?P<number>\d{{2,3}}));|(?P<amp>&amp;)",
+    re.IGNORECASE,
+)
+_IN_URL = re.compile(rf"%(?P<percent>{_BYTE})", re.IGNORECASE)
+# Escaped `:`, `<` and `=`: without one of them there is neither a tag, nor credentials, nor a value with its name.
+_TELLING_IN_URL = re.compile(r"%3[acd]", re.IGNORECASE)
+_PRINTABLE = range(0x20, 0x7F)
 
 _KIND = re.compile(r"[\w-]+")
 _LOWER = {ord(upper): ord(upper) + 32 for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -69,11 +83,11 @@ class Redactor:
         Source: docs/adr/0002-redaction-rules.md.
         """
         found = self._redacted(text)
-        plain = unescape(text)
+        plain = _unescape(text)
         if plain == text:
             return found
         shown = self._redacted(plain)
-        return found if shown.text == unescape(found.text) else shown
+        return found if shown.text == _unescape(found.text) else shown
 
     def _redacted(self, text: str) -> Redacted:
         low = _lowered(text)
@@ -107,7 +121,7 @@ class Redactor:
         return self._walk(value, counts, 0), counts
 
     def _find(self, text: str, low: str) -> list[Span]:
-        spans = [*find_assignments(text, low), *find_columns(text, low)]
+        spans = list(find_assignments(text, low))
         spans += rules.find_shapes(text, low, rules.CONTEXT)
         if " -" in low or " identified by " in low:
             spans += rules.find_shapes(text, low, rules.OPTIONS)
@@ -163,6 +177,26 @@ class Redactor:
             counts[secret.value] += 1
             return f"[redacted:{secret.value}]"
         return self._walk(item, counts, depth + 1)
+
+
+def _unescape(text: str) -> str:
+    """The text without invisible characters, wide forms and escapes of plain characters; itself where it has none."""
+    if not text.isascii():
+        text = _INVISIBLE.sub("", text).translate(_WIDE)
+    if "\\" in text or "&" in text:
+        text = _ESCAPED.sub(_plain, text)
+    if "%3" in text and _TELLING_IN_URL.search(text):
+        text = _IN_URL.sub(_plain, text)
+    return text
+
+
+def _plain(found: re.Match[str]) -> str:
+    """The character that an escape stands for."""
+    kind, value = found.lastgroup, found[found.lastgroup or 0]
+    if kind in ("slash", "amp"):
+        return "/" if kind == "slash" else "&"
+    code = int(value, 10 if kind == "number" else 16)
+    return chr(code) if code in _PRINTABLE else found[0]
 
 
 def _lowered(text: str) -> str:
