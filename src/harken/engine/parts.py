@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from harken.jobs.workers import Background
     from harken.providers.embedder import Embedder, Reranker
     from harken.record.core_memory import CoreMemory
-    from harken.record.record_writer import RecordKeeper
     from harken.record.recorder import Recorder
     from harken.redact.redactor import Redactor
     from harken.search.search import Searcher
@@ -172,7 +171,7 @@ class Parts:
         from harken.sources.memories.memories import Memories
 
         compare = MeaningComparison(self.store, self.spaces)
-        return Memories(self.store, self._record_writer, self._found, identify_project, compare)
+        return Memories(self.store, self.recorder, self._found, identify_project, compare)
 
     @lazy_part
     def experiences(self) -> Experiences:
@@ -180,14 +179,14 @@ class Parts:
         from harken.record.project import identify_project
         from harken.sources.experiences.experiences import Experiences
 
-        return Experiences(self.store, self._record_writer, identify_project)
+        return Experiences(self.store, self.recorder, identify_project)
 
     @lazy_part
     def values(self) -> Values:
         """Principles distilled from clusters of experiences."""
         from harken.sources.experiences.values import Values
 
-        return Values(self.store, self._record_writer, self.spaces.answering)
+        return Values(self.store, self.recorder, self.spaces.answering)
 
     @lazy_part
     def code(self) -> CodeIndex:
@@ -258,12 +257,6 @@ class Parts:
         from harken.redact.redactor import Redactor
 
         return Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
-
-    @lazy_part
-    def _record_writer(self) -> RecordKeeper:
-        from harken.record.record_writer import RecordKeeper
-
-        return RecordKeeper(self.recorder)
 
     @lazy_part
     def _indexes(self) -> Indexes:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Table, select
 
@@ -15,6 +14,7 @@ from harken.errors import ExportError
 from harken.importers.strangers import capped, changes_of_own, claims_trust, is_grave, present_kept
 from harken.journal.export import ExportLine, read_export
 from harken.model.conversations import (
+    EMPTY,
     Conversation,
     CoreFact,
     Event,
@@ -42,7 +42,11 @@ def clean_event(recorder: Recorder, event: Event) -> Event:
     """The event without secrets and private passages, under the same ids; itself where it holds none."""
     redact, names = recorder.redactor.redact, recorder.names
     if isinstance(event, Message):
-        return _clean_message(recorder, event)
+        # How much was taken out before is no secret, whatever the kinds are called.
+        before = event.metadata.get(REDACTED, EMPTY)
+        facts = {key: value for key, value in event.metadata.items() if key != REDACTED}
+        counts = before if isinstance(before, Mapping) else EMPTY
+        return replace(event, **recorder.cleaned(event, event.text, facts, counts))
     if isinstance(event, Conversation):
         return replace(
             event,
@@ -60,27 +64,6 @@ def clean_event(recorder: Recorder, event: Event) -> Event:
     if isinstance(event, ExchangeEnd) and event.error is not None:
         return replace(event, error=redact(event.error).text)
     return event
-
-
-def _clean_message(recorder: Recorder, event: Message) -> Message:
-    redacted = recorder.redactor.redact(event.text)
-    # How much was taken out before is no secret, whatever the kinds are called.
-    before: Mapping[str, int] = event.metadata.get(REDACTED, {})
-    facts = {key: value for key, value in event.metadata.items() if key != REDACTED}
-    metadata, more = recorder.redactor.redact_value(facts)
-    found = [counts for counts in (redacted.counts, more) if counts]
-    counts: dict[str, Any] = dict(before) if isinstance(before, Mapping) else {}
-    for one in found:
-        counts |= {kind: counts.get(kind, 0) + amount for kind, amount in one.items()}
-    return replace(
-        event,
-        text=redacted.text,
-        metadata={**metadata, REDACTED: counts} if counts else metadata,
-        author=recorder.names.optional(event.author),
-        call_id=recorder.names.optional(event.call_id),
-        tool_name=recorder.names.optional(event.tool_name),
-        external_id=recorder.names.text(event.external_id),
-    )
 
 
 # One transaction: others wait for the write lock no longer than a fraction of a second.

@@ -31,7 +31,7 @@ class Source(Protocol):
 
 
 class RecordWriter(Protocol):
-    """Writes records of kept sources; `harken.record.record_writer.Keeper` is one."""
+    """Writes records of kept sources; `harken.record.recorder.Recorder` is one."""
 
     def keep(self, source: str, choose: Callable[[Transaction], Sequence[SavedRecord]]) -> list[SavedRecord]:
         """Write the records that are chosen under the write lock, each with the present moment; those written."""
