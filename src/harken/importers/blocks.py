@@ -76,6 +76,28 @@ def is_own_call(tool_name: str | None, text: str) -> bool:
     return bool(_OWN_TOOL.fullmatch(tool_name or "")) or ("harken" in text and bool(_OWN_COMMAND.search(text)))
 
 
+class ToolCalls:
+    """The tools that were called, by the calls' ids: a result has only its call's."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._own: set[str] = set()
+
+    def note(self, call_id: str, name: str, text: str, server: str = "") -> None:
+        """Remember a call, and the server of its tool where an agent writes that apart."""
+        self._names[call_id] = name
+        if is_own_call(server + name, text):
+            self._own.add(call_id)
+
+    def name_of(self, call_id: str | None) -> str | None:
+        """The name of the tool that a call is of, where that is known."""
+        return self._names.get(call_id or "") or None
+
+    def result(self, call_id: str | None, text: str, failed: bool) -> str:
+        """A result as it is recorded: Harken's own answers are not; what went wrong with a call is told as it is."""
+        return OWN_RESULT if call_id in self._own and not failed else text
+
+
 def claude_words(text: str) -> str:
     """What a person typed in a text block of Claude Code; empty for slash commands, their output, and summaries.
 

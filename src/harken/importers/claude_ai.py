@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from harken.importers.blocks import ParsedContent, Piece, claude_ai_words, read_content
-from harken.importers.parsed import ParsedConversation, ParsedMessage, Unreadable
+from harken.importers.parsed import ParsedConversation, Unreadable
 from harken.importers.reading import known, listing, mapping, moment, string
 from harken.importers.web_exports import ExportFormat, ExportMember, Tree
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import NewMessage
 
 _SENDERS = {"human": Role.USER, "assistant": Role.ASSISTANT}
 
@@ -35,7 +36,7 @@ class ClaudeAI(ExportFormat):
 
     def messages(
         self, value: Mapping[str, Any], conversation: str, place: ExportMember
-    ) -> Iterator[ParsedMessage | Unreadable]:
+    ) -> Iterator[NewMessage | Unreadable]:
         """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
         keyed = _keyed(value["chat_messages"])
         order, beside = _ordered(keyed, string(value.get("current_leaf_message_uuid")))
@@ -88,13 +89,13 @@ def _content(message: Mapping[str, Any]) -> ParsedContent:
 
 def _message(
     message: Mapping[str, Any], conversation: str, piece: Piece, number: int, speaker: Role, branch: str | None
-) -> ParsedMessage:
+) -> NewMessage:
     attached = _attachments(message) if piece.type is MessageType.TEXT else None
-    return ParsedMessage(
-        conversation,
+    return NewMessage(
         piece.role(speaker),
-        piece.type,
         piece.text,
+        piece.type,
+        conversation=conversation,
         external_id=piece.external_id(string(message.get("uuid")), number),
         created_at=moment(message.get("created_at")),
         call_id=piece.call_id,

@@ -10,23 +10,22 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harken.importers.blocks import (
-    OWN_RESULT,
     ParsedContent,
     Piece,
+    ToolCalls,
     claude_words,
     is_interruption,
-    is_own_call,
     read_content,
 )
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.importers.reading import decoded, files_below, follow, in_order, known, mapping, moment, string
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
+from harken.importers.reading import LineReader, files_below, follow, in_order, known, mapping, moment, objects, string
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
 
 # What the command line writes into copied answers, and what the SDK writes into every copied line.
@@ -77,15 +76,11 @@ def copied_lines(path: Path) -> dict[str, Origin]:
 
 def _own_head(path: Path) -> Iterator[dict[str, Any]]:
     """The lines up to the first answer that was given in this session: copies stand before it."""
-    with path.open("rb") as stream:
-        for raw in stream:
-            line, _ = decoded(raw)
-            if line is None:
-                continue
-            is_copy = _FORKED_FROM in line or line.get(_REQUESTED_BY) not in (None, line.get("sessionId"))
-            if line.get("type") == "assistant" and not is_copy:
-                return
-            yield line
+    for line in objects(path):
+        is_copy = _FORKED_FROM in line or line.get(_REQUESTED_BY) not in (None, line.get("sessionId"))
+        if line.get("type") == "assistant" and not is_copy:
+            return
+        yield line
 
 
 def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session: str) -> dict[str, Origin]:
@@ -96,12 +91,11 @@ def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session
     original = path.with_name(f"{session}.jsonl") if Path(session).name == session else path
     if original == path or not original.is_file():
         return dict(copies)
-    times: dict[str, str] = {}
-    with original.open("rb") as stream:
-        for raw in stream:
-            line, _ = decoded(raw) if b'"uuid"' in raw else (None, "")
-            if line and (uuid := string(line.get("uuid"))):
-                times[uuid] = string(line.get("timestamp")) or ""
+    times = {
+        uuid: string(line.get("timestamp")) or ""
+        for line in objects(original, b'"uuid"')
+        if (uuid := string(line.get("uuid")))
+    }
     found = {uuid: origin._replace(timestamp=times.get(origin.uuid) or None) for uuid, origin in copies.items()}
     return found | {uuid: Origin(session, uuid) for uuid in unclear if uuid in times}
 
@@ -153,12 +147,10 @@ class ClaudeCode:
 def _opening(path: Path) -> Mapping[str, Any] | None:
     """The first line that looks like a session's; empty if none is readable, None if the file is something else."""
     readable = False
-    with path.open("rb") as stream:
-        for raw in islice(stream, _HEAD_LINES):
-            value, _ = decoded(raw)
-            readable = readable or value is not None
-            if value and not value.keys().isdisjoint(("sessionId", "message", "type")):
-                return value
+    for value in objects(path, lines=_HEAD_LINES):
+        if not value.keys().isdisjoint(("sessionId", "message", "type")):
+            return value
+        readable = True
     return None if readable else {}
 
 
@@ -181,7 +173,7 @@ def _session_folder(path: Path) -> Path:
     return next(folder.parent for folder in path.parents if folder.name == _SUBAGENTS)
 
 
-class _SessionReader:
+class _SessionReader(LineReader):
     """Reads one file's lines; what it must know of lines before its start, it learns from them again."""
 
     telling = re.compile(rb'"isSidechain"\s*:\s*true|"(?:custom|ai)-title"|"tool_use"')
@@ -198,8 +190,7 @@ class _SessionReader:
         self._current = self._file_session
         self._headed: set[str] = set()
         self._chains: dict[str, str] = {}
-        self._tools: dict[str, str] = {}
-        self._own_calls: set[str] = set()
+        self._calls = ToolCalls()
         self._ranks: dict[str, int] = {}
         self._waiting: dict[str, str] = {}
         self._copies = copied_lines(path)
@@ -236,10 +227,8 @@ class _SessionReader:
             return False
         if self._to_read is None:
             # Only now, for nearly all files stand in order and need not be looked through.
-            with self._path.open("rb") as stream:
-                stream.seek(self._begin)
-                lines = (decoded(raw)[0] for raw in stream)
-                self._to_read = {uuid for line in lines if line and (uuid := string(line.get("uuid")))}
+            lines = objects(self._path, start=self._begin)
+            self._to_read = {uuid for line in lines if (uuid := string(line.get("uuid")))}
         return parent in self._to_read
 
     def _say(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
@@ -308,32 +297,26 @@ class _SessionReader:
             metadata=facts,
         )
 
-    def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> ParsedMessage:
+    def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> NewMessage:
         self._note(piece)
-        role = piece.role(_role(line))
-        return ParsedMessage(
-            conversation,
+        role, text = piece.role(_role(line)), piece.text
+        if piece.type is MessageType.TOOL_RESULT:
+            text = self._calls.result(piece.call_id, text, piece.facts.get("is_error") is True)
+        return NewMessage(
             role,
+            text,
             piece.type,
-            OWN_RESULT if self._is_recalled(piece) else piece.text,
+            conversation=conversation,
             external_id=piece.external_id(string(line.get("uuid")), order),
             created_at=moment(line.get("timestamp")),
             call_id=piece.call_id,
-            tool_name=piece.tool_name or self._tools.get(piece.call_id or ""),
+            tool_name=piece.tool_name or self._calls.name_of(piece.call_id),
             metadata={**piece.facts, **_facts(line, role)},
         )
 
     def _note(self, piece: Piece) -> None:
-        """Remember the name of a tool for its result, which has only the call's id."""
         if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
-            self._tools[piece.call_id] = piece.tool_name
-            if is_own_call(piece.tool_name, piece.text):
-                self._own_calls.add(piece.call_id)
-
-    def _is_recalled(self, piece: Piece) -> bool:
-        """Whether a piece is what Harken itself answered; what went wrong with a call is told as it is."""
-        is_failed = piece.facts.get("is_error") is True
-        return piece.type is MessageType.TOOL_RESULT and piece.call_id in self._own_calls and not is_failed
+            self._calls.note(piece.call_id, piece.tool_name, piece.text)
 
 
 def _side_facts(path: Path) -> Mapping[str, Any]:

@@ -20,18 +20,10 @@ from typing import Any
 import zstandard
 
 from harken.errors import TranscriptError
-from harken.importers.blocks import (
-    OWN_RESULT,
-    ParsedContent,
-    Piece,
-    codex_words,
-    is_own_call,
-    read_content,
-    result_text,
-)
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.blocks import ParsedContent, Piece, ToolCalls, codex_words, read_content, result_text
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
 from harken.importers.reading import (
-    Line,
+    LineReader,
     call_text,
     files_below,
     follow,
@@ -43,6 +35,7 @@ from harken.importers.reading import (
     string,
 )
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
 
 _PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"
@@ -91,18 +84,14 @@ def _stem(path: Path) -> Path:
 
 
 def _whole(path: Path, reader: _RolloutReader) -> Iterator[ParsedItem]:
-    with path.open("rb") as packed:
-        opened = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-        for line in _unpacked(path, io.BufferedReader(opened)):
-            yield from items(path, reader, line)
-    yield from reader.finish()
-
-
-def _unpacked(path: Path, stream: io.BufferedReader) -> Iterator[Line]:
     try:
-        yield from numbered(stream)
+        with path.open("rb") as packed:
+            opened = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+            for line in numbered(io.BufferedReader(opened)):
+                yield from items(path, reader, line)
     except zstandard.ZstdError as error:
         raise TranscriptError(f"{path} is damaged: it cannot be unpacked as Zstandard") from error
+    yield from reader.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +133,7 @@ def _line(value: Mapping[str, Any], number: int) -> _Line:
     )
 
 
-class _RolloutReader:
+class _RolloutReader(LineReader):
     """Reads one rollout's lines."""
 
     telling = re.compile(rb'"user_message"|"item_completed"|_call"')
@@ -155,9 +144,8 @@ class _RolloutReader:
         self._conversation = ""
         self._headed = False
         self._event: str | None = None
-        self._held: list[ParsedMessage] = []
-        self._tools: dict[str, str] = {}
-        self._own_calls: set[str] = set()
+        self._held: list[NewMessage] = []
+        self._calls = ToolCalls()
 
     @property
     def settled(self) -> bool:
@@ -203,7 +191,7 @@ class _RolloutReader:
                 yield _head(mapping(self._meta), self._conversation)
             yield item
 
-    def _released(self) -> list[ParsedMessage]:
+    def _released(self) -> list[NewMessage]:
         """The user texts that were held back: no event told what was typed, so they are it."""
         held, self._held = self._held, []
         return held
@@ -233,7 +221,7 @@ class _RolloutReader:
         self._held = []
         typed = line.item.get("content") if line.item else payload.get("message")
         for item in self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words)):
-            if isinstance(item, ParsedMessage):
+            if isinstance(item, NewMessage):
                 yield replace(item, external_id=copies.get(item.text, item.external_id))
             else:
                 yield item
@@ -246,14 +234,14 @@ class _RolloutReader:
             yield from self._said(line, payload, Role.ASSISTANT, content)
         elif role == "user" and not self._event:
             for item in self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words)):
-                if isinstance(item, ParsedMessage):
+                if isinstance(item, NewMessage):
                     self._held.append(item)
                 else:
                     yield item
 
     def _said(
         self, line: _Line, payload: Mapping[str, Any], role: Role, content: ParsedContent
-    ) -> Iterator[ParsedMessage | Unreadable]:
+    ) -> Iterator[NewMessage | Unreadable]:
         for piece in content.pieces:
             yield self._message(line, payload, role, piece)
         for fault in content.faults:
@@ -272,11 +260,8 @@ class _RolloutReader:
                 yield Unreadable(self._path, line.number, "has a tool result without readable content")
                 return
             text, failed = read
-            name = self._tools.get(call_id or "", "")
-            facts = known(is_error=failed)
-            is_recalled = call_id in self._own_calls and not failed
-            words = OWN_RESULT if is_recalled else without_recall(text)
-            piece = Piece(MessageType.TOOL_RESULT, words, call_id, name or None, facts)
+            words, tool = self._calls.result(call_id, without_recall(text), failed), self._calls.name_of(call_id)
+            piece = Piece(MessageType.TOOL_RESULT, words, call_id, tool, known(is_error=failed))
             yield self._message(line, payload, Role.TOOL, piece)
 
     def _note(self, payload: Mapping[str, Any]) -> str:
@@ -284,19 +269,17 @@ class _RolloutReader:
         kind, call_id = string(payload.get("type")) or "", string(payload.get("call_id"))
         name = string(payload.get("name")) or kind.removesuffix("_call")
         if call_id and kind.endswith("_call"):
-            self._tools[call_id] = name
-            # Codex writes the server apart from its tool.
-            if is_own_call((string(payload.get("namespace")) or "") + name, call_text(name, _given(payload))):
-                self._own_calls.add(call_id)
+            server = string(payload.get("namespace")) or ""
+            self._calls.note(call_id, name, call_text(name, _given(payload)), server)
         return name
 
-    def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> ParsedMessage:
+    def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> NewMessage:
         # Most lines have no id of their own. Time and number are the same in a rollout's plain and compressed form.
-        return ParsedMessage(
-            self._conversation,
+        return NewMessage(
             role,
-            piece.type,
             piece.text,
+            piece.type,
+            conversation=self._conversation,
             external_id=string(payload.get("id")) or f"{line.timestamp}#{line.number}",
             created_at=moment(line.timestamp),
             call_id=piece.call_id,

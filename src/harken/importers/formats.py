@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from harken.errors import TranscriptError
 from harken.importers.chatgpt import ChatGPT
@@ -15,7 +14,7 @@ from harken.importers.claude_code import ClaudeCode
 from harken.importers.codex import Codex
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
-from harken.importers.reading import decoded, files_below
+from harken.importers.reading import files_below, objects
 from harken.importers.web_exports import ExportFormat, read_values
 from harken.journal.export import FORMAT
 
@@ -109,7 +108,7 @@ def _keep(found: Sorted, name: str | None, files: list[Path]) -> None:
 
 
 def _of_lines(path: Path) -> str | None:
-    for value in _first_lines(path):
+    for value in objects(path, lines=_LINES):
         if "payload" in value or value.get("type") in _CODEX_LINES or path.name.startswith(_CODEX_NAME):
             return "codex"
         if value.keys() >= _EXCHANGE_KEYS or value.get("format") == FORMAT:
@@ -117,14 +116,6 @@ def _of_lines(path: Path) -> str | None:
         if not value.keys().isdisjoint(_CLAUDE_KEYS) or isinstance(value.get("message"), dict):
             return "claude-code"
     return None
-
-
-def _first_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as stream:
-        for raw in islice(stream, _LINES):
-            value, _ = decoded(raw)
-            if value:
-                yield value
 
 
 def _of_document(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | None:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from harken.importers.parsed import Checkpoint, ParsedItem, Unreadable
 
@@ -127,32 +128,31 @@ class Line:
     torn: bool = False
 
 
-class LineReader(Protocol):
-    """What reads one file's lines of one format; it lives for one reading.
+class LineReader:
+    """Reads one file's lines of one format; it lives for one reading.
 
     Attributes:
         telling: finds the lines before the starting offset that `learn` must see, beside the first readable one.
-        settled: nothing is held back: reading may go on from here.
+        settled: every item of the lines read so far has been yielded: reading may go on from here.
     """
 
-    telling: re.Pattern[bytes]
+    telling = re.compile(rb"(?!)")
 
     @property
     def settled(self) -> bool:
-        """Whether every item of the lines read so far has been yielded."""
-        ...
+        """Whether nothing is held back."""
+        return True
 
     def learn(self, value: dict[str, Any]) -> None:
         """Take note of a line before the starting offset."""
-        ...
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what a line holds."""
-        ...
+        raise NotImplementedError
 
     def finish(self) -> Iterator[ParsedItem]:
         """Yield what was held back until the end of the file."""
-        ...
+        return iter(())
 
 
 def follow(path: Path, reader: LineReader, offset: int = 0) -> Iterator[ParsedItem]:
@@ -198,6 +198,23 @@ def numbered(stream: Iterable[bytes], first: int = 1, offset: int = 0) -> Iterat
         if is_torn:
             # Its writer may go on this very moment; its other half, read now, would be a broken line of its own.
             return
+
+
+def objects(path: Path, needle: bytes = b"", start: int = 0, lines: int | None = None) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file's lines; those that cannot be read are passed over.
+
+    Args:
+        path: the file.
+        needle: only of lines that hold it.
+        start: a byte offset.
+        lines: look at so many lines at most.
+    """
+    with path.open("rb") as stream:
+        stream.seek(start)
+        for raw in islice(stream, lines):
+            value, _ = decoded(raw) if needle in raw else (None, "")
+            if value is not None:
+                yield value
 
 
 def decoded(raw: bytes) -> tuple[dict[str, Any] | None, str]:

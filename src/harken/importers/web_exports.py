@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from harken.errors import TranscriptError
-from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, ParsedMessage, Unreadable
+from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, Unreadable
 from harken.importers.reading import files_below, in_order, without_lone_surrogates
+from harken.record.recorder import NewMessage
 
 
 class Tree:
@@ -153,7 +154,7 @@ class ExportFormat(ABC):
     @abstractmethod
     def messages(
         self, value: Mapping[str, Any], conversation: str, place: ExportMember
-    ) -> Iterator[ParsedMessage | Unreadable]:
+    ) -> Iterator[NewMessage | Unreadable]:
         """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
 
     def _read(self, value: dict[str, Any], place: ExportMember) -> list[ParsedItem]:
@@ -165,7 +166,7 @@ class ExportFormat(ABC):
             return [place.unreadable("is nested too deeply")]
         if not head.external_id:
             return [place.unreadable("has no id")]
-        return [head, *found] if any(isinstance(item, ParsedMessage) for item in found) else found
+        return [head, *found] if any(isinstance(item, NewMessage) for item in found) else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def _is_agreed(session: CommandSession, formats: Mapping[str, TranscriptFormat],
 
     Nothing has been written by then. Anything but a typed yes means no, and the files are imported as a stranger's.
     """
-    from harken.importers.strangers import claims_of, exports_among
+    from harken.importers.merge import claims_of, exports_among
 
     claims = {
         file: found
