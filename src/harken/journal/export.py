@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sqlalchemy import func, select
-
 from harken.errors import ExportError, StoreError, UsageError
 from harken.journal.events import event_from_fields, line_from_event
 from harken.model.conversations import (
@@ -36,9 +34,9 @@ from harken.model.conversations import (
     Tombstone,
     Trusted,
 )
+from harken.storage.conversations import count_all
 from harken.storage.events import events_of, known_conversations
 from harken.storage.ports import Store
-from harken.storage.tables import messages
 from harken.text.characters import sound_value
 
 FORMAT, VERSION = "harken-export", 1
@@ -120,17 +118,17 @@ def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None])
     forgotten = 0
     size = stream.write(_line({"format": FORMAT, "version": VERSION}))
     with store.reading() as tx:
-        total = tx.connection.scalar(select(func.count()).select_from(messages).where(messages.c.tenant == tx.tenant))
+        total = count_all(tx, None).messages
         for uid in known_conversations(tx):
             for event in events_of(tx, uid):
                 size += stream.write(line_from_event(event))
                 counts[type(event)] += 1
                 forgotten += isinstance(event, Tombstone) or (isinstance(event, SavedRecord) and event.fields is None)
                 if isinstance(event, Message) and counts[Message] % _PROGRESS_EVERY == 0:
-                    progress(counts[Message], total or 0)
+                    progress(counts[Message], total)
     size += stream.write(_line({"end": FORMAT, "lines": counts.total()}))
     stream.flush()
-    progress(counts[Message], total or 0)
+    progress(counts[Message], total)
     kept = counts[SavedRecord] + counts[Tombstone] - forgotten
     return Exported(counts[Conversation], counts[Message], forgotten, size, kept)
 
@@ -155,14 +153,24 @@ def read_export(path: Path) -> Iterator[ExportLine]:
     """
     with path.open("rb") as stream:
         header = stream.readline(_HEADER_BYTES)
-        _check_version(path, _fields(header))
-        offset = len(header)
+        version, offset = _fields(header).get("version"), len(header)
+        if _fields(header).get("format") != FORMAT or not isinstance(version, int):
+            raise ExportError(f"{path} is not an export of Harken.")
+        if version > VERSION:
+            raise ExportError(
+                f"{path} was exported by a newer Harken (version {version} of the format; this one reads {VERSION}). "
+                "Nothing was imported. Upgrade: pip install --upgrade harken"
+            )
         number = 1
         for line in stream:
             number, offset = number + 1, offset + len(line)
             fields = _fields(line) if line.endswith(b"\n") else {}
             if fields.get("end") == FORMAT:
-                _check_end(path, fields, number)
+                # Neither the first line nor the last one counts.
+                if fields.get("lines") != number - 2:
+                    raise ExportError(
+                        f"{path} has {number - 2} lines where its end says {fields.get('lines')}. {_REST}"
+                    )
                 return
             event = event_from_fields(sound_value(fields))
             if event is None or (fault := _fault(event)):
@@ -185,23 +193,6 @@ def _fields(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _check_version(path: Path, header: Mapping[str, Any]) -> None:
-    version = header.get("version")
-    if header.get("format") != FORMAT or not isinstance(version, int):
-        raise ExportError(f"{path} is not an export of Harken.")
-    if version > VERSION:
-        raise ExportError(
-            f"{path} was exported by a newer Harken (version {version} of the format; this one reads {VERSION}). "
-            "Nothing was imported. Upgrade: pip install --upgrade harken"
-        )
-
-
-def _check_end(path: Path, end: Mapping[str, Any], number: int) -> None:
-    # Neither the first line nor the last one counts.
-    if end.get("lines") != number - 2:
-        raise ExportError(f"{path} has {number - 2} lines where its end says {end.get('lines')}. {_REST}")
 
 
 def _fault(event: Event) -> str:

@@ -98,11 +98,12 @@ class Journal:
         names = [folder] if folder is not None else [f.name for f in os.scandir(self._folder) if f.is_dir()]
         found: list[tuple[str, int]] = []
         for name in names:
-            for file in _entries(self._folder / name):
-                # Whoever forgets may take one away, or the whole folder, while this looks without the lock.
-                with contextlib.suppress(FileNotFoundError):
-                    if file.name.endswith(".jsonl"):
-                        found.append((f"{name}/{file.name}", file.stat().st_size))
+            # Whoever forgets may take a file away, or the whole folder, while this looks without the lock.
+            with contextlib.suppress(FileNotFoundError), os.scandir(self._folder / name) as entries:
+                for file in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        if file.name.endswith(".jsonl"):
+                            found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
 
     def read(self, path: str, start: int = 0) -> Iterator[tuple[Event | None, int]]:
@@ -179,14 +180,6 @@ class Journal:
             os.close(descriptor)
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return list(found)
-    except FileNotFoundError:
-        return []
-
-
 def _path_of(event: Event) -> str:
     uid = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
     return f"{uid}/{event_time(event).date()}.jsonl"
@@ -224,12 +217,11 @@ def _translated(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _translate(error, place) from error
-
-
-def _translate(error: OSError, place: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFullError(f"{place} cannot grow: no space is left on the device. Free some and try again.")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StoreReadOnlyError(f"{place} cannot be written: {error.strerror}. Check its permissions.")
-    return JournalError(f"{place}: {error.strerror}")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFullError(
+                f"{place} cannot grow: no space is left on the device. Free some and try again."
+            ) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            message = f"{place} cannot be written: {error.strerror}. Check its permissions."
+            raise StoreReadOnlyError(message) from error
+        raise JournalError(f"{place}: {error.strerror}") from error

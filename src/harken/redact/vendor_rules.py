@@ -1,4 +1,4 @@
-"""The rules that know a secret by its own shape, one line each; those of vendors stand in `data/vendor_rules.toml`.
+"""The rules that know a secret by its own shape, one line each in `data/vendor_rules.toml`.
 
 A rule must stay linear on hostile input: bound every repeat that something has to follow.
 `benchmarks/redaction.py --catalogue` lists what a maintained rule set knows and this one does not.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -24,73 +24,6 @@ _RULES: dict[str, Any] = tomllib.loads(
 )
 _MIN_WORD = 16
 
-_AUTH = r"(?:\\{0,3}[\"'])?\]?\s{0,4}[:=,]\s{0,4}(?:[rbf]?\\{0,3}[\"'`])?\s{0,4}"
-# A line of `.pgpass` on the ports that PostgreSQL and its poolers have.
-_PGPASS = r":(?:5432|5433|6432|\*):[\w*.-]{1,64}:[\w*.@+-]{1,64}:(?P<secret>[^\s:]{3,})(?=\s|$)"
-_CONTEXT: tuple[tuple[str, str, int, str], ...] = (
-    *(("password", literal, 0, _PGPASS) for literal in (":5432:", ":5433:", ":6432:", ":*:")),
-    # `user:password@`. Outside the web a password may hold a bare slash, but `host:80/` is a port.
-    (
-        "url-password",
-        "://",
-        5,
-        r"[\s\S]{0,5}?(?P<web>https?)?://(?=[^\s@\"'`<>]{0,360}+@)[^\s:/@\"'`<>]{0,100}:(?![<$*{]|%[({])"
-        r"(?P<secret>(?(web)(?!)|(?!\d{1,5}/)[^\s\"'`<>?#]{1,256})|[^\s/\"'`<>]{1,256})@(?=[\w\[-])",
-    ),
-    (
-        "bearer-token",
-        "authorization",
-        0,
-        rf"authorization{_AUTH}"
-        r"(?:bearer|token|api-?key|jwt|oauth|digest)[ :=]\s{0,4}(?P<secret>[\w.~+/=:-]{4,})",
-    ),
-    ("basic-auth", "authorization", 0, rf"authorization{_AUTH}basic\s{{1,4}}(?P<secret>[\w+/=-]{{4,}})"),
-    ("bearer-token", "bearer", 0, r"bearer[ :=]\s{0,4}(?=[\w.~+/=-]{0,60}\d)(?P<secret>[\w.~+/=-]{8,})"),
-    (
-        "basic-auth",
-        "basic",
-        2,
-        r"(?:.?[\"'`:=]|[:=] )basic\s{1,4}(?=[A-Za-z0-9+/_-]{0,60}[0-9=])(?P<secret>[A-Za-z0-9+/_-]{8,}={0,2})",
-    ),
-    (
-        "password",
-        "cred",
-        0,
-        r"cred(?:ential)?s?\b[^\n:=]{0,30}[:=]\s{0,3}[\w.@+-]{1,64}\s?[/:]\s?(?!/)(?P<secret>(?=\S{0,60}\d)[^\s,;]{4,})",
-    ),
-    (
-        "session-cookie",
-        "cookie",
-        0,
-        r"cookie(?:\\{0,3}[\"'])?\s{0,2}[:=]\s{0,2}\\{0,3}[\"']?[\w.-]{1,64}=(?=[^\s\"';]{0,60}\d)(?P<secret>[^\s\"';\\]{16,})",
-    ),
-)
-
-# Passwords as options: the program that must stand before, the option, the pattern. A variable or a port is none.
-_NOT_HERE = r"(?![\d:]{1,12}(?:[\s\"']|$)|[$<{-])"
-_USER = r"(?:-u|--user|--proxy-user)[ =]?[\"']?[\w.@+\\-]{1,64}:" + _NOT_HERE + r"(?P<secret>[^\s\"']{2,})"
-_PASS = r"(?:-p|-a|--pass)\s{0,4}[\"']?" + _NOT_HERE + r"(?P<secret>[^\s\"']{3,})"
-_IDENTIFIED = r"identified by (?:password )?[\"'](?P<secret>[^\"'\n]{1,200})"
-_OPTIONS: tuple[tuple[str, str, str], ...] = (
-    ("curl", "-u", _USER),
-    ("curl", "--user", _USER),
-    ("curl", "--proxy-user", _USER),
-    ("mysql", "-p", r"-p" + _NOT_HERE + r"(?P<secret>[^\s\"']{3,})"),
-    ("sshpass", "-p", _PASS),
-    ("login", "-p ", _PASS),
-    ("sqlcmd", "-p", _PASS),
-    ("7z", "-p", r"-p" + _NOT_HERE + r"(?P<secret>[^\s\"']{3,})"),
-    ("htpasswd", "-", r"-(?=\w{0,6}b)(?=\w{0,6}n)\w{2,6}\s{1,4}[\w.@+-]{1,64}\s{1,4}[\"']?(?P<secret>[^\s\"']{2,})"),
-    (
-        "htpasswd",
-        "-",
-        r"-(?=\w{0,6}b)(?!\w{0,6}n)\w{1,6}\s{1,4}\S{1,200}\s{1,4}[\w.@+-]{1,64}\s{1,4}[\"']?(?P<secret>[^\s\"']{2,})",
-    ),
-    ("redis-cli", "-a ", _PASS),
-    ("redis-cli", "--pass ", _PASS),
-    ("user", "identified by ", _IDENTIFIED),
-    ("grant", "identified by ", _IDENTIFIED),
-)
 _PROGRAM_CHARS = 300
 
 
@@ -113,14 +46,16 @@ class Shape:
     program: str = ""
 
 
-def _shapes(table: Iterable[tuple[str, str, int, str]]) -> tuple[Shape, ...]:
-    return tuple(Shape(kind, literal, back, re.compile(rule, re.I | re.A)) for kind, literal, back, rule in table)
+def _shape(kind: str, literal: str, back: int, pattern: str, program: str = "") -> Shape:
+    for name, fragment in _RULES["fragments"].items():
+        pattern = pattern.replace(f"{{{{{name}}}}}", fragment)
+    return Shape(kind, literal, back, re.compile(pattern, re.I | re.A), program)
 
 
-LINKS, CONTEXT = _shapes(_RULES["links"]), _shapes(_CONTEXT)
+LINKS = tuple(_shape(*rule) for rule in _RULES["links"])
+CONTEXT = tuple(_shape(*rule) for rule in _RULES["context"])
 OPTIONS = tuple(
-    Shape("password", f" {option}", 0, re.compile(f" {pattern}", re.I | re.A), program)
-    for program, option, pattern in _OPTIONS
+    _shape("password", f" {option}", 0, f" {pattern}", program) for program, option, pattern in _RULES["options"]
 )
 
 

@@ -38,7 +38,7 @@ from harken.storage.entries import add_entries
 from harken.storage.forgetting import forget_rows
 from harken.storage.ports import Transaction, rows_in
 from harken.storage.positions import STEP, last_position
-from harken.storage.records.rows import SOURCE_OF_FOLDER, apply_kept, each_kept, has_kept
+from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER, apply_kept, each_kept, has_kept
 from harken.storage.scopes import ensure_project, project_identity
 from harken.storage.source_entries import MESSAGE_SOURCE, gets_vector
 from harken.storage.state import apply_core_fact, core_facts, count_up, redaction_counts
@@ -391,3 +391,39 @@ _END_EXCHANGE = (
     .where(exchanges.c.tenant == bindparam("of_tenant"), exchanges.c.uid == bindparam("of_uid"))
     .values(status=bindparam("new_status"), completed_at=bindparam("moment"), error=bindparam("new_error"))
 )
+
+
+EventName = tuple[str, str]
+
+
+def name_of(event: Event) -> EventName:
+    """The kind of an event and the id of what it tells of; no two of a conversation have the same."""
+    kind = type(event).__name__
+    if isinstance(event, ExchangeEnd):
+        return kind, event.exchange_uid
+    if isinstance(event, SavedRecord) and event.fields is None:
+        return Tombstone.__name__, event.uid
+    return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
+
+
+def names_held(tx: Transaction, uid: str) -> set[EventName]:
+    """The names of everything that the rows hold of a conversation."""
+    of_it = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+    conversation_id = of_it.scalar_subquery()
+    held: set[EventName] = {(Tombstone.__name__, grave.uid) for grave in tombstones_of(tx, uid)}
+    if tx.connection.execute(of_it).first() is not None:
+        held.add((Conversation.__name__, uid))
+    if uid in SOURCE_OF_FOLDER:
+        kept = KEPT[SOURCE_OF_FOLDER[uid]].table
+        known = tx.connection.scalars(select(kept.c.uid).where(kept.c.tenant == tx.tenant))
+        held.update((SavedRecord.__name__, found) for found in known)
+    for table, kind in ((segments, Segment), (exchanges, Exchange), (messages, Message)):
+        rows = select(table.c.uid).where(table.c.tenant == tx.tenant, table.c.conversation_id == conversation_id)
+        held.update((kind.__name__, found) for found in tx.connection.scalars(rows))
+    ended = select(exchanges.c.uid).where(
+        exchanges.c.tenant == tx.tenant,
+        exchanges.c.conversation_id == conversation_id,
+        exchanges.c.status != ExchangeStatus.IN_PROGRESS.value,
+    )
+    held.update((ExchangeEnd.__name__, found) for found in tx.connection.scalars(ended))
+    return held

@@ -19,6 +19,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    func,
     insert,
     select,
     type_coerce,
@@ -26,9 +27,9 @@ from sqlalchemy import (
 )
 
 from harken.storage.columns import Dialect
-from harken.storage.ports import StoredSpace, Transaction, batches, rows_among
+from harken.storage.ports import StoredSpace, Transaction, batches, rows_among, rows_in
 from harken.storage.state import count_up
-from harken.storage.tables import entries, spaces, vectors
+from harken.storage.tables import conversations, entries, refers, spaces, vectors
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -221,3 +222,59 @@ def _prefer(tx: Transaction, space: StoredSpace) -> None:
 
 def _of_space(tx: Transaction, space: StoredSpace) -> Update:
     return update(spaces).where(spaces.c.tenant == tx.tenant, spaces.c.id == space.id)
+
+
+def vectors_of_folder(tx: Transaction, folder: str, source: str | None) -> Sequence[Any]:
+    """The vectors of a conversation, or of a source of saved records, as rows that `restore_vectors` takes."""
+    of_folder = conversations.c.uid == folder if source is None else entries.c.source == source
+    newest = entries.c.space_id.label("newest")
+    rows = tx.connection.execute(
+        select(entries.c.ref_uid, entries.c.part, newest, vectors.c.space_id, vectors.c.vector)
+        .outerjoin(conversations, refers(entries.c.conversation_id, conversations))
+        .join(vectors, refers(vectors.c.entry_id, entries))
+        .where(entries.c.tenant == tx.tenant, of_folder)
+    )
+    return rows.all()
+
+
+def restore_vectors(tx: Transaction, kept: Sequence[Any]) -> None:
+    """Put vectors back where their entries came back."""
+    statement = select(entries.c.ref_uid, entries.c.part, entries.c.id).where(entries.c.tenant == tx.tenant)
+    found = rows_in(tx, statement, entries.c.ref_uid, {row.ref_uid for row in kept})
+    ids = {(row.ref_uid, row.part): row.id for row in found}
+    back = [(ids[row.ref_uid, row.part], row) for row in kept if (row.ref_uid, row.part) in ids]
+    if back:
+        tx.connection.execute(
+            insert(vectors),
+            [
+                {"tenant": tx.tenant, "entry_id": entry_id, "space_id": row.space_id, "vector": row.vector}
+                for entry_id, row in back
+            ],
+        )
+        tx.connection.execute(
+            update(entries)
+            .where(entries.c.tenant == tx.tenant, entries.c.id == bindparam("of_entry"))
+            .values(space_id=bindparam("newest")),
+            [{"of_entry": entry_id, "newest": row.newest} for entry_id, row in back],
+        )
+
+
+def misplaced_vectors(tx: Transaction, fix: bool) -> tuple[int, int]:
+    """How many vectors belong to no entry, and how many entries are marked as embedded and have none.
+
+    Args:
+        tx: a writing transaction.
+        fix: remove the vectors, and let the entries wait anew.
+    """
+    known = select(entries.c.id).where(entries.c.tenant == tx.tenant)
+    embedded = select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant)
+    stray = vectors.c.tenant == tx.tenant, vectors.c.entry_id.not_in(known)
+    empty = entries.c.tenant == tx.tenant, entries.c.space_id > 0, entries.c.id.not_in(embedded)
+    counts = [
+        int(tx.connection.execute(select(func.count()).select_from(table).where(*condition)).scalar_one())
+        for table, condition in ((vectors, stray), (entries, empty))
+    ]
+    if fix:
+        delete_vectors_where(tx, stray[1])
+        tx.connection.execute(entries.update().where(*empty).values(space_id=0))
+    return counts[0], counts[1]
