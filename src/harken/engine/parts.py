@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from harken.sources.workspace.code import CodeIndex
     from harken.sources.workspace.commits import CommitIndex
     from harken.sources.workspace.documents import DocumentIndex
-    from harken.sources.workspace.indexes import Indexes
     from harken.storage.ports import Store
 
 _Part = TypeVar("_Part")
@@ -192,17 +191,23 @@ class Parts:
     @lazy_part
     def code(self) -> CodeIndex:
         """Units of code, indexed and searched."""
-        return self._indexes.code
+        from harken.sources.workspace.code import CodeIndex
+
+        return CodeIndex(self.recorder, self._found)
 
     @lazy_part
     def commits(self) -> CommitIndex:
         """The history of repositories, indexed and searched."""
-        return self._indexes.commits
+        from harken.sources.workspace.commits import CommitIndex
+
+        return CommitIndex(self.recorder, self._found)
 
     @lazy_part
     def documents(self) -> DocumentIndex:
         """Passages of documents, indexed and searched."""
-        return self._indexes.documents
+        from harken.sources.workspace.documents import DocumentIndex
+
+        return DocumentIndex(self.recorder, self._found)
 
     @lazy_part
     def sources(self) -> SourceSearcher:
@@ -264,13 +269,6 @@ class Parts:
         from harken.record.record_writer import RecordKeeper
 
         return RecordKeeper(self.recorder)
-
-    @lazy_part
-    def _indexes(self) -> Indexes:
-        from harken.sources.workspace.indexes import open_indexes
-
-        recorder = self.recorder
-        return open_indexes(self.store, recorder.redactor, self._found, recorder.wake, recorder.now)
 
     @lazy_part
     def _task_history(self) -> TaskHistory:
