@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harken.jobs.workers import Background
     from harken.providers.embedder import Embedder, Reranker
     from harken.record.core_memory import CoreMemory
-    from harken.record.record_writer import RecordKeeper
+    from harken.record.record_writer import RecordWriter
     from harken.record.recorder import Recorder
     from harken.redact.redactor import Redactor
     from harken.search.search import Searcher
@@ -166,20 +166,17 @@ class Parts:
     @lazy_part
     def memories(self) -> Memories:
         """What was saved on purpose."""
-        from harken.record.project import identify_project
         from harken.sources.memories.duplicates import MeaningComparison
         from harken.sources.memories.memories import Memories
 
-        compare = MeaningComparison(self.store, self.spaces)
-        return Memories(self.store, self._record_writer, self._found, identify_project, compare)
+        return Memories(self.store, self._record_writer, self._found, MeaningComparison(self.store, self.spaces))
 
     @lazy_part
     def experiences(self) -> Experiences:
         """What was tried, and how it went."""
-        from harken.record.project import identify_project
         from harken.sources.experiences.experiences import Experiences
 
-        return Experiences(self.store, self._record_writer, identify_project)
+        return Experiences(self.store, self._record_writer)
 
     @lazy_part
     def values(self) -> Values:
@@ -265,10 +262,10 @@ class Parts:
         return Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
 
     @lazy_part
-    def _record_writer(self) -> RecordKeeper:
-        from harken.record.record_writer import RecordKeeper
+    def _record_writer(self) -> RecordWriter:
+        from harken.record.record_writer import RecordWriter
 
-        return RecordKeeper(self.recorder)
+        return RecordWriter(self.recorder)
 
     @lazy_part
     def _task_history(self) -> TaskHistory:

@@ -67,7 +67,7 @@ class CodeSource:
 
 
 def is_test_code(path: str) -> bool:
-    """Whether a file holds tests, by where it lies and what it is called."""
+    """True for a file of tests, by where it lies and what it is called."""
     return bool(_TEST.search(path))
 
 
@@ -91,7 +91,7 @@ def _item(hit: Hit, row: Any) -> ContextItem:
 
 
 def language_facets(language: str | None) -> tuple[str, ...]:
-    """What an entry must have to be of a language; nothing where any will do.
+    """The facets of a language's entries; none where any will do.
 
     Raises:
         UsageError: it is none that code is read in.
@@ -119,14 +119,8 @@ class CodeIndex(FileIndex):
         limit: int = DEFAULT_LIMIT,
         mode: str = "hybrid",
     ) -> SourceHit:
-        """Find the code that a question is about.
+        """Find 1 to 50 units of code by what they are for, or what they are called.
 
-        Args:
-            query: what it is for, or what it is called.
-            language: only code of this one.
-            project: only this one's, by its key, short name or folder.
-            limit: 1 to 50.
-            mode: `hybrid`, `keyword` or `semantic`.
         Raises:
             UsageError: the limit, the language or the mode is not possible.
             NotFoundError: there is no such project.
@@ -137,13 +131,8 @@ class CodeIndex(FileIndex):
     def similar(
         self, snippet: str, *, language: str | None = None, project: str | None = None, limit: int = DEFAULT_LIMIT
     ) -> SourceHit:
-        """Find code like a snippet.
+        """Find 1 to 50 units of code like a snippet, which need not be whole, of its language where one is named.
 
-        Args:
-            snippet: code, at most 5,000 characters; need not be whole.
-            language: that it is written in, and what is found with it.
-            project: only this one's.
-            limit: 1 to 50.
         Raises:
             UsageError: the snippet is empty or too long, or the language or the limit is not possible.
             NotFoundError: there is no such project.

@@ -64,7 +64,7 @@ class CommitSource:
         subject = record.message.partition("\n")[0]
         return [
             NewEntry("", "\n".join(part for part in parts if part), facets),
-            *(NewEntry(f"+{number}", _told(subject, each), facets) for number, each in enumerate(made)),
+            *(NewEntry(f"+{number}", _addition_text(subject, each), facets) for number, each in enumerate(made)),
         ]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
@@ -73,9 +73,9 @@ class CommitSource:
         return [commit_item(found[hit.entry.ref_uid], relevance_of(hit)) for hit in hits if hit.entry.ref_uid in found]
 
 
-def _told(subject: str, addition: Addition) -> str:
-    """What a file was given, as a question may ask for it."""
-    names = "\n".join(f"{spelled(name)}: {said}" if said else spelled(name) for name, said in addition.definitions)
+def _addition_text(subject: str, addition: Addition) -> str:
+    """The definitions that a file was given, as a question may ask for them."""
+    names = "\n".join(f"{spelled(name)}: {about}" if about else spelled(name) for name, about in addition.definitions)
     head = "\n".join(part for part in (subject, addition.path, addition.about) if part)
     return tokens.clip(f"{head}\n{names}", _ADDITION_TOKENS, marker="")
 
@@ -217,14 +217,9 @@ class CommitIndex(WorkspaceIndex):
         """Bring the index of a repository's history to where HEAD stands.
 
         What is new since the last time is added; commits that a rebase left on no branch are removed, but in a shallow
-        clone, which does not know all branches. Each batch is one transaction: what is done stays done.
+        clone, which does not know all branches. Each batch is one transaction: what is done stays done. Progress is
+        called with (commits done, in all) after each; commits before `since`, else of five years ago, are left out.
 
-        Args:
-            path: anywhere in the repository.
-            since: earlier commits are left out; None is five years ago.
-            limit: only so many of the newest.
-            progress: called with (commits done, in all) after each batch.
-            report: filled as the work goes on.
         Raises:
             UsageError: there is no repository, or the limit is not possible.
             GitError: git refuses.
@@ -270,15 +265,10 @@ class CommitIndex(WorkspaceIndex):
         limit: int = DEFAULT_LIMIT,
         mode: str = "hybrid",
     ) -> SourceHit:
-        """Find the commits that a question is about.
+        """Find 1 to 50 commits that a question is about.
 
-        Args:
-            query: anything.
-            author: only by this one: the whole name, a word of it, or the address, in any case.
-            since: only what was written since then.
-            project: only this one's, by its key, short name or folder.
-            limit: 1 to 50.
-            mode: `hybrid`, `keyword` or `semantic`.
+        An author is a whole name, a word of it, or the address, in any case.
+
         Raises:
             UsageError: the limit or the mode is not possible.
             NotFoundError: there is no such project.
@@ -287,11 +277,8 @@ class CommitIndex(WorkspaceIndex):
         return self._searching().find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
 
     def history(self, path: str | Path, limit: int = MAX_LIMIT) -> list[Commit]:
-        """The commits that changed a file, newest first, also under the names that it had before.
+        """The commits that changed a file, which may be gone, newest first, also under the names that it had before.
 
-        Args:
-            path: of the file, which may be gone.
-            limit: at least 1.
         Raises:
             UsageError: it lies in no repository, or the limit is not possible.
             NotFoundError: the repository's commits are not indexed.
@@ -303,12 +290,8 @@ class CommitIndex(WorkspaceIndex):
             return file_history(tx, _project(tx, repository), name, limit)
 
     def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[Churn]:
-        """The files of a repository that changed most often.
+        """The files of a repository that changed most often in the last days.
 
-        Args:
-            path: anywhere in the repository.
-            days: how far back, at least 1.
-            limit: at least 1.
         Raises:
             UsageError: there is no repository, or a number is not possible.
             NotFoundError: the repository's commits are not indexed.
@@ -320,7 +303,7 @@ class CommitIndex(WorkspaceIndex):
             return churn(tx, _project(tx, repository), self.recorder.now() - timedelta(days=days), limit)
 
     def authors(self, path: str | Path = ".") -> list[Authorship]:
-        """Who changed a file, or what lies in a folder, most commits first.
+        """The people who changed a file, or what lies in a folder, most commits first.
 
         Raises:
             UsageError: it lies in no repository.
@@ -345,7 +328,7 @@ class CommitIndex(WorkspaceIndex):
 
 
 def _covers(done: History, wanted: History) -> bool:
-    """Whether all that is wanted was read already; the window moves on with time."""
+    """True where all that is wanted was read already; the window moves on with time."""
     same = done.head == wanted.head and done.most_commits >= wanted.most_commits
     return same and done.since <= wanted.since
 

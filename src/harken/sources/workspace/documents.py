@@ -78,13 +78,8 @@ class DocumentIndex(FileIndex):
     def search(
         self, query: str, *, project: str | None = None, limit: int = DEFAULT_LIMIT, mode: str = "hybrid"
     ) -> SourceHit:
-        """Find the passages that a question is about.
+        """Find 1 to 50 passages that a question is about.
 
-        Args:
-            query: anything.
-            project: only this one's, by its key, short name or folder.
-            limit: 1 to 50.
-            mode: `hybrid`, `keyword` or `semantic`.
         Raises:
             UsageError: the limit or the mode is not possible.
             NotFoundError: there is no such project.
