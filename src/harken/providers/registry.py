@@ -19,9 +19,8 @@ _LLM_MODULES = ("pydantic_ai", "genai_prices", "openai", "anthropic", "google.ge
 def open_embedder(options: EmbedderOptions, meter: CallMeter | None = None) -> Embedder:
     """The embedder that the options name; what it needs on disk is checked, and nothing is sent yet.
 
-    Args:
-        options: which one, and how it is used.
-        meter: books each call of an endpoint.
+    The meter books each call of an endpoint.
+
     Raises:
         ConfigError: no embedder goes by that name, or its options do not fit together.
         MissingExtraError: a library it needs is not installed.
