@@ -41,7 +41,7 @@ from harken.model.experiences import (
     kept_value,
 )
 from harken.model.workspace import Commit, FileChange
-from harken.sources.experiences.tiers import tier_of
+from harken.sources.experiences.experiences import tier_of
 from harken.sources.memories.memory import CATEGORIES, Memory, kept_memory
 from harken.sources.workspace.commits import CommitSource
 from harken.storage.scopes import ensure_project

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from harken.sources.workspace.code import CodeIndex
     from harken.sources.workspace.commits import CommitIndex
     from harken.sources.workspace.documents import DocumentIndex
-    from harken.sources.workspace.indexes import Indexes
     from harken.storage.ports import Store
 
 _Part = TypeVar("_Part")
@@ -166,20 +165,17 @@ class Parts:
     @lazy_part
     def memories(self) -> Memories:
         """What was saved on purpose."""
-        from harken.record.project import identify_project
         from harken.sources.memories.duplicates import MeaningComparison
         from harken.sources.memories.memories import Memories
 
-        compare = MeaningComparison(self.store, self.spaces)
-        return Memories(self.store, self.recorder, self._found, identify_project, compare)
+        return Memories(self.store, self.recorder, self._found, MeaningComparison(self.store, self.spaces))
 
     @lazy_part
     def experiences(self) -> Experiences:
         """What was tried, and how it went."""
-        from harken.record.project import identify_project
         from harken.sources.experiences.experiences import Experiences
 
-        return Experiences(self.store, self.recorder, identify_project)
+        return Experiences(self.store, self.recorder)
 
     @lazy_part
     def values(self) -> Values:
@@ -191,17 +187,23 @@ class Parts:
     @lazy_part
     def code(self) -> CodeIndex:
         """Units of code, indexed and searched."""
-        return self._indexes.code
+        from harken.sources.workspace.code import CodeIndex
+
+        return CodeIndex(self.recorder, self._found)
 
     @lazy_part
     def commits(self) -> CommitIndex:
         """The history of repositories, indexed and searched."""
-        return self._indexes.commits
+        from harken.sources.workspace.commits import CommitIndex
+
+        return CommitIndex(self.recorder, self._found)
 
     @lazy_part
     def documents(self) -> DocumentIndex:
         """Passages of documents, indexed and searched."""
-        return self._indexes.documents
+        from harken.sources.workspace.documents import DocumentIndex
+
+        return DocumentIndex(self.recorder, self._found)
 
     @lazy_part
     def sources(self) -> SourceSearcher:
@@ -257,13 +259,6 @@ class Parts:
         from harken.redact.redactor import Redactor
 
         return Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
-
-    @lazy_part
-    def _indexes(self) -> Indexes:
-        from harken.sources.workspace.indexes import open_indexes
-
-        recorder = self.recorder
-        return open_indexes(self.store, recorder.redactor, self._found, recorder.wake, recorder.now)
 
     @lazy_part
     def _task_history(self) -> TaskHistory:

@@ -112,7 +112,7 @@ class Experience:
         agent: whose it is; each agent has one active experience in a project.
         session: where it was begun or adopted; an active one of another session is an orphan.
         attempted_at: when hypothesis, action and prediction were last set: only later results can speak of them.
-        tier: how far it may be believed; empty while it is active. See `harken.sources.experiences.tiers`.
+        tier: how far it may be believed; empty while it is active. See `tier_of`.
     """
 
     uid: str

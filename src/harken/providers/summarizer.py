@@ -69,7 +69,7 @@ class Summarizer(Protocol):
 
     @property
     def name(self) -> str:
-        """Who writes: `extractive`, or the language model's name."""
+        """The writer: `extractive`, or the language model's name."""
         ...
 
     def exchange(self, exchange: ExchangeText) -> Summary:

@@ -174,6 +174,40 @@ class _Writing:
 
 
 @dataclass(slots=True)
+class RecordTransaction:
+    """A transaction in which records of one source are saved."""
+
+    writing: _Writing
+    source: str
+    saved: list[SavedRecord] = field(default_factory=list)
+
+    @property
+    def tx(self) -> Transaction:
+        """To read in what the records depend on."""
+        return self.writing.tx
+
+    def save(self, *drafts: SavedRecord) -> SavedRecord:
+        """Write records as they are to stand, secrets taken out; the first of them, as it was written.
+
+        Each gets the present moment, or a later one where it has been changed since: a clock that was set back may not
+        make a change count for older than what it changes.
+        """
+        recorder = self.writing.recorder
+        changed = kept_times(self.tx, self.source, [draft.uid for draft in drafts])
+        written = []
+        for draft in drafts:
+            moment = recorder.now()
+            if draft.uid in changed:
+                moment = max(moment, changed[draft.uid] + _TICK)
+            fields = None if draft.fields is None else recorder.clean(draft.fields)
+            written.append(replace(draft, at=moment, fields=fields))
+        # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
+        self.writing.write(written, checked=False)
+        self.saved += written
+        return written[0]
+
+
+@dataclass(slots=True)
 class Recorder:
     """Writes what was said, saved or learned, once and for all.
 
@@ -268,31 +302,18 @@ class Recorder:
             self.wake()
         return events
 
-    def keep(self, source: str, choose: Callable[[Transaction], Sequence[SavedRecord]]) -> list[SavedRecord]:
-        """Write saved records as they are to stand, in one transaction; secrets are taken out first.
+    @contextmanager
+    def saving(self, source: str) -> Iterator[RecordTransaction]:
+        """A transaction on the records of a source; what is read in it still holds when they are saved.
 
-        Args:
-            source: of all of them.
-            choose: gives them under the write lock, so that what it has read there still holds. Each gets the present
-                moment, or a later one where the record has been changed since.
-        Returns:
-            What was written.
         Raises:
-            StoreError: nothing of the call was kept; it may be repeated.
+            StoreError: nothing of it was kept; it may be repeated.
         """
-
-        def changes(tx: Transaction, _ingest: Ingest) -> list[SavedRecord]:
-            drafts = choose(tx)
-            changed = kept_times(tx, source, [draft.uid for draft in drafts])
-            return [self._changed(draft, changed.get(draft.uid)) for draft in drafts]
-
-        return list(self.admit([KEPT_FOLDERS[source]], changes))
-
-    def _changed(self, draft: SavedRecord, changed: datetime | None) -> SavedRecord:
-        moment = self.now()
-        # A clock that was set back may not make a change count for older than what it changes.
-        at = moment if changed is None else max(moment, changed + _TICK)
-        return replace(draft, at=at, fields=None if draft.fields is None else self.clean(draft.fields))
+        with self._writing([KEPT_FOLDERS[source]]) as writing:
+            records = RecordTransaction(writing, source)
+            yield records
+        if records.saved:
+            self.wake()
 
     def forget(self, source: str, uids: Sequence[str]) -> Forgotten:
         """Forget saved records for good: rows, full text, vectors and journal; their ids remain as tombstones."""

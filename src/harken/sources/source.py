@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from harken.model.conversations import ContextItem, Hit, NewEntry, SavedRecord
+from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.storage.ports import Transaction
 
 
@@ -27,30 +26,6 @@ class Source(Protocol):
 
         Hits of other sources, and those whose record is gone, are left out.
         """
-        ...
-
-
-class RecordWriter(Protocol):
-    """Writes records of kept sources; `harken.record.recorder.Recorder` is one."""
-
-    def keep(self, source: str, choose: Callable[[Transaction], Sequence[SavedRecord]]) -> list[SavedRecord]:
-        """Write the records that are chosen under the write lock, each with the present moment; those written."""
-        ...
-
-    def clean(self, value: Any) -> Any:
-        """A value as it may be kept: secrets taken out."""
-        ...
-
-    def forget(self, source: str, uids: Sequence[str]) -> object:
-        """Forget records for good."""
-        ...
-
-    def now(self) -> datetime:
-        """The present moment."""
-        ...
-
-    def new_uid(self) -> str:
-        """An id for a new record."""
         ...
 
 

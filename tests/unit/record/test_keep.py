@@ -46,8 +46,8 @@ def memory(place: RecordedHome, content: str, uid: str = "", **more: Any) -> Sav
     fields |= {"trust": "owner", "created_at": moment, **more}
     keeper = place.recorder
     draft = SavedRecord("memory", uid or keeper.new_uid(), place.clock(), fields, HOUSE)
-    [kept] = keeper.keep("memory", lambda _tx: [draft])
-    return kept
+    with keeper.saving("memory") as records:
+        return records.save(draft)
 
 
 def contents(place: RecordedHome) -> list[str]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from textwrap import shorten
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import SavedRecord
+from harken.jobs.spaces import OpenSpace
 from harken.model.experience_texts import in_a_sentence
 from harken.model.experiences import (
     AXES,
@@ -29,9 +29,8 @@ from harken.model.experiences import (
     read_value,
 )
 from harken.providers.clusters import density_clusters, distances, follow, unit, weighted_centroid
-from harken.providers.embedder import Embedder
-from harken.sources.experiences.tiers import TIER_WEIGHTS, UNKNOWN_WEIGHT
-from harken.sources.source import RecordWriter
+from harken.record.recorder import Recorder
+from harken.sources.experiences.experiences import TIER_WEIGHTS
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.records.clusters import (
     AxisVectors,
@@ -46,20 +45,6 @@ from harken.storage.records.rows import each_kept, find_kept, kept_uid
 LEAST_EXPERIENCES = 20
 _MOST_SENTENCES, _SAID_CHARS = 64, 300
 DEVIATIONS = 0.5
-
-
-class SpacePort(Protocol):
-    """The space that answers, and the model that embeds into it."""
-
-    @property
-    def space(self) -> StoredSpace:
-        """Whose vectors are read."""
-        ...
-
-    @property
-    def embedder(self) -> Embedder:
-        """Embeds a value's text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +121,14 @@ class Validity:
 
 @dataclass(slots=True)
 class Values:
-    """Clusters of experiences and the values distilled from them; reached as `Harken.values`.
-
-    Args:
-        answering: the space whose vectors are read; None while nothing is embedded.
-    """
+    """Clusters of experiences and the values distilled from them; reached as `Harken.values`."""
 
     store: Store
-    keeper: RecordWriter
-    answering: Callable[[], SpacePort | None]
+    recorder: Recorder
+    answering: Callable[[], OpenSpace | None]
 
     def clusters(self, axis: str | None = None) -> Sequence[AxisClusters]:
-        """Find the clusters of an axis, or of all; a cluster that was found before keeps its id.
+        """Find the clusters of an axis, or of all; one that was found before keeps its id.
 
         Raises:
             UsageError: there is no such axis, or no model by which texts are compared.
@@ -174,7 +155,7 @@ class Values:
         return [Member(experience, distance, in_a_sentence(experience, one.axis)) for experience, distance in each]
 
     def validate(self, text: str, cluster_id: str) -> Validity:
-        """How a text stands to a cluster: valid where it is within the limit, and no other cluster is nearer.
+        """Compare a text with a cluster: valid where it is within the limit, and no other cluster is nearer.
 
         Sentences are compared with sentences: a principle lies farther from whole stories than any of them from the
         others, however apt it is (measured: 0.63 to 0.79, where stories end at 0.53; what is not apt begins at 0.8).
@@ -194,12 +175,12 @@ class Values:
                 f"{cluster_id} was found with another embedding model. Find it anew: harken values clusters"
             )
         sentences = [in_a_sentence(read_experience(kept), one.axis) for kept in known.values()]
-        found = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
-        vector, away = found[0], distances(found, one.centroid)
-        told = away[1:] if len(sentences) else np.asarray([one.mean_distance])
-        nearest = min([one, *others], key=lambda each: float(distances(found[:1], each.centroid)[0]))
-        limit = float(told.mean() + DEVIATIONS * told.std())
-        return Validity(one.uid, float(vector @ one.centroid), float(away[0]), limit, nearest.uid)
+        vectors = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
+        away = distances(vectors, one.centroid)
+        of_members = away[1:] if sentences else np.asarray([one.mean_distance])
+        nearest = min([one, *others], key=lambda each: float(distances(vectors[:1], each.centroid)[0]))
+        limit = float(of_members.mean() + DEVIATIONS * of_members.std())
+        return Validity(one.uid, float(vectors[0] @ one.centroid), float(away[0]), limit, nearest.uid)
 
     def add(self, text: str, cluster_id: str) -> Value:
         """Keep a value that its cluster bears out, with the cluster and members that it came from.
@@ -212,14 +193,14 @@ class Values:
         if not validity.is_valid:
             raise UsageError(_refused(validity))
 
-        def write(tx: Transaction) -> Sequence[SavedRecord]:
-            one = _cluster(tx, cluster_id)
+        with self.recorder.saving(VALUE) as records:
+            one = _cluster(records.tx, cluster_id)
             members = tuple(uid for uid, _ in one.members)
-            known = [read_experience(kept) for kept in find_kept(tx, EXPERIENCE, members).values()]
+            known = [read_experience(kept) for kept in find_kept(records.tx, EXPERIENCE, members).values()]
             value = Value(
-                uid=self.keeper.new_uid(),
+                uid=self.recorder.new_uid(),
                 project="",
-                created_at=self.keeper.now(),
+                created_at=self.recorder.now(),
                 text=text.strip(),
                 axis=one.axis,
                 cluster_id=one.uid,
@@ -232,9 +213,7 @@ class Values:
                 domains=_frequent(each.domain for each in known),
                 strategies=_frequent(each.strategy for each in known),
             )
-            return [kept_value(value, None)]
-
-        return read_value(self.keeper.keep(VALUE, write)[0])
+            return read_value(records.save(kept_value(value, None)))
 
     def list(self, axis: str | None = None, limit: int = 20) -> Sequence[Value]:
         """Values, the newest first.
@@ -257,7 +236,7 @@ class Values:
             NotFoundError: it names nothing, or more than one.
         """
         whole = self.whole_uid(uid)
-        self.keeper.forget(VALUE, [whole])
+        self.recorder.forget(VALUE, [whole])
         return whole
 
     def whole_uid(self, uid: str) -> str:
@@ -269,7 +248,7 @@ class Values:
         with self.store.reading() as tx:
             return kept_uid(tx, VALUE, uid)
 
-    def _space(self) -> SpacePort:
+    def _space(self) -> OpenSpace:
         reader = self.answering()
         if reader is None:
             raise UsageError(
@@ -286,14 +265,15 @@ class Values:
         if known < LEAST_EXPERIENCES:
             note = f"Axis {axis} has {known} experiences; clusters need {LEAST_EXPERIENCES}."
             return AxisClusters(axis, known, note=f"{note} {waiting}" if vectors.waiting else note)
-        found = [vectors_of(vectors, rows) for rows in density_clusters(vectors.matrix)]
-        moment = self.keeper.now()
+        clusters = density_clusters(vectors.matrix)
+        moment = self.recorder.now()
         with self.store.writing() as tx:
             before, every = _earlier(tx, axis)
-            names = follow(before, [frozenset(one.uids) for one in found])
+            names = follow(before, [frozenset(vectors.uids[row] for row in rows) for rows in clusters])
             fresh = _new_names(axis, every)
             made = [
-                _made(name or next(fresh), axis, space, one, moment) for name, one in zip(names, found, strict=True)
+                _made(name or next(fresh), axis, space, vectors, rows, moment)
+                for name, rows in zip(names, clusters, strict=True)
             ]
             for one in made:
                 put_cluster(tx, one, moment)
@@ -311,16 +291,13 @@ def _refused(validity: Validity) -> str:
     return f"The value is nearer to {validity.nearest} than to {of}. Add it there: harken values add {validity.nearest}"
 
 
-def vectors_of(vectors: AxisVectors, rows: Sequence[int]) -> AxisVectors:
-    """Some rows of an axis."""
-    uids, tiers = tuple(vectors.uids[row] for row in rows), tuple(vectors.tiers[row] for row in rows)
-    return AxisVectors(uids, tiers, vectors.matrix[list(rows)], 0)
-
-
-def _made(uid: str, axis: str, space: StoredSpace, one: AxisVectors, moment: datetime) -> StoredCluster:
-    centroid = weighted_centroid(one.matrix, [TIER_WEIGHTS.get(tier, UNKNOWN_WEIGHT) for tier in one.tiers])
-    away = distances(one.matrix, centroid)
-    members = sorted(zip(one.uids, map(float, away), strict=True), key=lambda member: (member[1], member[0]))
+def _made(
+    uid: str, axis: str, space: StoredSpace, vectors: AxisVectors, rows: Sequence[int], moment: datetime
+) -> StoredCluster:
+    matrix = vectors.matrix[list(rows)]
+    centroid = weighted_centroid(matrix, [TIER_WEIGHTS.get(vectors.tiers[row], 0.5) for row in rows])
+    away = distances(matrix, centroid)
+    members = sorted(zip([vectors.uids[row] for row in rows], map(float, away), strict=True), key=lambda one: one[::-1])
     return StoredCluster(uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members))
 
 

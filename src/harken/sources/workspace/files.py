@@ -1,4 +1,4 @@
-"""Which files are looked at, and why the others are not."""
+"""Files of a folder: those that git or its rules do not ignore, and their bytes or the reason to skip them."""
 
 from __future__ import annotations
 
@@ -52,17 +52,9 @@ class FilePlace:
     repository: Repository | None = None
 
     def contains(self, path: str) -> bool:
-        """Whether a path relative to the root is part of what was asked for."""
+        """True for a path, relative to the root, that is part of what was asked for."""
         prefix = shown_name(self.prefix)
         return not prefix or path == prefix or path.startswith(f"{prefix}/")
-
-
-@dataclass(frozen=True, slots=True)
-class FileStamp:
-    """What tells at a glance that a file has not changed: its size, and its modification time in nanoseconds."""
-
-    size: int
-    modified: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +73,7 @@ class FileContent:
 
 
 def find_place(path: str | Path) -> FilePlace:
-    """Where a path lies.
+    """The place of a path.
 
     Raises:
         UsageError: there is nothing of that name.
@@ -99,8 +91,7 @@ def find_place(path: str | Path) -> FilePlace:
 
 def list_files(place: FilePlace) -> list[str]:
     """Every file of a place that is not ignored, as the disk calls it, relative to the root, sorted."""
-    found = place.repository.files(place.prefix) if place.repository else _walk(place)
-    return sorted(found)
+    return sorted(place.repository.files(place.prefix) if place.repository else _walk(place))
 
 
 def shown_name(name: str) -> str:
@@ -108,24 +99,17 @@ def shown_name(name: str) -> str:
     return os.fsencode(name).decode("utf-8", errors="replace")
 
 
-def stamp(path: Path) -> FileStamp | None:
-    """The file's stamp; None where there is no such file."""
+def stamp(path: Path) -> tuple[int, int] | None:
+    """A file's size and modification time in nanoseconds, which change with it; None where there is no such file."""
     try:
         facts = path.lstat()
     except OSError:
         return None
-    return FileStamp(facts.st_size, facts.st_mtime_ns)
+    return facts.st_size, facts.st_mtime_ns
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES, is_text: bool = True, is_prose: bool = False) -> FileContent:
-    """A file's bytes, or why they are not looked at.
-
-    Args:
-        path: a file; what a link points to is another file.
-        max_bytes: a larger one is huge.
-        is_text: whether binary content is skipped.
-        is_prose: whether content that looks generated is read all the same.
-    """
+    """A file's bytes, or the reason to skip it: text skips binary content, and all but prose what looks generated."""
     try:
         facts = path.lstat()
         if not stat.S_ISREG(facts.st_mode):
@@ -136,10 +120,12 @@ def read(path: Path, max_bytes: int = MAX_BYTES, is_text: bool = True, is_prose:
     except OSError:
         return FileContent(skipped="unreadable")
     digest = hashlib.sha256(data).hexdigest()
-    data = _as_utf8(data) if is_text else data
-    if is_text and b"\0" in data[:_HEAD_BYTES]:
+    if not is_text:
+        return FileContent(data, digest)
+    data = _as_utf8(data)
+    if b"\0" in data[:_HEAD_BYTES]:
         return FileContent(digest=digest, skipped="binary")
-    if is_text and not is_prose and _is_generated(data):
+    if not is_prose and _is_generated(data):
         return FileContent(digest=digest, skipped="generated")
     return FileContent(data, digest)
 
@@ -153,15 +139,11 @@ def _as_utf8(data: bytes) -> bytes:
         data.decode()
     except UnicodeDecodeError:
         declared = _DECLARED.search(b"\n".join(data[:_HEAD_BYTES].splitlines()[:2]))
-        return _decoded(data, declared[1].decode() if declared else _UNDECLARED).encode()
+        try:
+            return data.decode(declared[1].decode() if declared else _UNDECLARED, errors="replace").encode()
+        except LookupError:
+            return data.decode(_UNDECLARED, errors="replace").encode()
     return data
-
-
-def _decoded(data: bytes, name: str) -> str:
-    try:
-        return data.decode(name, errors="replace")
-    except LookupError:
-        return data.decode(_UNDECLARED, errors="replace")
 
 
 def _is_generated(data: bytes) -> bool:
@@ -178,27 +160,24 @@ def _walk(place: FilePlace) -> Iterator[str]:
     for folder, folders, names in os.walk(place.root):
         here = Path(folder).relative_to(place.root).as_posix()
         base = "" if here == "." else f"{here}/"
-        known = rules.get(here.rpartition("/")[0] or ".", []) if base else []
-        own = _ignoring(Path(folder)) if ".gitignore" in names else None
-        rules[here] = [*known, (base, own)] if own else known
-        folders[:] = sorted(name for name in folders if _is_wanted(name, f"{base}{name}/", rules[here]))
+        inherited = rules.get(here.rpartition("/")[0] or ".", []) if base else []
+        own = _read_rules(Path(folder)) if ".gitignore" in names else None
+        rules[here] = [*inherited, (base, own)] if own else inherited
+        visible = (name for name in folders if not name.startswith(".") and name not in _NEVER)
+        folders[:] = sorted(name for name in visible if not _is_ignored(f"{base}{name}/", rules[here]))
         yield from (base + name for name in names if not _is_ignored(base + name, rules[here]))
 
 
-def _is_wanted(name: str, path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:
-    return not name.startswith(".") and name not in _NEVER and not _is_ignored(path, rules)
-
-
 def _is_ignored(path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:
-    """What the nearest rule says that says anything."""
+    """The verdict of the nearest rules that have one."""
     for base, spec in reversed(rules):
-        told = spec.check_file(path.removeprefix(base)).include
-        if told is not None:
-            return told
+        verdict = spec.check_file(path.removeprefix(base)).include
+        if verdict is not None:
+            return verdict
     return False
 
 
-def _ignoring(folder: Path) -> GitIgnoreSpec | None:
+def _read_rules(folder: Path) -> GitIgnoreSpec | None:
     try:
         lines = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

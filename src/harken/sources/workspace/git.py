@@ -28,11 +28,7 @@ _REACHABLE = ("--branches", "--remotes", "--tags", "HEAD")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A working tree of git.
-
-    Attributes:
-        root: the top of the working tree.
-    """
+    """A working tree of git, by its top."""
 
     root: Path
 
@@ -99,14 +95,11 @@ def parse_log(log: str) -> Iterator[Commit]:
             if found := _CHANGED.fullmatch(parts[at]):
                 renamed = not found[3]
                 names = (parts[at + 2], parts[at + 1]) if renamed else (found[3], None)
-                changes.append(FileChange(names[0], _count(found[1]), _count(found[2]), names[1]))
+                added, removed = (int(each) if each.isdigit() else 0 for each in (found[1], found[2]))
+                changes.append(FileChange(names[0], added, removed, names[1]))
                 at += 2 * renamed
             at += 1
         yield Commit(sha, author, email, _moment(authored), _moment(committed), message.strip(), tuple(changes))
-
-
-def _count(written: str) -> int:
-    return int(written) if written.isdigit() else 0
 
 
 def _moment(written: str) -> datetime:

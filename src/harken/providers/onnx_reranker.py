@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harken.errors import ModelFileError
-from harken.providers.model_files import MARCO_RERANKER, ModelFiles, ModelRequest, find_model
+from harken.providers.model_files import MARCO_RERANKER, find_model
 from harken.providers.onnx_session import OnnxModel
 from harken.providers.options import RerankerOptions
 
 
 class OnnxReranker:
-    """Judges pairs of query and text on this machine's CPU; threads may share it.
+    """Judges pairs of query and text on this machine's CPU, loaded at the first pair; threads may share it.
 
-    Args:
-        files: the model; one number per pair.
-        options: what is set beside it.
+    Raises:
+        ModelFileError: the model's files are missing or not the pinned ones.
     """
 
-    def __init__(self, files: ModelFiles, options: RerankerOptions) -> None:
+    def __init__(self, options: RerankerOptions) -> None:
+        files = find_model(MARCO_RERANKER, options.home, options.model, options.path)
         self._model = OnnxModel(files, options.max_tokens, options.threads)
-
-    @classmethod
-    def open(cls, options: RerankerOptions) -> Self:
-        """Find the model that the options ask for; it is loaded at the first pair.
-
-        Raises:
-            ModelFileError: the model's files are missing or not the pinned ones.
-        """
-        request = ModelRequest(
-            home=options.home,
-            known=MARCO_RERANKER,
-            path_setting="the reranker's path",
-            name=options.model,
-            path=options.path,
-        )
-        return cls(find_model(request), options)
 
     @property
     def name(self) -> str:
