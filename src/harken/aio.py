@@ -224,6 +224,8 @@ class AsyncSourceSearcher(Twin[SourceSearcher]):
     search_values = in_thread(SourceSearcher.search_values)
     search_commits = in_thread(SourceSearcher.search_commits)
     search_documents = in_thread(SourceSearcher.search_documents)
+    are_present = in_thread(SourceSearcher.are_present)
+    records = in_thread(SourceSearcher.records)
 
 
 class AsyncContextAssembler(Twin[ContextAssembler]):
