@@ -22,7 +22,6 @@ from harken.importers.importer import ImportReport
 from harken.importers.importer import Progress as ImporterProgress
 from harken.importers.parsed import TranscriptFormat
 from harken.jobs.job import Worker
-from harken.jobs.segments import SummarizeSegmentWork, Vectorize
 from harken.jobs.workers import VectorsBySource, WorkerReport
 from harken.journal.export import Exported
 from harken.journal.replay import Replayed
@@ -42,7 +41,6 @@ from harken.model.experiences import Experience, Lesson, RootCause, Value
 from harken.model.lookups import Retrieval, SearchResult, Surroundings
 from harken.model.workspace import Commit
 from harken.providers.embedder import Embedder, Reranker
-from harken.providers.summarizer import Summarizer
 from harken.record.doctor import Finding
 from harken.record.forget import ForgetPlan, Forgotten
 from harken.search.past import PastRecall
@@ -87,7 +85,7 @@ class AsyncBackground:
     @property
     def is_busy(self) -> bool: ...
     @property
-    def halts(self) -> dict[str, str]: ...
+    def blocked_reasons(self) -> dict[str, str]: ...
     async def wake(self) -> None: ...
     async def hold(self, conversation_uid: str) -> None: ...
     async def switch(self, name: str, enabled: bool) -> None: ...
@@ -130,12 +128,6 @@ class AsyncChats:
     async def note_given(self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool]) -> bool: ...
     async def past_log(self, limit: int = ...) -> list[Retrieval]: ...
     async def summarize(self) -> int: ...
-    async def work(
-        self,
-        vectorize: Vectorize | None,
-        summarizer_for: Callable[[str], Summarizer] | None = ...,
-        since: Callable[[], datetime | None] = ...,
-    ) -> SummarizeSegmentWork: ...
 
 class AsyncCodeIndex:
     async def index(

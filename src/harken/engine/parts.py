@@ -232,9 +232,7 @@ class Parts:
         """The workers that embed and summarize."""
         from harken.jobs.workers import Background
 
-        return Background(
-            self.store, self.spaces, self.chats.work, lambda: self.settings, self._language_model, self._now
-        )
+        return Background(self.store, self.spaces, lambda: self.settings, self._language_model, self._now)
 
     @lazy_part
     def tasks(self) -> Tasks:

@@ -112,7 +112,7 @@ class Backfill:
     language_model: LanguageModel
     summarizer_for: Callable[[str, str], Summarizer]
     now: Callable[[], datetime]
-    halted: str = field(default="", init=False)
+    blocked_reason: str = field(default="", init=False)
 
     def backlog(self, project: str | None = None, since: datetime | None = None) -> SummaryBacklog:
         """What is older than the model, of one project or of all.
@@ -173,8 +173,8 @@ class Backfill:
     ) -> dict[str, int]:
         """Have the model summarize it, in this thread.
 
-        What ends it early stands in `halted`: the day's limit, an endpoint that fails, or the price, of which a fifth
-        more is spent at most. The next run goes on.
+        What ends it early stands in `blocked_reason`: the day's limit, an endpoint that fails, or the price, of which
+        a fifth more is spent at most. The next run goes on.
 
         Args:
             backlog: see `backlog`.
@@ -185,23 +185,23 @@ class Backfill:
         Raises:
             ProviderError: the model cannot be opened.
         """
-        self.halted, before = "", self._spent()
+        self.blocked_reason, before = "", self._spent()
         made: dict[str, int] = {}
         for kind in KINDS:
             work = self._work(kind, backlog)
             try:
-                while not self.halted and work.run_once():
+                while not self.blocked_reason and work.run_once():
                     progress(sum(made.values()) + work.stored)
                     spent = self._spent() - before
                     if price_usd is not None and spent > price_usd * _TOLERANCE:
-                        self.halted = (
+                        self.blocked_reason = (
                             f"It has cost ${spent:.4f}, more than the ${price_usd:.4f} that was named: answers are "
                             "longer than was expected. What the rest costs by the answers so far, the next one names"
                         )
             finally:
                 work.give_back()
-            made[kind], self.halted = work.stored, self.halted or work.halted
-            if self.halted:
+            made[kind], self.blocked_reason = work.stored, self.blocked_reason or work.blocked_reason
+            if self.blocked_reason:
                 break
         return {kind: made.get(kind, 0) for kind in KINDS}
 
@@ -211,20 +211,11 @@ class Backfill:
         return sum((by_kind[name].usd for name in SUMMARIZE.values() if name in by_kind), Decimal(0))
 
     def _work(self, kind: str, backlog: SummaryBacklog) -> SummarizeWork:
-        config = self.settings().worker
+        config = self.settings().worker.model_copy(update={"batch_size": _CLAIMED_AT_ONCE})
         with self.store.reading() as tx:
-            asked = list_backlog(tx, kind, self.now(), config.rest_seconds, backlog)
-        return SummarizeWork(
-            self.store,
-            kind,
-            self.summarizer_for,
-            _CLAIMED_AT_ONCE,
-            config.lease_seconds,
-            config.rest_seconds,
-            self.now,
-            backlog=backlog,
-            asked=[item.item_id for item in asked],
-        )
+            asked = [item.item_id for item in list_backlog(tx, kind, self.now(), config.rest_seconds, backlog)]
+        settings = (self.summarizer_for, lambda: config, self.now)
+        return SummarizeWork(self.store, kind, *settings, backlog=backlog, asked=asked)
 
     def _priced(self, kind: str, items: int, counter: _PromptCounter) -> KindPlan:
         with self.store.reading() as tx:
