@@ -216,31 +216,28 @@ class Parts:
         """One context out of everything that is remembered."""
         from harken.context.assembler import ContextAssembler
 
-        return ContextAssembler(self.store, self._searcher, lambda: self.settings, self._now)
+        return ContextAssembler(self.store, self._searcher, self._current, self._now)
 
     @lazy_part
     def chats(self) -> Chats:
         """Contexts of chats, and their rolling summaries."""
         from harken.context.chats import Chats
 
-        return Chats(
-            self.store, self.recorder, lambda: self.settings, self.spaces.answering, self._task_history, self._now
-        )
+        return Chats(self.store, self.recorder, self._current, self.spaces.answering, self._task_history, self._now)
 
     @lazy_part
     def background(self) -> Background:
         """The workers that embed and summarize."""
         from harken.jobs.workers import Background
 
-        return Background(self.store, self.spaces, lambda: self.settings, self._language_model, self._now)
+        return Background(self.store, self.spaces, self._current, self._language_model, self._now)
 
     @lazy_part
     def tasks(self) -> Tasks:
         """Scheduled tasks that see their own earlier runs."""
         from harken.chat.tasks import Tasks
 
-        most = lambda: self.settings.context.subagent_history  # noqa: E731
-        return Tasks(self.recorder, self._task_history, most, self.chats.task_context)
+        return Tasks(self.recorder, self._task_history, self.chats, self._current)
 
     @lazy_part
     def chat(self) -> Chat:
@@ -249,7 +246,7 @@ class Parts:
         from harken.chat.turn import Chat
 
         tools = [*history_tools(self.store, self._found), *core_tools(self.core), *memory_tools(self.memories)]
-        return Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
+        return Chat(self.recorder, self.chats, self._language_model, self._current, tools)
 
     @lazy_part
     def _redactor(self) -> Redactor:
@@ -280,7 +277,7 @@ class Parts:
     def _language_model(self) -> LanguageModel:
         from harken.jobs.spend import LanguageModel
 
-        return LanguageModel(self.store, lambda: self.settings, self._env, self._now)
+        return LanguageModel(self.store, self._current, self._env, self._now)
 
     @lazy_part
     def _searcher(self) -> Searcher:
@@ -298,6 +295,9 @@ class Parts:
     def home(self) -> Path:
         """Where everything is kept."""
         return self.settings.home
+
+    def _current(self) -> Settings:
+        return self.loaded.settings
 
     def _found(
         self,
