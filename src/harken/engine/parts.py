@@ -13,10 +13,7 @@ from harken.config.settings import LoadedSettings, Settings, environment, load_s
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
 from harken.journal.replay import Replayed, replay
-from harken.model.conversations import (
-    SearchScope,
-    default_scope,
-)
+from harken.model.conversations import SearchScope, default_scope
 from harken.model.lookups import SearchResult
 from harken.record.forget import finish_forgetting
 from harken.storage.open import open_store
@@ -109,7 +106,8 @@ class Parts:
         self._now = now
         self._given_embedder = embedder
         self._reranker = reranker
-        self.store = self._open_store()
+        place = self.settings.store or self.home / DATABASE_NAME
+        self.store: Store = open_store(place, self.home / "cache", self.settings.tenant)
         self.replayed = Replayed(0, 0, [])
         try:
             self.run_time = RunTimeSettings(
@@ -122,8 +120,11 @@ class Parts:
             if self.settings.llm.model:
                 # The moment at which a model is first seen counts, whatever this process goes on to do.
                 _ = self._language_model
-            self._journal = self._open_journal()
-            self._replay_tail(on_replay)
+            self._journal: Journal | None = None
+            if self.settings.store is None:
+                self._journal = Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+                self._replay_tail(self._journal, on_replay)
+            finish_forgetting(self.store)
         except BaseException:
             self.store.close()
             raise
@@ -317,23 +318,11 @@ class Parts:
         if background := vars(self).get("background"):
             background.wake()
 
-    def _replay_tail(self, on_replay: Callable[[int, int], None]) -> None:
+    def _replay_tail(self, journal: Journal, on_replay: Callable[[int, int], None]) -> None:
         """Bring in what a process that died, or a database that was lost, left in the journal alone."""
-        if self._journal is not None:
-            # The recorder is opened where there is a tail alone.
-            ingest = lambda tx: self.recorder.ingest(tx)  # noqa: E731
-            for done, total in replay(self.store, self._journal, ingest, self.replayed):
-                on_replay(done, total)
-        finish_forgetting(self.store)
-
-    def _open_store(self) -> Store:
-        place = self.settings.store or self.home / DATABASE_NAME
-        return open_store(place, self.home / "cache", self.settings.tenant)
-
-    def _open_journal(self) -> Journal | None:
-        if self.settings.store is not None:
-            return None
-        return Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+        # The recorder is opened where there is a tail alone.
+        for done, total in replay(self.store, journal, lambda tx: self.recorder.ingest(tx), self.replayed):
+            on_replay(done, total)
 
     def _open_reranker(self) -> Reranker:
         if self._reranker is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -53,9 +53,8 @@ _log = structlog.get_logger(__name__)
 class Outage:
     """Leaves an endpoint that fails alone for a while, so that one outage does not use up every item's attempts.
 
-    Attributes:
-        is_waited_out: however long it lasts, as by a worker in the background: the endpoint is asked again within
-            `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody.
+    Where it is waited out, as by a worker in the background, the endpoint is asked again within
+    `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody.
     """
 
     is_waited_out: bool = False
@@ -68,11 +67,9 @@ class Outage:
         return self._until is not None and now < self._until
 
     def begin(self, asked_at: datetime, until: datetime | None = None) -> None:
-        """It failed: leave it alone for longer each time, or until a moment that it named.
+        """Leave the endpoint alone for longer each time, or until a moment that it named.
 
-        Args:
-            asked_at: when the call began: one that ran into its time limit has waited already.
-            until: that moment.
+        Counted from when the failed call began: one that ran into its time limit has waited already.
         """
         steps = WAITED_OUT_SECONDS if self.is_waited_out else BACKOFF_SECONDS
         seconds = steps[min(self._failures, len(steps) - 1)]
@@ -90,7 +87,7 @@ class Outage:
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the owner was a process of this machine that no longer runs; its leases need not be waited for."""
+    """Whether the owner was a process of this machine that no longer runs: its leases need not be waited for."""
     host, pid, *_ = (*owner.rsplit(":", 2), "")
     if os.name != "posix" or host != socket.gethostname() or not pid.isdigit():
         return False
@@ -99,7 +96,7 @@ def is_dead(owner: str) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
+        pass
     return False
 
 
@@ -255,6 +252,9 @@ class Job(ABC, Generic[Item, Made]):
         return owned(tx, self.name, [getattr(item, self.row) for item in items], self.owner)
 
 
+AnyWork: TypeAlias = "Job[Any, Any] | SwitchedWork"
+
+
 class WorkerState(StrEnum):
     """The states of a worker; IDLE and PROCESSING are both running."""
 
@@ -263,41 +263,33 @@ class WorkerState(StrEnum):
     PROCESSING = "processing"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """How a worker stands."""
-
-    name: str
-    state: WorkerState
-    done: int
-    last_error: str | None
-
-
 class Worker:
     """Runs one job in a thread of its own.
 
-    Args:
-        work: what is done.
-        poll_seconds: how often it looks for work that nobody signalled, another process's for instance.
+    It polls as well, since nobody signals the work of another process.
+
+    Attributes:
+        done: how many items it has taken on.
+        last_error: class of the error that its last batch raised; None after one that did something.
     """
 
-    def __init__(self, work: Job[Any, Any] | SwitchedWork, poll_seconds: float) -> None:
-        self._work = work
+    def __init__(self, work: AnyWork, poll_seconds: float) -> None:
+        self.state = WorkerState.STOPPED
+        self.done = 0
+        self.last_error: str | None = None
+        self.work = work
         self._poll_seconds = poll_seconds
         self._signal = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._state = WorkerState.STOPPED
-        self._done = 0
-        self._last_error: str | None = None
 
     def start(self) -> None:
         """Begin; a running worker is left alone."""
         if self._thread is None or not self._thread.is_alive() or self._stopping.is_set():
             # Of its own, so that one that could not stop in time does not go on with the new one.
             self._stopping = threading.Event()
-            self._state = WorkerState.PROCESSING
-            name = f"harken-{self._work.name}"
+            self.state = WorkerState.PROCESSING
+            name = f"harken-{self.work.name}"
             self._thread = threading.Thread(target=self._run, args=(self._stopping,), name=name, daemon=True)
             self._thread.start()
 
@@ -312,46 +304,38 @@ class Worker:
         """There is work; returns at once."""
         self._signal.set()
 
-    def status(self) -> WorkerStatus:
-        """How it stands now."""
-        return WorkerStatus(self._work.name, self._state, self._done, self._last_error)
-
     def _run(self, stopping: threading.Event) -> None:
         try:
             while not stopping.is_set():
-                self._state = WorkerState.PROCESSING
+                self.state = WorkerState.PROCESSING
                 if self._batch() == 0:
-                    self._state = WorkerState.IDLE
+                    self.state = WorkerState.IDLE
                     self._signal.wait(self._poll_seconds)
                     self._signal.clear()
         finally:
             if stopping is self._stopping:
-                self._state = WorkerState.STOPPED
+                self.state = WorkerState.STOPPED
 
     def _batch(self) -> int:
         try:
-            done = self._work.run_once()
+            done = self.work.run_once()
         except Exception as error:  # noqa: BLE001 - a worker outlives whatever its work raises; it is logged and shown
-            self._last_error = type(error).__name__
-            _log.warning("work_failed", work=self._work.name, error_class=self._last_error)
+            self.last_error = type(error).__name__
+            _log.warning("work_failed", work=self.work.name, error_class=self.last_error)
             return 0
-        self._done += done
+        self.done += done
         if done:
-            self._last_error = None
+            self.last_error = None
         return done
 
 
-def run_until_idle(
-    work: Job[Any, Any] | SwitchedWork, progress: Callable[[int], None] = lambda _done: None, patient: bool = False
-) -> int:
-    """Do everything there is to do now, in this thread; given back cleanly when interrupted.
+def run_until_idle(work: AnyWork, progress: Callable[[int], None] = lambda _done: None, patient: bool = False) -> int:
+    """Do everything there is to do now, in this thread, given back when interrupted; how many items were taken on.
 
     Args:
-        work: what is done.
+        work: a job, or one with a switch.
         progress: called after each batch with the number of items done so far.
         patient: wait for what backs off or is leased elsewhere, until nothing waits any more.
-    Returns:
-        How many items were taken on.
     """
     done = 0
     try:
@@ -370,10 +354,10 @@ def run_until_idle(
 
 @dataclass(slots=True)
 class SwitchedWork:
-    """Does a job unless somebody switched it off, here or in another process.
+    """Does a job unless somebody switched it off, here or in another process; notes for all of them what blocks it.
 
-    What the job needs may not be there yet: an endpoint that does not answer, an extra that is not installed. That is
-    a failure like any other: it is said, and tried again for as long as it lasts.
+    The endpoint of its model may not answer yet, or an extra not be installed. That is a failure like any other: it is
+    said, and tried again for as long as it lasts.
 
     Args:
         name: the kind of work.

@@ -99,8 +99,8 @@ def _tools(told: Sequence[MessageText]) -> tuple[ToolUse, ...]:
 class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
-    What a model was paid for is stored at once, item by item. Extracts cost nothing, are stored by the batch, and are
-    made also while the model fails or the day's money is spent.
+    A model's summaries are stored one by one, since they were paid for. Extracts cost nothing, are stored by the batch,
+    and are made also while the model fails or the day's money is spent.
 
     Args:
         kind: `exchange` or `conversation`.

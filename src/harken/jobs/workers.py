@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
 from harken.jobs.backfill import Backfill
@@ -36,17 +37,18 @@ from harken.storage.enrichment.jobs import (
     is_enabled,
     put_enabled,
 )
-from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_due, count_made
+from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_made
+from harken.storage.enrichment.segments import count_due as count_segments_due
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
 from harken.storage.enrichment.summaries import (
     CONVERSATION,
     EXCHANGE,
     SUMMARIZE,
     count_backlog,
+    count_due,
     count_outlived,
     in_hand,
 )
-from harken.storage.enrichment.summaries import count_due as count_summaries_due
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.vectors import list_spaces
 
@@ -159,7 +161,6 @@ class Background:
         self._ongoing: frozenset[str] = frozenset()
         self.backfill = Backfill(store, settings, language_model, self._summarizer, now)
         self._workers: dict[str, Worker] = {}
-        self._works: dict[str, SwitchedWork] = {}
         self._embedding: EmbedWork | None = None
         self._stop_listening: Callable[[], None] | None = None
 
@@ -232,17 +233,18 @@ class Background:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
-        self._workers, self._works, self._embedding, self._stop_listening = {}, {}, None, None
+        self._workers, self._embedding, self._stop_listening = {}, None, None
 
     @property
     def is_busy(self) -> bool:
         """Whether a worker of this process is at work, or looks for some."""
-        return any(worker.status().state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
+        return any(worker.state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
 
     @property
     def blocked_reasons(self) -> dict[str, str]:
         """Why workers of this process stand still, in words for a person, by their names."""
-        return {name: work.blocked_reason for name, work in tuple(self._works.items()) if work.blocked_reason}
+        workers = tuple(self._workers.items())
+        return {name: worker.work.blocked_reason for name, worker in workers if worker.work.blocked_reason}
 
     def wake(self) -> None:
         """There is work; returns at once."""
@@ -291,47 +293,43 @@ class Background:
             return count_vectors(tx, _target(tx))
 
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
-        kind, now = WORKERS[name], self._now()
-        worker = self._workers.get(name)
-        here = worker.status() if worker else None
-        done, waiting = self._progress(tx, name)
-        is_summary, consent, rest_seconds = name in SUMMARIZE, self._consent(), self._settings().worker.rest_seconds
-        backlog = SummaryBacklog(consent.since)
+        kind, now, worker = WORKERS[name], self._now(), self._workers.get(name)
+        more: dict[str, Any] = {}
+        if name == EMBEDDINGS:
+            target = _target(tx)
+            counts = count_all(tx, target.id if target else None)
+            done, waiting = counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
+        elif name == SEGMENT:
+            done, waiting = count_made(tx), count_segments_due(tx)
+        else:
+            consent, due = self._consent(), (name, now, self._config().rest_seconds)
+            done, waiting = count_summaries(tx, name), count_due(tx, *due, consent)
+            older = count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
+            stale, current = count_outlived(tx, *due, consent), in_hand(tx, name, now) or ""
+            more = {"stale": stale, "older": older, "current": current}
         return WorkerReport(
             name=name,
             enabled=is_enabled(tx, kind),
-            state=here.state if here else WorkerState.STOPPED,
+            state=worker.state if worker else WorkerState.STOPPED,
             done=done,
             waiting=waiting,
             counts=count_work(tx, kind, now),
             blocked_reason=halted(tx, kind),
             spent=spent,
             spent_today=today,
-            stale=count_outlived(tx, name, now, rest_seconds, consent) if is_summary else 0,
-            older=count_backlog(tx, name, now, rest_seconds, backlog) if is_summary and consent.since else 0,
-            done_here=here.done if here else 0,
-            current=(in_hand(tx, name, now) or "") if is_summary else "",
+            done_here=worker.done if worker else 0,
+            **more,
         )
 
-    def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:
-        if name == EMBEDDINGS:
-            target = _target(tx)
-            counts = count_all(tx, target.id if target else None)
-            return counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
-        if name == SEGMENT:
-            return count_made(tx), count_due(tx)
-        rest_seconds = self._settings().worker.rest_seconds
-        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds, self._consent())
-
     def _start(self, name: str) -> None:
-        config = self._settings().worker
         if name == EMBEDDINGS:
             work = SwitchedWork(self._store, EMBED, self._opened_embedding, self._now)
         else:
             work = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)
-        poll_seconds = config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds
-        self._works[name], self._workers[name] = work, Worker(work, poll_seconds)
-        self._workers[name].start()
+        config = self._config()
+        worker = Worker(work, config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds)
+        self._workers[name] = worker
+        worker.start()
 
     def _opened_embedding(self) -> EmbedWork:
         """The embedding work of the worker: the model is opened, and its space made, when it is first asked."""
@@ -351,31 +349,28 @@ class Background:
             _log.warning("sentences_compared_by_words", error_class=type(error).__name__)
             return term_vectors(sentences)
 
-    def _summarizing(self, work: Job[Any, Any], is_lasting: bool = False) -> SwitchedWork:
-        """Work that asks the language model, as it is set at the time.
-
-        Args:
-            work: what is done.
-            is_lasting: it goes on until this process ends.
-        """
-        work.outage.is_waited_out = is_lasting
+    def _summarizing(self, job: Job[Any, Any], is_lasting: bool = False) -> SwitchedWork:
+        """A job that asks the language model, as it is set at the time; a lasting one ends with this process."""
+        job.outage.is_waited_out = is_lasting
 
         def opened() -> Job[Any, Any]:
             # Not item by item, where it cannot be used.
             self._language_model.model()
-            return work
+            return job
 
-        return SwitchedWork(self._store, work.name, opened, self._now)
+        return SwitchedWork(self._store, job.name, opened, self._now)
+
+    def _config(self) -> WorkerConfig:
+        return self._settings().worker
 
     def _consent(self) -> Consent:
         return Consent(self._language_model.since(), self._ongoing)
 
     def _embed_work(self) -> EmbedWork | None:
-        filled = self._spaces.filled()
+        filled, config = self._spaces.filled(), self._config()
         if filled is None:
             return None
-        worker = self._settings().worker
-        return EmbedWork(self._store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
+        return EmbedWork(self._store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self._now)
 
     def _summary_work(
         self, name: str, vectorize: Callable[[Sequence[str]], Vectors] | None = None
@@ -383,9 +378,8 @@ class Background:
         if name == SEGMENT:
             model = (self._summarizer, self._language_model.since)
             return SummarizeSegmentWork(self._store, self._settings, self._now, vectorize, *model)
-        config = lambda: self._settings().worker  # noqa: E731
         wake = self._wake_embeddings
-        return SummarizeWork(self._store, name, self._summarizer, config, self._now, self._consent, wake)
+        return SummarizeWork(self._store, name, self._summarizer, self._config, self._now, self._consent, wake)
 
     def _wake_embeddings(self) -> None:
         """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""

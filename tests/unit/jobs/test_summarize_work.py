@@ -13,7 +13,7 @@ from sqlalchemy import select
 from harken.config.sections import WorkerConfig
 from harken.errors import EndpointError
 from harken.jobs.job import run_until_idle
-from harken.jobs.spend import SpendBook
+from harken.jobs.spend import MeteredModel, SpendBook
 from harken.jobs.summarize import SummarizeWork
 from harken.model.conversations import ExchangeStatus, MessageType, Role
 from harken.providers.chat_model import ChatModel
@@ -251,7 +251,8 @@ class TestWithAModel:
         book = SpendBook(desk.place.store, None if limit is None else Decimal(limit), desk.place.clock)
         fallback = ExtractiveSummarizer()
         return desk.work(
-            kind, lambda kind, uid: WrittenSummarizer(book.metered(model, kind, uid), fallback, max_input_tokens=2000)
+            kind,
+            lambda kind, uid: WrittenSummarizer(MeteredModel(book, model, kind, uid), fallback, max_input_tokens=2000),
         )
 
     def test_summaries_are_written_and_their_costs_kept_by_item(self, desk: Desk, model: ChatModel) -> None:
