@@ -28,6 +28,7 @@ check: $(READY)  ## Format, lint, types, import contracts, the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy src/harken/aio.py  # whose types others take from aio.pyi
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_house.py
 
@@ -37,6 +38,7 @@ bench: $(READY)  ## Measure quality and speed; takes a while
 	$(BIN)/python benchmarks/speed.py
 
 format: $(READY) ## Format and repair what can be repaired
+	$(BIN)/python tools/async_stub.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

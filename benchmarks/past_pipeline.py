@@ -92,7 +92,7 @@ def one_slice(harken: Harken, watched: Watched, file: Path) -> dict[str, float]:
     pipeline = pipeline_cpu = 0.0
     # Counting what waits costs as much as several batches: only once the last worker looks up from its work.
     while not pipeline or any(report.waiting for report in harken.background.status()):
-        while worker.status().state is not WorkerState.IDLE:
+        while worker.state is not WorkerState.IDLE:
             time.sleep(_PATIENCE_SECONDS)
         pipeline, pipeline_cpu = time.perf_counter() - begin, time.process_time() - cpu
     harken.background.stop()

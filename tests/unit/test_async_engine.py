@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import runpy
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,40 +11,15 @@ from typing import Any
 import pytest
 
 import harken
-from harken.aio import (
-    AsyncBackground,
-    AsyncChat,
-    AsyncContextAssembler,
-    AsyncHarken,
-    AsyncMemories,
-    AsyncSourceSearcher,
-    AsyncTasks,
-    AsyncUpkeep,
-    Calls,
-)
-from harken.chat.tasks import Tasks
-from harken.chat.turn import Chat
-from harken.context.assembler import ContextAssembler
+from harken import aio
+from harken.aio import AsyncHarken, Calls
 from harken.engine import Harken
-from harken.engine.maintenance import Maintenance
 from harken.engine.parts import lazy_part
 from harken.errors import ConfigError, NotFoundError, UsageError
-from harken.jobs.workers import Background
-from harken.sources.memories.memories import Memories
-from harken.sources.searches import SourceSearcher
 from harken.testing import HashingEmbedder
 from recorded import LONG
 
-TWINS = [
-    (Harken, AsyncHarken),
-    (Maintenance, AsyncUpkeep),
-    (Tasks, AsyncTasks),
-    (Background, AsyncBackground),
-    (Chat, AsyncChat),
-    (Memories, AsyncMemories),
-    (SourceSearcher, AsyncSourceSearcher),
-    (ContextAssembler, AsyncContextAssembler),
-]
+TWINS = [(Harken, AsyncHarken), *((kind, getattr(aio, f"Async{kind.__name__}")) for kind in aio.PARTS.values())]
 # What an engine is made of; whoever needs it has `AsyncHarken.engine`.
 _INNER = {"store", "spaces", "recorder"}
 
@@ -61,9 +37,9 @@ def test_every_verb_has_a_twin_of_the_same_name_signature_and_words(sync: type, 
     assert verbs(sync)
     for name, verb in verbs(sync).items():
         found = verbs(twin).get(name)
-        assert found is not None, f"{twin.__name__} lacks `{name} = in_thread({sync.__name__}.{name})`"
+        assert found is not None, f"{twin.__name__} lacks {name}"
         if inspect.isgeneratorfunction(verb):
-            assert inspect.isasyncgenfunction(found), f"{name} yields: `in_steps`, not `in_thread`"
+            assert inspect.isasyncgenfunction(found)
         else:
             assert inspect.iscoroutinefunction(found)
         if name != "close":
@@ -74,6 +50,11 @@ def test_every_verb_has_a_twin_of_the_same_name_signature_and_words(sync: type, 
 def test_no_twin_has_a_verb_that_is_none() -> None:
     for sync, twin in TWINS:
         assert set(verbs(twin)) - set(verbs(sync)) - {"open"} == set()
+
+
+def test_the_types_that_tools_read_are_those_of_the_blocking_classes() -> None:
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "async_stub.py"))
+    assert tool["STUB"].read_text(encoding="utf-8") == tool["stub"](), "Run: python tools/async_stub.py"
 
 
 def test_everything_else_of_an_engine_is_there_as_well(tmp_path: Path) -> None:

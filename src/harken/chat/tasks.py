@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from harken.config.settings import Settings
+from harken.context.chats import Chats
 from harken.context.layers import ContextMessage
 from harken.context.task_history import Run, TaskHistory
 from harken.errors import ConfigError, NotFoundError, UsageError
@@ -31,19 +33,6 @@ from harken.storage.ports import Transaction
 from harken.text.characters import valid_utf8
 
 _ERROR_CHARS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """Where a run's answer is said as well, and how.
-
-    Attributes:
-        task: who says it.
-    """
-
-    conversation_uid: str
-    task: str
-    text: str
 
 
 @dataclass(slots=True)
@@ -84,18 +73,25 @@ class Runs:
         answers: Sequence[NewMessage],
         status: ExchangeStatus,
         error: str | None = None,
-        delivery: Delivery | None = None,
+        deliver: tuple[str, NewMessage] | None = None,
     ) -> tuple[list[Message], ExchangeEnd, Message | None]:
         """Record what a run has brought and how it ended, and say it elsewhere, all in one transaction.
 
+        Args:
+            run: as it was begun.
+            answers: of the assistant and its tools.
+            status: how it ended.
+            error: why it failed.
+            deliver: another conversation, and what is said there.
         Returns:
             The answers and the end as they were kept, and the message that was delivered.
         Raises:
             NotFoundError: the task, or the conversation to deliver to, was forgotten meanwhile.
         """
-        uid = run.conversation_uid
-        prepared = [self.recorder.prepare(uid, replace(answer, trust=_trust(answer))) for answer in answers]
-        reason = None if error is None else self.recorder.redactor.redact(valid_utf8(error)).text[:_ERROR_CHARS]
+        recorder, uid = self.recorder, run.conversation_uid
+        trusts = {Role.TOOL: Trust.TOOL}
+        prepared = [recorder.prepare(uid, replace(each, trust=trusts.get(each.role, Trust.AGENT))) for each in answers]
+        reason = None if error is None else recorder.redactor.redact(valid_utf8(error)).text[:_ERROR_CHARS]
         said: list[Message] = []
         ended: list[ExchangeEnd] = []
         delivered: list[Message] = []
@@ -104,37 +100,30 @@ class Runs:
             thread = read_thread(tx, uid)
             if thread.title is None:
                 raise NotFoundError(f"{uid} was forgotten while it ran.")
-            placed = [
-                replace(message, segment_uid=run.segment_uid, exchange_uid=run.uid, position=thread.next_position())
-                for message in prepared
-            ]
-            said.extend(self.recorder.stamp(message) for message in placed)
-            ended.append(ExchangeEnd(run.uid, uid, status, self.recorder.now(), reason))
-            elsewhere = [] if delivery is None else self._delivered(tx, delivery, run, delivered)
-            return [*said, *ended, *elsewhere]
+            for message in prepared:
+                at = thread.next_position()
+                placed = replace(message, segment_uid=run.segment_uid, exchange_uid=run.uid, position=at)
+                said.append(recorder.stamp(placed))
+            ended.append(ExchangeEnd(run.uid, uid, status, recorder.now(), reason))
+            elsewhere = Thread(uid) if deliver is None else self._delivered(tx, *deliver)
+            delivered.extend(elsewhere.messages)
+            return [*said, *ended, *elsewhere.events]
 
-        self.recorder.admit([uid, *([delivery.conversation_uid] if delivery else [])], closing)
+        recorder.admit([uid, *(deliver[:1] if deliver else [])], closing)
         return said, ended[0], delivered[0] if delivered else None
 
-    def _delivered(self, tx: Transaction, delivery: Delivery, run: Exchange, delivered: list[Message]) -> list[Event]:
-        thread = read_thread(tx, delivery.conversation_uid)
+    def _delivered(self, tx: Transaction, uid: str, message: NewMessage) -> Thread:
+        thread = read_thread(tx, uid)
         if thread.title is None:
-            raise NotFoundError(f"There is no conversation {delivery.conversation_uid}. Find one: harken search QUERY")
-        facts = {"task": delivery.task, "run": run.uid}
-        message = NewMessage(Role.ASSISTANT, delivery.text, author=delivery.task, trust=Trust.AGENT, metadata=facts)
+            raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
         waits = thread.exchange is not None and thread.exchange.status is ExchangeStatus.IN_PROGRESS
         if not waits:
             # Nobody asked for it there, so it answers nothing that was asked before.
             thread.exchange = None
-        thread.place(self.recorder.stamp(self.recorder.prepare(delivery.conversation_uid, message)))
+        thread.place(self.recorder.stamp(self.recorder.prepare(uid, message)))
         if not waits:
             thread.end(ExchangeStatus.COMPLETED)
-        delivered.extend(thread.messages)
-        return thread.events
-
-
-def _trust(answer: NewMessage) -> Trust:
-    return Trust.TOOL if answer.role is Role.TOOL else Trust.AGENT
+        return thread
 
 
 Answer = Callable[[Sequence[ContextMessage]], str | Sequence[NewMessage]]
@@ -184,22 +173,18 @@ class Tasks:
     """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`.
 
     Args:
-        subagent_history: how many earlier runs a task sees; read anew each time.
-        build: gives the context of a run: from its task's name, the request and the system prompt.
+        chats: build the contexts of runs.
+        settings: those in force; read anew each time.
     """
 
     def __init__(
-        self,
-        recorder: Recorder,
-        history: TaskHistory,
-        subagent_history: Callable[[], int],
-        build: Callable[[str, str, str], Sequence[ContextMessage]],
+        self, recorder: Recorder, history: TaskHistory, chats: Chats, settings: Callable[[], Settings]
     ) -> None:
         self._recorder = recorder
         self._runs = Runs(recorder)
         self._history = history
-        self._subagent_history = subagent_history
-        self._build = build
+        self._chats = chats
+        self._settings = settings
 
     def run(
         self,
@@ -240,11 +225,22 @@ class Tasks:
         except BaseException as error:
             self._runs.finish(begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
             raise
-        return self._finished(kept_name, begun, asked, answers, target)
+        last = answers[-1] if answers else None
+        answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
+        status = ExchangeStatus.COMPLETED if answered else ExchangeStatus.FAILED
+        reason = None if answered else "The answer does not end with the assistant's words."
+        delivery = None
+        if target and last and answered:
+            facts = {"task": kept_name, "run": begun.uid}
+            words = NewMessage(Role.ASSISTANT, last.text, author=kept_name, trust=Trust.AGENT, metadata=facts)
+            delivery = (target, words)
+        said, end, delivered = self._runs.finish(begun, answers, status, reason, delivery)
+        run = Run(begun.uid, status, begun.started_at, end.at, end.error, (asked, *said))
+        return TaskRun(kept_name, run, delivered)
 
     def context(self, name: str, message: str, *, system: str = "") -> list[ContextMessage]:
-        """What a run gets to see: system prompt, core memory, the task's last complete runs, the request."""
-        return list(self._build(_checked(name), message, system))
+        """The messages that a run gets: system prompt, core memory, the task's last complete runs, the request."""
+        return list(self._chats.task_context(_checked(name), message, system))
 
     def list(self) -> list[TaskState]:
         """Every task that has run, by name."""
@@ -273,19 +269,8 @@ class Tasks:
         with self._recorder.store.reading() as tx:
             if find_conversation(tx, conversation_uid(TASK_CHANNEL, kept_name)) is None:
                 raise NotFoundError(f"There is no task {kept_name}. List them: harken task list")
-        return self._history.last_runs(kept_name, runs or self._subagent_history(), only_complete)
-
-    def _finished(
-        self, name: str, begun: Exchange, asked: Message, answers: Sequence[NewMessage], target: str | None
-    ) -> TaskRun:
-        last = answers[-1] if answers else None
-        answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
-        status = ExchangeStatus.COMPLETED if answered else ExchangeStatus.FAILED
-        error = None if answered else "The answer does not end with the assistant's words."
-        delivery = Delivery(target, name, last.text) if target and last and answered else None
-        said, end, delivered = self._runs.finish(begun, answers, status, error, delivery)
-        run = Run(begun.uid, status, begun.started_at, end.at, end.error, (asked, *said))
-        return TaskRun(name, run, delivered)
+        most = runs or self._settings().context.subagent_history
+        return self._history.last_runs(kept_name, most, only_complete)
 
     def _conversation(self, beginning: str) -> str:
         with self._recorder.store.reading() as tx:

@@ -14,15 +14,13 @@ from harken.model.arguments import ArgumentField, arguments_of
 from harken.providers.chat_model import ToolCall, ToolSpec
 
 
-class Arguments(BaseModel):
-    """What a tool is called with; unknown names are refused, so that a misspelt one is noticed."""
+class RecordForm(BaseModel):
+    """Checks arguments that stand in a dataclass (`harken.model.arguments`); see `form_of`.
+
+    Unknown names are refused, so that a misspelt one is noticed.
+    """
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
-
-
-class RecordForm(Arguments):
-    """Checks arguments that stand in a dataclass (`harken.model.arguments`); see `form_of`."""
-
     record_type: ClassVar[type[Any]]
 
     def record(self) -> Any:
@@ -57,12 +55,12 @@ def _field(argument: ArgumentField) -> tuple[Any, Any]:
         kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
     kind = list[kind] if argument.is_many else kind | None if argument.default is None else kind
     limits = ("min_length", "max_length") if argument.is_many or argument.kind is str else ("ge", "le")
-    told: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}
+    facts: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}
     if argument.is_many and argument.default is not MISSING:
-        told["default_factory"] = partial(list, argument.default)
+        facts["default_factory"] = partial(list, argument.default)
     elif argument.default is not MISSING:
-        told["default"] = argument.default
-    return kind, Field(**told)
+        facts["default"] = argument.default
+    return kind, Field(**facts)
 
 
 def _one_of(names: Sequence[str], given: str) -> str:
@@ -105,19 +103,19 @@ class Tool:
     """A tool that a chat's model may call.
 
     Attributes:
-        form: its arguments, from which the schema is made that the model gets.
+        arguments: a dataclass (`harken.model.arguments`), from which the schema is made that the model gets.
         run: called with the checked arguments; a `HarkenError` that it raises is told to the model.
     """
 
     name: str
     description: str
-    form: type[Arguments]
+    arguments: type[Any]
     run: Callable[[Any, ToolContext], ToolOutcome]
 
     @property
     def spec(self) -> ToolSpec:
         """The tool as a model is told of it."""
-        return ToolSpec(self.name, self.description, plain_schema(self.form.model_json_schema()))
+        return ToolSpec(self.name, self.description, plain_schema(form_of(self.arguments).model_json_schema()))
 
 
 class Toolbox:
@@ -140,22 +138,20 @@ class Toolbox:
         tool = self._tools.get(call.name)
         if tool is None:
             return ToolOutcome(f"There is no tool '{call.name}'. Tools: {', '.join(self._tools)}.", failed=True)
-        if call.problem:
-            return ToolOutcome(f"{call.name} was not called: {call.problem}. {_usage(tool)}", failed=True)
+        problem = call.problem
         try:
-            checked = tool.form.model_validate(dict(call.arguments))
+            wanted = None if problem else form_of(tool.arguments).model_validate(dict(call.arguments)).record()
         except ValidationError as error:
-            return ToolOutcome(f"{call.name} was not called: {problems_of(error)}. {_usage(tool)}", failed=True)
+            problem = problems_of(error)
+        if problem:
+            properties = tool.spec.parameters.get("properties", {})
+            named = ", ".join(f"{name} ({facts.get('type', 'any')})" for name, facts in properties.items())
+            usage = f"Arguments: {named or 'none'}. Call it again."
+            return ToolOutcome(f"{call.name} was not called: {problem}. {usage}", failed=True)
         try:
-            return tool.run(checked.record() if isinstance(checked, RecordForm) else checked, here)
+            return tool.run(wanted, here)
         except HarkenError as error:
             return ToolOutcome(f"{call.name} failed: {error}", failed=True)
-
-
-def _usage(tool: Tool) -> str:
-    properties = tool.spec.parameters.get("properties", {})
-    named = [f"{name} ({facts.get('type', 'any')})" for name, facts in properties.items()]
-    return f"Arguments: {', '.join(named) or 'none'}. Call it again."
 
 
 def problems_of(error: ValidationError) -> str:
@@ -172,14 +168,17 @@ def problems_of(error: ValidationError) -> str:
 
 def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without titles, and without null where an argument may be left out: small models trip over both."""
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            found[key] = {name: plain_schema(facts) for name, facts in value.items()}
+            plain[key] = {name: plain_schema(facts) for name, facts in value.items()}
         elif key == "anyOf":
             (kind,) = [each for each in value if each != {"type": "null"}]
-            found.update(plain_schema(kind))
-        elif key not in ("title", "default") or (key == "default" and value is not None):
-            found[key] = value
-    found.pop("description", None) if "properties" in found else None
-    return found
+            plain.update(plain_schema(kind))
+        elif (
+            key != "title"
+            and (key, value) != ("default", None)
+            and (key != "description" or "properties" not in schema)
+        ):
+            plain[key] = value
+    return plain

@@ -15,10 +15,9 @@ from harken.context.render import Quote
 from harken.context.task_history import TaskHistory
 from harken.errors import NotFoundError
 from harken.jobs.job import run_until_idle
-from harken.jobs.segments import SummarizeSegmentWork, Vectorize
+from harken.jobs.summarize import SummarizeSegmentWork
 from harken.model.conversations import TASK_CHANNEL
 from harken.model.lookups import Retrieval
-from harken.providers.summarizer import Summarizer
 from harken.record.ids import conversation_uid
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
@@ -192,31 +191,9 @@ class Chats:
 
     def summarize(self) -> int:
         """Bring every rolling summary up to date without a model, in this thread; how many messages that took in."""
-        return run_until_idle(self.work(None))
-
-    def work(
-        self,
-        vectorize: Vectorize | None,
-        summarizer_for: Callable[[str], Summarizer] | None = None,
-        since: Callable[[], datetime | None] = lambda: None,
-    ) -> SummarizeSegmentWork:
-        """The background work that keeps the summaries.
-
-        Args:
-            vectorize: gives sentences their vectors; None compares them by their words.
-            summarizer_for: who summarizes the segment of an id; None chooses sentences.
-            since: what was said from this moment on it may summarize; None: nothing.
-        """
-        settings = self._settings
-        return SummarizeSegmentWork(
-            self._store,
-            lambda: settings().context.summary_tokens,
-            settings().worker.lease_seconds,
-            vectorize,
-            self._now,
-            summarizer_for=summarizer_for,
-            since=since,
-        )
+        work = SummarizeSegmentWork(self._store, self._settings, self._now)
+        run_until_idle(work)
+        return work.stored
 
     def _session(self, uid: str) -> ContextSession:
         with self._store.reading() as tx:

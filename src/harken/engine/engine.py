@@ -7,16 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from harken.engine.parts import Parts
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import (
-    ExchangeStatus,
-    Message,
-    MessageType,
-    Role,
-    SearchScope,
-    Segment,
-    Trust,
-)
+from harken.model.conversations import ExchangeStatus, Message, MessageType, Role, SearchScope, Segment, Trust
 from harken.model.lookups import SearchResult
 from harken.record.ids import conversation_uid
 
@@ -33,15 +26,10 @@ if TYPE_CHECKING:
     from harken.search.recall import Recall
 
 
-from harken.engine.parts import Parts
-
-
 class Harken(Parts):
-    """Memory in one place: records, imports, embeds, searches, forgets.
+    """Memory in one place: records, imports, embeds, searches, forgets; see `Parts` for what it is opened with.
 
     Safe to use from several threads; several processes may open the same home at once.
-
-    See `Parts` for what it is opened with.
     """
 
     def record_message(
@@ -63,11 +51,11 @@ class Harken(Parts):
 
         Args:
             conversation: the caller's own name for the conversation; made if it is new.
-            role: who it speaks for.
+            role: who speaks.
             text: kept whole, secrets and `<private>` parts taken out first.
-            channel: what kind of place the conversation is held in.
-            author: a person's or an agent's name, if known.
-            type: what it is.
+            channel: the kind of place that the conversation is held in.
+            author: a person's or an agent's name.
+            type: text, or a tool's call or result.
             call_id: links a tool call with its result.
             tool_name: for tool calls and results.
             directory: the working directory, which tells the project; only looked at when the conversation is new.
@@ -213,19 +201,13 @@ class Harken(Parts):
             channel: of the conversation.
             budget_tokens: None takes the setting.
             system_prompt: None takes the setting.
-            include_untrusted: whether what is not to be trusted may be recalled, where the settings allow that.
+            include_untrusted: recall what is not to be trusted too, where the settings allow that.
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
         found = self.chats.session(session, channel) if isinstance(session, str) else session
-        options = (pending, is_subagent, task_name)
-        return self.chats.build(
-            found,
-            *options,
-            budget_tokens=budget_tokens,
-            system_prompt=system_prompt,
-            include_untrusted=include_untrusted,
-        )
+        options: dict[str, Any] = {"budget_tokens": budget_tokens, "include_untrusted": include_untrusted}
+        return self.chats.build(found, pending, is_subagent, task_name, system_prompt=system_prompt, **options)
 
     def assemble_context(
         self,
@@ -237,20 +219,20 @@ class Harken(Parts):
         include_untrusted: bool = True,
         project: str | None = None,
     ) -> FormattedContext:
-        """What several sources know about a query; see `ContextAssembler.assemble_context`."""
+        """One text out of several sources on a query; see `ContextAssembler.assemble_context`."""
         options: dict[str, Any] = {"include_untrusted": include_untrusted, "project": project}
         return self.assembler.assemble_context(query, context_types, limit, max_tokens, **options)
 
     def get_premortem_context(
         self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
     ) -> FormattedContext:
-        """What went wrong in work of this kind before; see `ContextAssembler.get_premortem_context`."""
+        """Failures in work of this kind; see `ContextAssembler.get_premortem_context`."""
         return self.assembler.get_premortem_context(domain, strategy, limit, max_tokens, about)
 
     def auto_rag(
         self, session: str | ContextSession, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
     ) -> Recall:
-        """What was said earlier in the conversation's segment and matters now; ids in `excluded` never come back."""
+        """Earlier words of the conversation's segment that matter now; ids in `excluded` never come back."""
         found = self.chats.session(session, channel) if isinstance(session, str) else session
         return self.chats.recall(found, query, excluded)
 
@@ -263,9 +245,9 @@ class Harken(Parts):
         mode: str = "hybrid",
         rerank: bool | None = None,
     ) -> SearchResult:
-        """Find what answers a query, best first; see `harken.search.search.Searcher`.
+        """Find the answers to a query, best first; see `harken.search.search.Searcher`.
 
-        What was said or saved is searched; code, commits and documents where the scope names them as sources.
+        Conversations and saved records are searched; code, commits and documents where the scope names them as sources.
 
         Raises:
             UsageError: the limit or the mode is not possible.

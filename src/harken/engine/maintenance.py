@@ -44,15 +44,14 @@ from harken.text import tokens
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """How much a store holds, and how it stands.
+    """The size and the state of a store.
 
     Attributes:
         queue: entries that wait for a vector.
         redactions: secrets taken out, by kind.
-        space: name of the answering embedding space; None while nothing is embedded.
-        filling: name of the space that is to take over; None when none is.
-        spent: what calls of language models have cost in all.
-        spent_today: of that, today's part, by the day of UTC.
+        space: the embedding space that answers; None while nothing is embedded.
+        filling: the space that is to take over; None when none is.
+        spent_today: by the day of UTC.
         sizes: bytes on disk by part.
         torn: files with broken journal lines that were set aside.
     """
@@ -102,14 +101,14 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingPlan:
-    """What embedding again would do.
+    """The effect of embedding again.
 
     Attributes:
         deleted: vectors that go.
         texts: how many texts are embedded again, by what they are of.
-        tokens: about how many all of them have.
-        model: the embedding model, as its space is named.
-        price_usd: about what it costs; 0 for a model on this machine, None where no price is known.
+        tokens: of all of them, about.
+        model: as its space is named.
+        price_usd: about; 0 for a model on this machine, None where no price is known.
     """
 
     deleted: int
@@ -120,13 +119,13 @@ class EmbeddingPlan:
 
 
 def migrate(settings: Settings, language: str | None = None, role: str | None = None) -> Migrated:
-    """Make or upgrade the schema of the store that the settings name; see `harken.storage.ports.migrate_store`."""
+    """Make or upgrade the schema of the store that the settings name; see `migrate_store`."""
     place = settings.store or f"sqlite:///{settings.home / DATABASE_NAME}"
     return migrate_store(place, settings.tenant, settings.home / "cache", language, role)
 
 
 class Maintenance:
-    """What a store needs now and then; reached as `Harken.maintenance`."""
+    """Status, doctor, forgetting, rebuilding, backup and export; reached as `Harken.maintenance`."""
 
     def __init__(
         self,
@@ -145,11 +144,10 @@ class Maintenance:
         self._now = now
 
     def status(self) -> StoreStatus:
-        """How much there is, and how it stands; opens no model."""
+        """The size and the state of the store; opens no model."""
         with self._store.reading() as tx:
-            known = list_spaces(tx)
-            active = next((space for space in known if space.state == "active"), None)
-            filling = next((space for space in known if space.state == "filling"), None)
+            spaces = {space.state: space for space in reversed(list_spaces(tx))}
+            active, filling = spaces.get("active"), spaces.get("filling")
             counts = count_all(tx, active.id if active else None)
             target = filling or active
             return StoreStatus(
@@ -178,7 +176,7 @@ class Maintenance:
             return list_failed(tx, limit)
 
     def retry_failed(self) -> int:
-        """Make everything that was given up work again; how many items that is."""
+        """Let everything that was given up be tried again; how many items that is."""
         with self._store.writing() as tx:
             count = retry_failed(tx)
         self._recorder.wake()
@@ -199,10 +197,8 @@ class Maintenance:
         yield from reindex(self._store, self._journal, self._recorder.ingest, Replayed(0, 0, []))
 
     def plan_embedding(self, sources: Sequence[str] = ()) -> EmbeddingPlan:
-        """Name what embedding again would do, without doing it.
+        """Count what `embed_again` would do.
 
-        Args:
-            sources: only entries of these, e.g. `exchange`; all where none is named.
         Raises:
             UsageError: the settings name no embedding model.
             ProviderError: the model cannot be opened.
@@ -212,22 +208,18 @@ class Maintenance:
             counts = count_vectors(tx, filled.space)
             count = sum(map(tokens.estimate, embeddable_texts(tx, sources)))
         mine = {source: found for source, found in counts.items() if not sources or source in sources}
-        return EmbeddingPlan(
-            deleted=sum(found.embedded for found in mine.values()),
-            texts={source: found.embedded + found.waiting for source, found in mine.items()},
-            tokens=count,
-            model=filled.space.name,
-            price_usd=self._spaces.price(count),
-        )
+        deleted = sum(found.embedded for found in mine.values())
+        texts = {source: found.embedded + found.waiting for source, found in mine.items()}
+        return EmbeddingPlan(deleted, texts, count, filled.space.name, self._spaces.price(count))
 
     def embed_again(self, progress: Callable[[int], None] = lambda _done: None, sources: Sequence[str] = ()) -> int:
-        """Let every entry that may have a vector wait for a new one; until then it is found by its words.
+        """Let entries wait for a new vector, which `Harken.embed` or a worker makes; until then words find them.
 
         Args:
             progress: called with the number of entries looked at.
             sources: only entries of these, e.g. `exchange`; all where none is named.
         Returns:
-            How many wait; `Harken.embed` or a worker embeds them.
+            How many wait.
         Raises:
             UsageError: the settings name no embedding model.
             ProviderError: the model cannot be opened; nothing was changed.
@@ -247,13 +239,10 @@ class Maintenance:
         project: str | None = None,
         query: str | None = None,
     ) -> ForgetPlan:
-        """Name what is to be forgotten, without forgetting it yet.
+        """Find what is to be forgotten: messages, or conversations, by their ids; those of a project, by key or name.
 
-        Args:
-            messages: ids.
-            conversations: ids.
-            project: a project's key or short name: all its conversations.
-            query: every message that holds all of its words, in any case.
+        A query stands for every message that holds all of its words, in any case.
+
         Raises:
             NotFoundError: an id or a name names nothing.
             UsageError: nothing, or more than one thing, was named.
@@ -280,7 +269,7 @@ class Maintenance:
         return forget(self._store, self._journal, doomed, self._recorder.ingest, progress)
 
     def backup(self, target: str | Path) -> int:
-        """Write one file with everything, while others go on using the store; its size in bytes.
+        """Write one file with everything, while others use the store; its size in bytes.
 
         Raises:
             UsageError: the target exists.
@@ -291,9 +280,7 @@ class Maintenance:
     def export(
         self, target: str | Path | BinaryIO, progress: Callable[[int, int], None] = lambda _done, _all: None
     ) -> Exported:
-        """Write everything that was recorded as lines of JSON, to be imported as `jsonl` into a store of any engine.
-
-        Vectors are not among it: the other store makes its own.
+        """Write everything that was recorded, without vectors, as `jsonl` for a store of any engine.
 
         Args:
             target: a file that is not there yet, or a stream.
@@ -313,18 +300,17 @@ class Maintenance:
         return filled
 
     def _sizes(self) -> dict[str, int]:
-        sizes = {"database": self._store.size_bytes()}
+        journal = {}
         if self._journal is not None:
-            sizes["journal"] = sum(size for _, size in self._journal.files())
-        sizes["cache"] = _bytes_under(self._home / "cache")
-        return sizes
+            journal["journal"] = sum(size for _, size in self._journal.files())
+        return {"database": self._store.size_bytes(), **journal, "cache": _bytes_under(self._home / "cache")}
 
 
 def _bytes_under(folder: Path) -> int:
-    """What the files under a folder take; others may take any of them away meanwhile."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
+            # Others may take any of them away meanwhile.
             with suppress(FileNotFoundError):
                 total += Path(place, name).lstat().st_size
     return total

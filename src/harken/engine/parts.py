@@ -13,10 +13,7 @@ from harken.config.settings import LoadedSettings, Settings, environment, load_s
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
 from harken.journal.replay import Replayed, replay
-from harken.model.conversations import (
-    SearchScope,
-    default_scope,
-)
+from harken.model.conversations import SearchScope, default_scope
 from harken.model.lookups import SearchResult
 from harken.record.forget import finish_forgetting
 from harken.storage.open import open_store
@@ -107,7 +104,8 @@ class Parts:
         self._now = now
         self._given_embedder = embedder
         self._reranker = reranker
-        self.store = self._open_store()
+        place = self.settings.store or self.home / DATABASE_NAME
+        self.store: Store = open_store(place, self.home / "cache", self.settings.tenant)
         self.replayed = Replayed(0, 0, [])
         try:
             self.run_time = RunTimeSettings(
@@ -120,8 +118,11 @@ class Parts:
             if self.settings.llm.model:
                 # The moment at which a model is first seen counts, whatever this process goes on to do.
                 _ = self._language_model
-            self._journal = self._open_journal()
-            self._replay_tail(on_replay)
+            self._journal: Journal | None = None
+            if self.settings.store is None:
+                self._journal = Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+                self._replay_tail(self._journal, on_replay)
+            finish_forgetting(self.store)
         except BaseException:
             self.store.close()
             raise
@@ -217,33 +218,28 @@ class Parts:
         """One context out of everything that is remembered."""
         from harken.context.assembler import ContextAssembler
 
-        return ContextAssembler(self.store, self._searcher, lambda: self.settings, self._now)
+        return ContextAssembler(self.store, self._searcher, self._current, self._now)
 
     @lazy_part
     def chats(self) -> Chats:
         """Contexts of chats, and their rolling summaries."""
         from harken.context.chats import Chats
 
-        return Chats(
-            self.store, self.recorder, lambda: self.settings, self.spaces.answering, self._task_history, self._now
-        )
+        return Chats(self.store, self.recorder, self._current, self.spaces.answering, self._task_history, self._now)
 
     @lazy_part
     def background(self) -> Background:
         """The workers that embed and summarize."""
         from harken.jobs.workers import Background
 
-        return Background(
-            self.store, self.spaces, self.chats.work, lambda: self.settings, self._language_model, self._now
-        )
+        return Background(self.store, self.spaces, self._current, self._language_model, self._now)
 
     @lazy_part
     def tasks(self) -> Tasks:
         """Scheduled tasks that see their own earlier runs."""
         from harken.chat.tasks import Tasks
 
-        most = lambda: self.settings.context.subagent_history  # noqa: E731
-        return Tasks(self.recorder, self._task_history, most, self.chats.task_context)
+        return Tasks(self.recorder, self._task_history, self.chats, self._current)
 
     @lazy_part
     def chat(self) -> Chat:
@@ -252,7 +248,7 @@ class Parts:
         from harken.chat.turn import Chat
 
         tools = [*history_tools(self.store, self._found), *core_tools(self.core), *memory_tools(self.memories)]
-        return Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
+        return Chat(self.recorder, self.chats, self._language_model, self._current, tools)
 
     @lazy_part
     def _redactor(self) -> Redactor:
@@ -270,7 +266,7 @@ class Parts:
     def _language_model(self) -> LanguageModel:
         from harken.jobs.spend import LanguageModel
 
-        return LanguageModel(self.store, lambda: self.settings, self._env, self._now)
+        return LanguageModel(self.store, self._current, self._env, self._now)
 
     @lazy_part
     def _searcher(self) -> Searcher:
@@ -288,6 +284,9 @@ class Parts:
     def home(self) -> Path:
         """Where everything is kept."""
         return self.settings.home
+
+    def _current(self) -> Settings:
+        return self.loaded.settings
 
     def _found(
         self,
@@ -307,23 +306,11 @@ class Parts:
         if background := vars(self).get("background"):
             background.wake()
 
-    def _replay_tail(self, on_replay: Callable[[int, int], None]) -> None:
+    def _replay_tail(self, journal: Journal, on_replay: Callable[[int, int], None]) -> None:
         """Bring in what a process that died, or a database that was lost, left in the journal alone."""
-        if self._journal is not None:
-            # The recorder is opened where there is a tail alone.
-            ingest = lambda tx: self.recorder.ingest(tx)  # noqa: E731
-            for done, total in replay(self.store, self._journal, ingest, self.replayed):
-                on_replay(done, total)
-        finish_forgetting(self.store)
-
-    def _open_store(self) -> Store:
-        place = self.settings.store or self.home / DATABASE_NAME
-        return open_store(place, self.home / "cache", self.settings.tenant)
-
-    def _open_journal(self) -> Journal | None:
-        if self.settings.store is not None:
-            return None
-        return Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+        # The recorder is opened where there is a tail alone.
+        for done, total in replay(self.store, journal, lambda tx: self.recorder.ingest(tx), self.replayed):
+            on_replay(done, total)
 
     def _open_reranker(self) -> Reranker:
         if self._reranker is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -23,12 +24,9 @@ _QUERIES = 4
 
 
 class RecentQueries:
-    """Remembers the vectors of the last few queries; threads may share it.
+    """An embedder that remembers the vectors of the last few queries; threads may share it.
 
     One prompt is looked for among what was saved, in this conversation and in others, each by a search of its own.
-
-    Args:
-        embedder: makes the vectors; what it refuses is asked of it again.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -68,9 +66,9 @@ class Spaces:
     Args:
         store: keeps the spaces.
         configured: opens the model that the settings name; None where they name none.
-        spec: what opens that model again, kept with its space.
+        spec: opens that model again; kept with its space.
         from_spec: opens the model of an older space.
-        price: what it costs to embed so many tokens, in USD; None where that is not known.
+        price: USD for embedding so many tokens; None where that is not known.
     """
 
     def __init__(
@@ -87,8 +85,7 @@ class Spaces:
         self._spec = spec
         self._from_spec = from_spec
         self._embedder: Embedder | None = None
-        self._older: dict[str, Embedder] = {}
-        self._asked: dict[str, RecentQueries] = {}
+        self._answering: dict[str, RecentQueries] = {}
         self._lock = threading.RLock()
 
     @property
@@ -124,43 +121,24 @@ class Spaces:
             return None
         with self._store.reading() as tx:
             active = answering_space(tx)
-        return None if active is None else OpenSpace(active, self._remembering(active.name, self._embedder_of(active)))
-
-    def _remembering(self, name: str, embedder: Embedder) -> RecentQueries:
-        with self._lock:
-            if name not in self._asked:
-                self._asked[name] = RecentQueries(embedder)
-            return self._asked[name]
-
-    def _embedder_of(self, space: StoredSpace) -> Embedder:
-        configured = self._configured_as(space.name)
-        if configured is not None:
-            return configured
-        with self._lock:
-            if space.name not in self._older:
-                self._older[space.name] = self._from_spec(space.spec)
-            return self._older[space.name]
-
-    def _configured_as(self, name: str) -> Embedder | None:
-        """The configured model where it embeds into that space; the old space answers on where it cannot be opened."""
-        try:
-            embedder = self.embedder()
-            return embedder if embedder is not None and embedder.space.id == name else None
-        except (ProviderError, MissingExtraError):
+        if active is None:
             return None
+        with self._lock:
+            if active.name not in self._answering:
+                # The old space answers on where the configured model cannot be opened.
+                with suppress(ProviderError, MissingExtraError):
+                    embedder = self.embedder()
+                    if embedder is not None and embedder.space.id == active.name:
+                        self._answering[active.name] = RecentQueries(embedder)
+            if active.name not in self._answering:
+                self._answering[active.name] = RecentQueries(self._from_spec(active.spec))
+            return OpenSpace(active, self._answering[active.name])
 
 
 def open_spaces(
     store: Store, settings: Settings, book: Callable[[], SpendBook], given: Embedder | None = None
 ) -> Spaces:
-    """The store's spaces with the models that the settings name.
-
-    Args:
-        store: keeps the spaces.
-        settings: which embedder, and how it is used.
-        book: where calls of endpoints are booked.
-        given: stands in place of the configured model.
-    """
+    """The store's spaces with the models that the settings name; `given` stands in place of the configured one."""
     if given is not None:
         return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given)
     key = settings.embedding.api_key

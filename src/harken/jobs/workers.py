@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import structlog
 
+from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
 from harken.jobs.backfill import Backfill
 from harken.jobs.embed import EmbedWork
-from harken.jobs.job import HaltingWork, SwitchedWork, Worker, WorkerState, run_until_idle
-from harken.jobs.segments import SummarizeSegmentWork, Vectorize
+from harken.jobs.job import Job, SwitchedWork, Worker, WorkerState, run_until_idle
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
-from harken.jobs.summarize import SummarizeWork
+from harken.jobs.summarize import SEGMENT, SummarizeSegmentWork, SummarizeWork
 from harken.model.views import WorkerView
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import Summarizer
@@ -36,25 +37,22 @@ from harken.storage.enrichment.jobs import (
     is_enabled,
     put_enabled,
 )
-from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_due, count_made
+from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_made
+from harken.storage.enrichment.segments import count_due as count_segments_due
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
 from harken.storage.enrichment.summaries import (
     CONVERSATION,
     EXCHANGE,
     SUMMARIZE,
     count_backlog,
+    count_due,
     count_outlived,
     in_hand,
 )
-from harken.storage.enrichment.summaries import count_due as count_summaries_due
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.vectors import list_spaces
 
-# Makes the work on rolling summaries of: sentences to vectors, who summarizes a segment, since when a model is set.
-SegmentWork = Callable[
-    [Vectorize | None, Callable[[str], Summarizer], Callable[[], datetime | None]], SummarizeSegmentWork
-]
-EMBEDDINGS, SEGMENT = "embeddings", "segment"
+EMBEDDINGS = "embeddings"
 # The workers by the name that people call them, in the order in which their work is done.
 WORKERS = {
     SEGMENT: SUMMARIZE_SEGMENT,
@@ -75,13 +73,13 @@ class WorkerReport:
         name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
         state: of this process's own worker; stopped where it runs none.
         done: how many vectors or summaries there are.
-        waiting: how many are missing, or outlived by what was said since.
-        outlived: of those that are done, how many wait to be made again.
+        waiting: how many are missing, or stale by what was said since.
+        stale: of those that are done, how many wait to be made again.
         older: how many the configured model does not summarize unless somebody asks (`Backfill`); they are, or will be,
             summarized by extraction.
         done_here: how many this process's own worker has taken on since it was started.
         current: the id of what is being summarized now, by whichever process; empty where nothing is.
-        halted: why it stands still, in words for a person; empty while it works.
+        blocked_reason: why it stands still, in words for a person; empty while it works.
         spent: what its calls of language models have cost in all.
         spent_today: of that, today's part, by the day of UTC.
     """
@@ -92,10 +90,10 @@ class WorkerReport:
     done: int
     waiting: int
     counts: WorkCounts
-    halted: str = ""
+    blocked_reason: str = ""
     spent: Spent = _NOTHING
     spent_today: Spent = _NOTHING
-    outlived: int = 0
+    stale: int = 0
     older: int = 0
     done_here: int = 0
     current: str = ""
@@ -110,7 +108,7 @@ class WorkerReport:
         """`OFF`, `HALTED`, `RUNNING`, `WAITING` (there is work, and nobody here does any) or `IDLE`."""
         if not self.enabled:
             return "OFF"
-        if self.halted:
+        if self.blocked_reason:
             return "HALTED"
         if self.counts.leased or (self.waiting and self.state is WorkerState.PROCESSING):
             return "RUNNING"
@@ -124,7 +122,7 @@ class WorkerReport:
             "enabled": self.enabled,
             "state": self.state_name,
             "done": self.done,
-            "outlived": self.outlived,
+            "outlived": self.stale,
             "older": self.older,
             "waiting": self.waiting,
             "current": self.current or None,
@@ -133,7 +131,7 @@ class WorkerReport:
             "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
             "given_up": counts.given_up,
             "last_error": counts.last_error,
-            "halted": self.halted,
+            "halted": self.blocked_reason,
             "calls": self.spent.calls,
             "spend_usd": float(self.spent.usd),
             "spend_today_usd": float(self.spent_today.usd),
@@ -151,21 +149,19 @@ class Background:
         self,
         store: Store,
         spaces: Spaces,
-        make_segment_work: SegmentWork,
         settings: Callable[[], Settings],
         language_model: LanguageModel,
         now: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._spaces = spaces
-        self._make_segment_work = make_segment_work
         self._settings = settings
         self._language_model = language_model
         self._now = now
         self._ongoing: frozenset[str] = frozenset()
         self.backfill = Backfill(store, settings, language_model, self._summarizer, now)
         self._workers: dict[str, Worker] = {}
-        self._works: dict[str, SwitchedWork] = {}
+        self._embedding: EmbedWork | None = None
         self._stop_listening: Callable[[], None] | None = None
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
@@ -197,12 +193,11 @@ class Background:
         """
         # Said at once, not item by item, where it cannot be used.
         self._language_model.model()
-        segments = self._summarizing(self._segment_work(None))
-        made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
-        for kind in (EXCHANGE, CONVERSATION):
-            work = self._summarize_work(kind)
+        made = {}
+        for name in (SEGMENT, EXCHANGE, CONVERSATION):
+            work = self._summary_work(name)
             run_until_idle(self._summarizing(work), progress, patient=True)
-            made[kind] = work.stored
+            made[name] = work.stored
         return made
 
     def start(self, names: Collection[str] = tuple(WORKERS)) -> Worker | None:
@@ -238,17 +233,18 @@ class Background:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
-        self._workers, self._works, self._stop_listening = {}, {}, None
+        self._workers, self._embedding, self._stop_listening = {}, None, None
 
     @property
     def is_busy(self) -> bool:
         """Whether a worker of this process is at work, or looks for some."""
-        return any(worker.status().state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
+        return any(worker.state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
 
     @property
-    def halts(self) -> dict[str, str]:
+    def blocked_reasons(self) -> dict[str, str]:
         """Why workers of this process stand still, in words for a person, by their names."""
-        return {name: work.halted for name, work in tuple(self._works.items()) if work.halted}
+        workers = tuple(self._workers.items())
+        return {name: worker.work.blocked_reason for name, worker in workers if worker.work.blocked_reason}
 
     def wake(self) -> None:
         """There is work; returns at once."""
@@ -297,65 +293,52 @@ class Background:
             return count_vectors(tx, _target(tx))
 
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
-        kind, now = WORKERS[name], self._now()
-        worker = self._workers.get(name)
-        here = worker.status() if worker else None
-        done, waiting = self._progress(tx, name)
-        is_summary, consent, rest_seconds = name in SUMMARIZE, self._consent(), self._settings().worker.rest_seconds
-        backlog = SummaryBacklog(consent.since)
-        return WorkerReport(
-            name=name,
-            enabled=is_enabled(tx, kind),
-            state=here.state if here else WorkerState.STOPPED,
-            done=done,
-            waiting=waiting,
-            counts=count_work(tx, kind, now),
-            halted=halted(tx, kind),
-            spent=spent,
-            spent_today=today,
-            outlived=count_outlived(tx, name, now, rest_seconds, consent) if is_summary else 0,
-            older=count_backlog(tx, name, now, rest_seconds, backlog) if is_summary and consent.since else 0,
-            done_here=here.done if here else 0,
-            current=(in_hand(tx, name, now) or "") if is_summary else "",
-        )
-
-    def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:
+        kind, now, worker = WORKERS[name], self._now(), self._workers.get(name)
+        more: dict[str, Any] = {}
         if name == EMBEDDINGS:
             target = _target(tx)
             counts = count_all(tx, target.id if target else None)
-            return counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
-        if name == SEGMENT:
-            return count_made(tx), count_due(tx)
-        rest_seconds = self._settings().worker.rest_seconds
-        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds, self._consent())
+            done, waiting = counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
+        elif name == SEGMENT:
+            done, waiting = count_made(tx), count_segments_due(tx)
+        else:
+            consent, due = self._consent(), (name, now, self._config().rest_seconds)
+            done, waiting = count_summaries(tx, name), count_due(tx, *due, consent)
+            older = count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
+            stale, current = count_outlived(tx, *due, consent), in_hand(tx, name, now) or ""
+            more = {"stale": stale, "older": older, "current": current}
+        return WorkerReport(
+            name=name,
+            enabled=is_enabled(tx, kind),
+            state=worker.state if worker else WorkerState.STOPPED,
+            done=done,
+            waiting=waiting,
+            counts=count_work(tx, kind, now),
+            blocked_reason=halted(tx, kind),
+            spent=spent,
+            spent_today=today,
+            done_here=worker.done if worker else 0,
+            **more,
+        )
 
     def _start(self, name: str) -> None:
-        config = self._settings().worker
-        poll_seconds = config.poll_seconds
         if name == EMBEDDINGS:
-            work = SwitchedWork(self._store, EMBED, self._embedding(), self._now)
-        elif name == SEGMENT:
-            work = self._summarizing(self._segment_work(self._vectors_of), is_lasting=True)
+            work = SwitchedWork(self._store, EMBED, self._opened_embedding, self._now)
         else:
-            work = self._summarizing(self._summarize_work(name), is_lasting=True)
-            poll_seconds = config.summary_poll_seconds
-        self._works[name], self._workers[name] = work, Worker(work, poll_seconds)
-        self._workers[name].start()
+            work = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)
+        config = self._config()
+        worker = Worker(work, config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds)
+        self._workers[name] = worker
+        worker.start()
 
-    def _embedding(self) -> Callable[[], HaltingWork]:
-        """What gives the embedding work: the model is opened, and its space made, when it is first asked."""
-        made: list[EmbedWork] = []
-
-        def opened() -> HaltingWork:
-            if not made:
-                work = self._embed_work()
-                if work is None:
-                    raise ConfigError("The settings name no embedding model.")
-                work.outage.is_waited_out = True
-                made.append(work)
-            return made[0]
-
-        return opened
+    def _opened_embedding(self) -> EmbedWork:
+        """The embedding work of the worker: the model is opened, and its space made, when it is first asked."""
+        if self._embedding is None:
+            self._embedding = self._embed_work()
+            if self._embedding is None:
+                raise ConfigError("The settings name no embedding model.")
+            self._embedding.outage.is_waited_out = True
+        return self._embedding
 
     def _vectors_of(self, sentences: Sequence[str]) -> Vectors:
         """Sentences by their meaning; by their words where there is no model, or it cannot be used now."""
@@ -366,58 +349,42 @@ class Background:
             _log.warning("sentences_compared_by_words", error_class=type(error).__name__)
             return term_vectors(sentences)
 
-    def _summarizing(self, work: SummarizeWork | SummarizeSegmentWork, is_lasting: bool = False) -> SwitchedWork:
-        """Work that asks the language model, as it is set at the time.
+    def _summarizing(self, job: Job[Any, Any], is_lasting: bool = False) -> SwitchedWork:
+        """A job that asks the language model, as it is set at the time; a lasting one ends with this process."""
+        job.outage.is_waited_out = is_lasting
 
-        Args:
-            work: what is done.
-            is_lasting: it goes on until this process ends.
-        """
-        work.outage.is_waited_out = is_lasting
-
-        def opened() -> HaltingWork:
+        def opened() -> Job[Any, Any]:
             # Not item by item, where it cannot be used.
             self._language_model.model()
-            if isinstance(work, SummarizeWork):
-                work.rest_seconds = self._settings().worker.rest_seconds
-            return work
+            return job
 
-        return SwitchedWork(self._store, work.name, opened, self._now)
+        return SwitchedWork(self._store, job.name, opened, self._now)
+
+    def _config(self) -> WorkerConfig:
+        return self._settings().worker
 
     def _consent(self) -> Consent:
         return Consent(self._language_model.since(), self._ongoing)
 
     def _embed_work(self) -> EmbedWork | None:
-        filled = self._spaces.filled()
+        filled, config = self._spaces.filled(), self._config()
         if filled is None:
             return None
-        worker = self._settings().worker
-        return EmbedWork(self._store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
+        return EmbedWork(self._store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self._now)
 
-    def _summarize_work(self, kind: str) -> SummarizeWork:
-        config = self._settings().worker
-        return SummarizeWork(
-            self._store,
-            kind,
-            self._summarizer,
-            config.batch_size,
-            config.lease_seconds,
-            config.rest_seconds,
-            self._now,
-            wake_next=self._wake_embeddings,
-            consent=self._consent,
-        )
-
-    def _segment_work(self, vectorize: Vectorize | None) -> SummarizeSegmentWork:
-        return self._make_segment_work(vectorize, self._segment_summarizer, self._language_model.since)
+    def _summary_work(
+        self, name: str, vectorize: Callable[[Sequence[str]], Vectors] | None = None
+    ) -> SummarizeWork | SummarizeSegmentWork:
+        if name == SEGMENT:
+            model = (self._summarizer, self._language_model.since)
+            return SummarizeSegmentWork(self._store, self._settings, self._now, vectorize, *model)
+        wake = self._wake_embeddings
+        return SummarizeWork(self._store, name, self._summarizer, self._config, self._now, self._consent, wake)
 
     def _wake_embeddings(self) -> None:
         """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""
         if worker := self._workers.get(EMBEDDINGS):
             worker.wake()
-
-    def _segment_summarizer(self, uid: str) -> Summarizer:
-        return self._summarizer(SEGMENT, uid)
 
     def _summarizer(self, name: str, uid: str) -> Summarizer:
         """Extractive by words: vectors of sentences would double what the embedder has to do."""

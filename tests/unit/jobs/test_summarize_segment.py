@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,10 @@ import pytest
 from chatting import TALK, call_tool, filler, prompt, say
 from harken.engine import Harken
 from harken.errors import ProviderError
+from harken.jobs.summarize import SummarizeSegmentWork
 from harken.storage.enrichment.segments import covered_by
 from harken.testing import HashingEmbedder
+from recorded import Clock
 
 
 @pytest.fixture
@@ -163,13 +164,14 @@ def test_after_a_model_failed_it_is_tried_again_a_little_later(harken: Harken) -
     harken.build_context(TALK, ["and now?"])
     embedder = HashingEmbedder()
     embedder.fail(ProviderError("down"))
-    work = harken.chats.work(embedder.embed_passages)
-    assert work.run_once() == 6
+    clock = Clock()
+    work = SummarizeSegmentWork(harken.store, lambda: harken.settings, clock, embedder.embed_passages)
+    assert work.run_once() == 1
     assert (covered(harken), work.waiting()) == (set(), 1)
     assert work.run_once() == 0
-    work.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
-    assert work.run_once() == 6
-    assert (len(covered(harken)), work.waiting()) == (6, 0)
+    clock.go_on(seconds=10)
+    assert work.run_once() == 1
+    assert (len(covered(harken)), work.stored, work.waiting()) == (6, 6, 0)
 
 
 def test_code_and_what_says_nothing_alone_stay_out(harken: Harken) -> None:

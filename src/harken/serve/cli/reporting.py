@@ -45,7 +45,7 @@ def title_line(report: WorkerReport, has_model: bool = True) -> str:
 
 def print_summarizer(session: CommandSession, report: WorkerReport) -> None:
     """A summarizer's state, progress, what it has in hand, spend, and what is unusual."""
-    current = report.done - report.outlived
+    current = report.done - report.stale
     total = current + report.waiting + report.counts.given_up
     lines = [title_line(report)]
     if report.waiting:
@@ -143,8 +143,8 @@ def troubles_of(report: WorkerReport) -> list[str]:
         moment = report.counts.retry_at
         again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
         troubles.append(f"{report.counts.retrying} tried again after a failure{again}")
-    if report.halted:
-        troubles.append(f"stands still: {report.halted}")
+    if report.blocked_reason:
+        troubles.append(f"stands still: {report.blocked_reason}")
     return troubles
 
 
@@ -177,8 +177,8 @@ def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:
     if report.counts.given_up:
         why = f", lastly {report.counts.last_error}" if report.counts.last_error else ""
         lines.append(f"⚠ {counted(report.counts.given_up, 'item')} given up{why}. Again: harken worker retry")
-    if report.halted:
-        lines.append(f"⚠ Stands still: {report.halted}")
+    if report.blocked_reason:
+        lines.append(f"⚠ Stands still: {report.blocked_reason}")
     return lines
 
 

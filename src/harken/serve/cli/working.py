@@ -69,8 +69,8 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
             done = harken.embed(show, patient=True)
     session.tell(as_json, {"summarized": made, "embedded": done}, f"Embedded {counted(done, 'text')}.")
     for report in harken.background.status():
-        if report.halted:
-            session.note(f"{report.name}: {report.halted}")
+        if report.blocked_reason:
+            session.note(f"{report.name}: {report.blocked_reason}")
     failures = harken.maintenance.failures()
     if failures:
         failed = counted(harken.maintenance.status().counts.failed, "item")
@@ -339,7 +339,7 @@ def _backfill(session: CommandSession, project: str | None, since: str | None, i
         with session.progress("Summarizing", "items") as show:
             total = sum(kind.items for kind in plan.kinds.values())
             made = harken.background.backfill.run(backlog, plan.price_usd, lambda done: show(done, total))
-        halted = harken.background.backfill.halted
+        halted = harken.background.backfill.blocked_reason
     _tell_backfilled(session, plan, made, as_json)
     if halted:
         raise HarkenError(f"Stopped, and the next backfill goes on from here. {halted}")

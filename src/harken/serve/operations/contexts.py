@@ -64,7 +64,7 @@ class BuiltContext:
 
 def _build(harken: Harken, wanted: ContextArguments, caller: Caller) -> BuiltContext:
     if wanted.conversation is None and caller.talk is not None:
-        from harken.chat.prompt import PAST_TOOL_NOTE, SYSTEM_PROMPT
+        from harken.chat.turn import PAST_TOOL_NOTE, SYSTEM_PROMPT
 
         found = harken.chats.newest(caller.talk.conversation_uid)
         prompt, note = harken.settings.context.system_prompt or SYSTEM_PROMPT, PAST_TOOL_NOTE

@@ -128,7 +128,7 @@ def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
     if older := sum(report.older for report in reports):
         kinds += f", {older} older than the model by extraction (harken summarizer backfill)"
     lines = [("summaries", kinds)] if waiting or made[EXCHANGE] or made[CONVERSATION] else []
-    unusual = [report for report in reports if not report.enabled or report.halted or report.counts.retrying]
+    unusual = [report for report in reports if not report.enabled or report.blocked_reason or report.counts.retrying]
     lines.append(("workers", ", ".join(f"{report.name} {report.state_name}" for report in reports)))
     for report in unusual:
         lines += [("worker", report_line(report)), *(("", f"  {why}") for why in troubles_of(report))]

@@ -112,7 +112,7 @@ class Repl:
 
     def _tell_halts(self) -> None:
         """Say once why work in the background stands still; `/status` says it for as long as it lasts."""
-        for why in self.harken.background.halts.values():
+        for why in self.harken.background.blocked_reasons.values():
             if why not in self.told_halts:
                 self.told_halts.add(why)
                 self._aside(f"Work in the background stands still for now: {' '.join(why.split())}")
