@@ -18,7 +18,7 @@ from harken.storage.enrichment.jobs import fail, lease_owners, release
 from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, DueSegment, Left, claim_due, count_due, put_summary
 from harken.storage.ports import Store
 from harken.text import tokens
-from harken.text.sentences import split_sentences
+from harken.text.words import split_sentences
 
 # A shorter sentence says nothing alone.
 _SHORTEST_TOKENS = 5
