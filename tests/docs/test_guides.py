@@ -18,7 +18,7 @@ from harken.context.layers import LayerName
 from harken.model.arguments import CATEGORIES
 from harken.sources.memories.duplicates import ALIKE_IN_MEANING, ALIKE_IN_WORDS
 from harken.testing import ChatServer
-from harken.testing.chat_server import Says
+from harken.testing.endpoints import Says
 from repositories import new_repository
 
 ROOT = Path(__file__).resolve().parents[2]

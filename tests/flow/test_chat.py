@@ -15,7 +15,7 @@ from harken.model.conversations import ExchangeStatus, SearchScope
 from harken.storage.conversations import count_all
 from harken.storage.past import newest_exchanges
 from harken.testing import ChatServer, HashingEmbedder, Says
-from harken.testing.chat_server import ScriptedCall
+from harken.testing.endpoints import ScriptedCall
 from harken.testing.local_server import Request
 from recorded import Clock
 

@@ -16,7 +16,7 @@ from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import SearchScope, Trust
 from harken.sources.found import SourceHit
 from harken.sources.workspace.tree import IndexReport
-from harken.testing.hashing_embedder import HashingEmbedder
+from harken.testing.models import HashingEmbedder
 from pdf_files import written_pdf
 from repositories import Repository, new_repository
 

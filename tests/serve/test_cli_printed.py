@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from command_line import CommandLine
+from harken.text.characters import printable, printable_json
 from harken.text.console import PlainConsole
-from harken.text.terminal import printable, printable_json
 
 # Colours, the window's title, the clipboard, a cleared screen, one-byte introducers, letters in another order.
 EVIL = (

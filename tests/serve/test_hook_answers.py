@@ -11,8 +11,8 @@ import pytest
 
 from harken.engine import Harken
 from harken.record.forget import plan_conversations
-from harken.serve.hooks.agents import AGENTS, CODEX
 from harken.serve.hooks.answers import Hooks
+from harken.serve.hooks.events import AGENTS, CODEX
 from harken.storage.state import given_to
 from harken.testing import HashingEmbedder
 from harken.text import tokens

@@ -13,8 +13,8 @@ from coding_agent import CodingAgent
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.model.experiences import RootCause
-from harken.serve.hooks.agents import AGENTS, CLAUDE_CODE, CODEX, GEMINI
 from harken.serve.hooks.answers import Hooks
+from harken.serve.hooks.events import AGENTS, CLAUDE_CODE, CODEX, GEMINI
 from harken.testing import HashingEmbedder
 from harken.text import tokens
 from learning import go_through

@@ -17,9 +17,8 @@ from starlette.types import ASGIApp
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.spool import Transcript
-from harken.serve.http.app import make_app
 from harken.serve.http.guard import Guard
-from harken.serve.http.routes import openapi
+from harken.serve.http.routes import make_app, openapi
 from harken.serve.mcp.mount import Mount
 from harken.serve.operations.registry import OPERATIONS
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project

@@ -13,8 +13,7 @@ from starlette.types import ASGIApp
 from test_http import DaemonControl
 
 from harken.engine import Harken
-from harken.serve.http.app import make_app
-from harken.serve.http.routes import openapi
+from harken.serve.http.routes import make_app, openapi
 from harken.serve.mcp.mount import Mount
 from verbs import fill
 

@@ -20,9 +20,9 @@ from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import DaemonPaths
-from harken.serve.hooks.agents import AGENTS
-from harken.serve.http import guard as body
-from harken.serve.http.app import make_app
+from harken.serve.hooks.events import AGENTS
+from harken.serve.http import routes as body
+from harken.serve.http.routes import make_app
 from harken.serve.mcp.mount import Mount
 from hostile import OTHER_KINDS, SECRET, files_below, plant_secret, texts
 from verbs import check_sentence, fill, make_project

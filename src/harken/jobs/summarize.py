@@ -45,7 +45,7 @@ from harken.storage.enrichment.summaries import (
 )
 from harken.storage.ports import Store, Transaction
 from harken.text import tokens
-from harken.text.sentences import split_sentences
+from harken.text.words import split_sentences
 
 SEGMENT = "segment"
 # Another worker may be quicker, more than once.

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from harken.errors import UsageError
-from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView
+from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView, view_of
 
 
 class _Nothing(Mapping[str, Any]):
@@ -72,7 +72,7 @@ _ORDER = (Trust.OWNER, Trust.AGENT, Trust.IMPORTED, Trust.TOOL, Trust.UNTRUSTED)
 
 
 def least_trusted(found: Iterable[Trust]) -> Trust:
-    """The one that may be believed least; of nothing, what an agent says."""
+    """Return the one that may be believed least; of none, `AGENT`."""
     return max(found, key=_ORDER.index, default=Trust.AGENT)
 
 
@@ -81,7 +81,7 @@ class Choice(StrEnum):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """What a caller means by a word.
+        """Return the member that a caller's word names.
 
         Raises:
             UsageError: it is none of them.
@@ -152,19 +152,13 @@ class Conversation:
     metadata: Mapping[str, Any] = EMPTY
 
     def view(self) -> ConversationView:
-        """The conversation as JSON."""
-        return {
-            "id": self.uid,
-            "channel": self.channel,
-            "title": self.title,
-            "project": self.project.key if self.project else None,
-            "created_at": self.created_at.isoformat(),
-        }
+        """Return the conversation as JSON."""
+        return view_of(ConversationView, self, project=self.project.key if self.project else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The part of a conversation between two `/new`s; numbers count from 1."""
+    """A part of a conversation between two `/new`s; numbers count from 1."""
 
     uid: str
     conversation_uid: str
@@ -214,21 +208,8 @@ class Message:
     position: int = 0
 
     def view(self) -> MessageView:
-        """The message as JSON."""
-        return {
-            "id": self.uid,
-            "conversation_id": self.conversation_uid,
-            "exchange_id": self.exchange_uid,
-            "role": self.role.value,
-            "type": self.type.value,
-            "author": self.author,
-            "tool_name": self.tool_name,
-            "call_id": self.call_id,
-            "trust": self.trust.value,
-            "untrusted": self.trust.is_untrusted,
-            "created_at": self.created_at.isoformat(),
-            "text": self.text,
-        }
+        """Return the message as JSON."""
+        return view_of(MessageView, self, untrusted=self.trust.is_untrusted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +248,7 @@ class Entry:
 
 
 def spoken(author: str | None, text: str) -> str:
-    """The words with their speaker before them: `Author: text`, or the text alone."""
+    """Return the words with their speaker before them: `Author: text`, or the text alone."""
     return f"{author}: {text}" if author else text
 
 
@@ -299,8 +280,8 @@ class Reason:
     note: str = ""
 
     def view(self) -> ReasonView:
-        """The reason as JSON."""
-        return {"name": self.name, "value": round(self.value, 4), "note": self.note}
+        """Return the reason as JSON."""
+        return view_of(ReasonView, self, value=round(self.value, 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,28 +306,18 @@ class Hit:
     reasons: tuple[Reason, ...] = ()
 
     def view(self) -> HitView:
-        """The hit as JSON, flat with its entry."""
-        entry = self.entry
-        return {
-            "id": entry.ref_uid,
-            "source": entry.source,
-            "part": entry.part,
-            "conversation_id": entry.conversation_uid,
-            "exchange_id": entry.exchange_uid,
-            "project": entry.project,
-            "role": entry.role,
-            "author": entry.author,
-            "trust": entry.trust.value,
-            "untrusted": entry.trust.is_untrusted,
-            "created_at": entry.created_at.isoformat(),
-            "text": entry.text,
-            "score": round(self.score, 6),
-            "similarity": None if self.similarity is None else round(self.similarity, 4),
-            "keyword_rank": self.keyword_rank,
-            "vector_rank": self.vector_rank,
-            "fused": round(self.fused, 6),
-            "reasons": [reason.view() for reason in self.reasons],
-        }
+        """Return the hit as JSON, flat with its entry."""
+        return view_of(
+            HitView,
+            self,
+            self.entry,
+            id=self.entry.ref_uid,
+            untrusted=self.entry.trust.is_untrusted,
+            score=round(self.score, 6),
+            similarity=None if self.similarity is None else round(self.similarity, 4),
+            fused=round(self.fused, 6),
+            reasons=[reason.view() for reason in self.reasons],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,11 +345,10 @@ class SearchScope:
 
 
 def default_scope(scope: SearchScope | None) -> SearchScope:
-    """The scope; one that names neither sources nor facets leaves out what is read from the disk."""
+    """Return the scope; one that names neither sources nor facets leaves out what is read from the disk."""
     given = scope or SearchScope()
-    if given.sources or given.facets or given.without_sources:
-        return given
-    return replace(given, without_sources=DERIVED_SOURCES)
+    names_some = given.sources or given.facets or given.without_sources
+    return given if names_some else replace(given, without_sources=DERIVED_SOURCES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,9 +369,8 @@ class ContextItem:
     metadata: Mapping[str, Any]
 
     def view(self) -> ItemView:
-        """The item as JSON."""
-        facts = dict(self.metadata)
-        return {"source": self.source, "content": self.content, "relevance": self.relevance, "metadata": facts}
+        """Return the item as JSON."""
+        return view_of(ItemView, self, metadata=dict(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)

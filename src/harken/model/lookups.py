@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from harken.model.conversations import Conversation, Hit, Message
-from harken.model.views import SurroundingsView
+from harken.model.views import RetrievalView, SurroundingsView, view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,9 @@ class Surroundings:
     after: int = 0
 
     def view(self) -> SurroundingsView:
-        """The messages and their conversation as JSON."""
-        return {
-            "conversation": self.conversation.view(),
-            "before": self.before,
-            "messages": [message.view() for message in self.messages],
-            "after": self.after,
-        }
+        """Return the messages and their conversation as JSON."""
+        messages = [message.view() for message in self.messages]
+        return view_of(SurroundingsView, self, conversation=self.conversation.view(), messages=messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +71,6 @@ class Retrieval:
     at: datetime
     error_class: str | None = None
 
-    def view(self) -> dict[str, Any]:
-        """The look as JSON."""
-        return {
-            "query_hash": self.query_hash,
-            "conversations": self.conversations,
-            "exchanges": self.exchanges,
-            "best_conversation": self.best_conversation,
-            "best_exchange": self.best_exchange,
-            "duration_ms": self.duration_microseconds / 1000,
-            "error_class": self.error_class,
-            "at": self.at.isoformat(),
-        }
+    def view(self) -> RetrievalView:
+        """Return the look as JSON."""
+        return view_of(RetrievalView, self, duration_ms=self.duration_microseconds / 1000)

@@ -6,24 +6,49 @@ Moments are ISO 8601; what is not known is null.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar, cast
 
 # Not from `typing`: pydantic reads it only from here before Python 3.12.
 from typing_extensions import TypedDict
 
 
 def format_moment(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds and `Z`."""
+    """Return ISO 8601 in UTC with microseconds and `Z`."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def parse_moment(text: str) -> datetime:
-    """The moment of `format_moment`, timezone-aware in UTC.
+    """Return the moment of `format_moment`, timezone-aware in UTC.
 
     Raises:
         ValueError: the text is no moment.
     """
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+_View = TypeVar("_View")
+
+
+def view_of(form: type[_View], *records: object, **given: object) -> _View:
+    """Return the form as JSON: each key as it is given, else from the first record with a field of that name.
+
+    `conversation_id` is also the field `conversation_uid`, and `id` is `uid`.
+    """
+    view = {}
+    for key in cast("Any", form).__annotations__:
+        value = given[key] if key in given else _field(records, key)
+        if isinstance(value, StrEnum):
+            value = value.value
+        elif isinstance(value, datetime):
+            value = value.isoformat()
+        view[key] = list(value) if isinstance(value, tuple) else value
+    return cast("_View", view)
+
+
+def _field(records: tuple[object, ...], key: str) -> object:
+    names = (key, key.removesuffix("id") + "uid")
+    return next(getattr(record, name) for record in records for name in names if hasattr(record, name))
 
 
 class ReasonView(TypedDict):
@@ -91,6 +116,19 @@ class SurroundingsView(TypedDict):
     before: int
     messages: list[MessageView]
     after: int
+
+
+class RetrievalView(TypedDict):
+    """One look at past conversations."""
+
+    query_hash: str
+    conversations: int
+    exchanges: int
+    best_conversation: float | None
+    best_exchange: float | None
+    duration_ms: float
+    error_class: str | None
+    at: str
 
 
 class MemoryView(TypedDict):

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from harken.text.terminal import printable
+from harken.text.characters import printable
 
 
 class PlainConsole(Console):
@@ -21,6 +21,6 @@ class PlainConsole(Console):
         super().__init__(markup=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The pieces of what is to be printed."""
+        """Yield the pieces of what is to be printed."""
         for piece in super().render(renderable, options):
             yield piece if piece.control else Segment(printable(piece.text), piece.style)

@@ -19,7 +19,7 @@ from harken.model.conversations import Exchange, ExchangeStatus, Message
 from harken.storage.enrichment.spend import spent_in_all, spent_on_item
 from harken.storage.past import newest_exchanges
 from harken.testing import ChatServer, Reply, Says
-from harken.testing.chat_server import ScriptedCall
+from harken.testing.endpoints import ScriptedCall
 from recorded import Clock
 
 LOOK = ScriptedCall("search_history", {"query": "kitchen tap"})

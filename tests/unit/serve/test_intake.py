@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from coding_agent import eventually
 from harken.errors import StoreError
 from harken.serve.daemon import spool
+from harken.serve.daemon.run import TranscriptWatcher
 from harken.serve.daemon.spool import Transcript
-from harken.serve.daemon.watcher import TranscriptWatcher
 
 
 class Store:

@@ -17,8 +17,7 @@ from harken.model.conversations import ExchangeStatus, Role, spoken
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_MOST, ExchangeText, Spoken, Summary, ToolUse
 from harken.text import tokens
-from harken.text.sentences import split_sentences
-from harken.text.words import content_terms
+from harken.text.words import content_terms, split_sentences
 
 Embed = Callable[[Sequence[str]], Vectors]
 

@@ -11,9 +11,8 @@ import click
 
 from harken.errors import MissingExtraError
 from harken.serve.cli.session import CommandSession, print_json, with_json
-from harken.serve.install.command import Command, is_found, own_command, shared_command
 from harken.serve.install.plan import Backups, Change, make, plan_install, plan_uninstall
-from harken.serve.install.targets import TARGETS, Target, Where
+from harken.serve.install.targets import TARGETS, Command, Target, Where, is_found, own_command, shared_command
 
 _UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
 

@@ -13,7 +13,7 @@ from harken.errors import HarkenError, UsageError
 from harken.serve.cli.commands import LazyGroup
 from harken.serve.cli.session import CommandSession, is_help, line_of
 from harken.serve.process import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE
-from harken.text.terminal import printable
+from harken.text.characters import printable
 
 # Every command by the module that it stands in, with its line in lists: help and completion import nothing else.
 _COMMANDS = {

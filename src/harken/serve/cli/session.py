@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 import click
 
 from harken.errors import HarkenError
-from harken.text.terminal import printable, printable_json
+from harken.text.characters import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

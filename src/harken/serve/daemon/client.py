@@ -6,24 +6,18 @@ import json
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.starting import claim, words_of
-from harken.serve.daemon.wire import OK, DaemonError, exchange
+from harken.serve.daemon.wire import DaemonError, exchange
 
-__all__ = ["Answer", "DaemonError", "ask", "start", "wait_for"]
+__all__ = ["Answer", "DaemonError", "ask", "start"]
 
 
 class Answer(NamedTuple):
-    """What the daemon answered.
-
-    Attributes:
-        status: of HTTP.
-        body: the parsed JSON.
-    """
+    """The daemon's answer: the status of HTTP and the parsed JSON."""
 
     status: int
     body: Any
@@ -32,7 +26,7 @@ class Answer(NamedTuple):
 def ask(
     place: DaemonPaths, route: str, body: Mapping[str, Any] | None, env: Mapping[str, str], seconds: float
 ) -> Answer:
-    """Ask the daemon once; see `wire.exchange`.
+    """Ask the daemon once, by POST with a body, else by GET; see `wire.exchange`.
 
     Raises:
         DaemonError: it is not there, or does not answer in time, or not in JSON.
@@ -75,15 +69,3 @@ def start(place: DaemonPaths, env: Mapping[str, str]) -> None:
         raise DaemonError(type(error).__name__) from error
     # For those who outlive it: the kernel keeps a dead child until its end was asked for.
     threading.Thread(target=process.wait, name="harken-daemon-end", daemon=True).start()
-
-
-def wait_for(place: DaemonPaths, env: Mapping[str, str], seconds: float) -> bool:
-    """Whether the daemon answers within so many seconds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if ask(place, "/v1/ping", None, env, 1.0).status == OK:
-                return True
-        except DaemonError:
-            time.sleep(0.05)
-    return False

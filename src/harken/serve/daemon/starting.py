@@ -19,18 +19,13 @@ if TYPE_CHECKING:
 
     from harken.serve.daemon.place import DaemonPaths
 
-_LISTED = "/dev/fd"
-_UNDER_WAY = b"starting"
 # A second of processor time each: what is wrong may be put right meanwhile.
 _AGAIN_SECONDS = 10.0
 
 
 def open_lock(path: str, make: bool) -> int:
-    """A lock file's descriptor; never that of another user's file, nor of what a link leads to.
+    """Open a lock file, to make or write it or else to read it: never another user's, nor what a link leads to.
 
-    Args:
-        path: of the lock.
-        make: open it for writing, and make it where there is none; else for reading.
     Raises:
         OSError: it cannot be opened, or is no file of this user's.
     """
@@ -45,7 +40,7 @@ def open_lock(path: str, make: bool) -> int:
 
 
 def held_content(place: DaemonPaths) -> bytes | None:
-    """What the one that holds a home's lock has written into it; None where nobody holds it.
+    """Return what the one that holds a home's lock has written into it; None where nobody holds it.
 
     Raises:
         OSError: the lock cannot be read.
@@ -64,18 +59,8 @@ def held_content(place: DaemonPaths) -> bytes | None:
         os.close(descriptor)
 
 
-def is_held(place: DaemonPaths) -> bool:
-    """Whether a daemon of this version holds the lock, and only does not answer: another would be one process more.
-
-    Raises:
-        OSError: the lock cannot be read.
-    """
-    content = held_content(place)
-    return content is not None and f'"version": "{__version__}"'.encode() in content
-
-
 def claim(place: DaemonPaths) -> int | None:
-    """The right to start a daemon; None where one runs, is being started, or ended just now before it answered.
+    """Take the right to start a daemon; None where one runs, is being started, or ended just now before it answered.
 
     It takes a daemon a second to come to the lock of its home, and many on a busy machine. Whatever asks meanwhile
     would start another, and make that second longer for them all. One that cannot live would be started at every event.
@@ -97,8 +82,10 @@ def claim(place: DaemonPaths) -> int | None:
         os.close(opened)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_held(place) and not _has_just_failed(descriptor):
-            os.pwrite(descriptor, _UNDER_WAY, 0)
+        # One of this version that holds the lock only does not answer.
+        is_held = f'"version": "{__version__}"'.encode() in (held_content(place) or b"")
+        if not is_held and not _has_just_failed(descriptor):
+            os.pwrite(descriptor, b"starting", 0)
             return descriptor
     except BlockingIOError:
         pass
@@ -121,7 +108,7 @@ def _has_just_failed(claimed: int) -> bool:
 
 
 def words_of(place: DaemonPaths, claimed: int) -> list[str]:
-    """What starts a daemon for a home, with the right to start it."""
+    """Return the command that starts a daemon for a home, with the right to start it."""
     return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet", "--claimed", str(claimed)]
 
 
@@ -136,7 +123,7 @@ def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
         NotImplementedError: this system cannot start one in a session of its own.
     """
     # The agent's pipes: it would wait for whoever holds their other end.
-    inherited = [int(name) for name in os.listdir(_LISTED) if _is_inherited(int(name))]
+    inherited = [int(name) for name in os.listdir("/dev/fd") if _is_inherited(int(name))]
     claimed = claim(place)
     if claimed is None:
         return

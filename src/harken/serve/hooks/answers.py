@@ -22,8 +22,18 @@ from harken.search.query import parse_query
 from harken.search.small_talk import is_small_talk
 from harken.search.weights import least_similarity
 from harken.serve.daemon.spool import Transcript, put
-from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, TOOL_FAILED, Agent, event_name, is_path
-from harken.serve.hooks.reports import grown, read_payload
+from harken.serve.hooks.events import (
+    AGENTS,
+    CHECKED,
+    PROMPT,
+    SESSION_START,
+    TOOL_FAILED,
+    Agent,
+    event_name,
+    grown,
+    is_path,
+    read_payload,
+)
 from harken.sources.experiences.checks import CheckFailure, failure_of
 from harken.text import tokens
 from harken.text.fence import BRIEF, PAST, PREMORTEM
@@ -90,7 +100,7 @@ def failed_check(event: str, agent: Agent, payload: Mapping[str, Any]) -> CheckF
     """The test or build that an event tells the failure of; None where it tells of none.
 
     Args:
-        event: `agents.TOOL_USED` or `agents.TOOL_FAILED`.
+        event: `events.TOOL_USED` or `events.TOOL_FAILED`.
         agent: whose.
         payload: what it told its hook.
     """
@@ -160,12 +170,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """What a conversation is told.
-
-    Attributes:
-        text: as its model reads it; empty where nothing matters.
-        given: ids of what is in it, and of what it is told for.
-    """
+    """The text that a conversation's model reads, empty where nothing matters, and the ids of what it is told by it."""
 
     conversation_uid: str = ""
     text: str = ""
@@ -190,42 +195,35 @@ class Hooks:
     unwritten: set[Transcript] = field(default_factory=set)
 
     def answer(self, event: str, agent: str, content: bytes, is_gone: Callable[[], bool] = lambda: False) -> bytes:
-        """What the hook is to print; nothing where nothing matters.
+        """Return what the hook is to print; nothing where nothing matters.
 
         Args:
             event: in any spelling.
-            agent: one of `agents.AGENTS`.
+            agent: one of `events.AGENTS`.
             content: what the agent told its hook, unread.
             is_gone: whether nobody waits for the answer any more; what was not heard is told another time.
         """
-        name, payload = event_name(event), read_payload(content)
+        payload = read_payload(content)
         transcripts = grown(event, agent, payload)
         if payload is None or transcripts is None:
             return b""
         for transcript in transcripts:
-            self._report(transcript)
-        said = self.context(name, agent, payload)
-        if not said.text or not self._noted(said, is_gone):
+            try:
+                put(self.reports, transcript)
+            except OSError as error:
+                _log.warning("report_failed", error_class=type(error).__name__)
+                self.unwritten.add(transcript)
+        answer = self.context(event_name(event), agent, payload)
+        if not answer.text:
+            return b""
+        if answer.given and not self.harken.chats.note_given(answer.conversation_uid, answer.given, unless=is_gone):
             return b""
         called = payload.get("hook_event_name")
-        told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": said.text}
+        told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": answer.text}
         return json.dumps({"hookSpecificOutput": told}).encode()
 
-    def _noted(self, said: HookAnswer, is_gone: Callable[[], bool]) -> bool:
-        """Whether somebody waits for it; if so it is written down that the conversation has been given this."""
-        if not said.given:
-            return True
-        return self.harken.chats.note_given(said.conversation_uid, said.given, unless=is_gone)
-
-    def _report(self, transcript: Transcript) -> None:
-        try:
-            put(self.reports, transcript)
-        except OSError as error:
-            _log.warning("report_failed", error_class=type(error).__name__)
-            self.unwritten.add(transcript)
-
     def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> HookAnswer:
-        """What the agent's model is to read with this event."""
+        """Return what the agent's model is to read with this event."""
         agent, wanted = AGENTS[agent_name], self.harken.settings.hooks
         session_id = payload.get("session_id")
         if not isinstance(session_id, str) or not session_id:
@@ -240,13 +238,13 @@ class Hooks:
         return NOTHING
 
     def _recall(self, agent: Agent, session_id: str, prompt: str) -> HookAnswer:
-        """What was saved or said elsewhere about the prompt, and this conversation was not told yet."""
+        """Return what was saved or said elsewhere about the prompt, and this conversation was not told yet."""
         session = self.harken.chats.session(session_id, agent.format)
         past = past_quotes(self.harken.chats.past(prompt, session).conversations)
         return self._told(agent, session.conversation_uid, PAST, [*saved_quotes(self.harken, prompt), *past])
 
     def _premortem(self, event: str, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
-        """What earlier work says about the test or build that failed; once for each cause."""
+        """Return what earlier work says about the test or build that failed; once for each cause."""
         failure = failed_check(event, agent, payload)
         if failure is None:
             return NOTHING
@@ -256,61 +254,58 @@ class Hooks:
         uid = conversation_uid(agent.format, name)
         if failure.cause in self.harken.chats.given(uid):
             return NOTHING
-        found = premortem_quotes(self.harken, failure, _directory(payload))
-        said = self._told(agent, uid, PREMORTEM, found)
-        return replace(said, given=(failure.cause, *said.given)) if said.text else said
+        quotes = premortem_quotes(self.harken, failure, _directory(payload))
+        answer = self._told(agent, uid, PREMORTEM, quotes)
+        return replace(answer, given=(failure.cause, *answer.given)) if answer.text else answer
 
     def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
-        """What is always known, what is under way in the project, and what its last conversation came to.
+        """Return what is always known, what is under way in the project, and what its last conversation came to.
 
         After a compaction all of it again: what was told before it is no longer in the context.
         """
         cwd = _directory(payload)
         uid = conversation_uid(agent.format, session_id)
-        found: list[Quote] = []
+        quotes: list[Quote] = []
         if cwd is not None:
-            found = [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
-        return self._told(agent, uid, BRIEF, found, self._known(agent), again=payload.get("source") == "compact")
-
-    def _known(self, agent: Agent) -> str:
-        """Core memory, in no more than half of the room."""
+            quotes = [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
         facts = self.harken.core.list()
-        text = tokens.clip(core_block(facts), self._room(agent) // 2) if facts else ""
-        return text[: agent.max_chars // 2]
+        # Core memory, in no more than half of the room.
+        core = tokens.clip(core_block(facts), self._room(agent) // 2)[: agent.max_chars // 2] if facts else ""
+        return self._told(agent, uid, BRIEF, quotes, core, again=payload.get("source") == "compact")
 
     def _room(self, agent: Agent) -> int:
         return min(self.harken.settings.hooks.max_tokens, agent.max_tokens)
 
     def _told(
-        self, agent: Agent, uid: str, heading: str, found: Sequence[Quote], before: str = "", again: bool = False
+        self, agent: Agent, uid: str, heading: str, quotes: Sequence[Quote], before: str = "", again: bool = False
     ) -> HookAnswer:
-        """As much as fits of what the conversation was not given yet, or, told again, of all.
+        """Return as much as fits of what the conversation was not given yet, or, told again, of all.
 
         Args:
             agent: whose limits hold.
             uid: of the conversation.
             heading: above the quotations.
-            found: the most important first.
+            quotes: the most important first.
             before: stands above the heading, and counts.
             again: whether what it was given before is gone from its context.
         """
         known = set() if again else self.harken.chats.given(uid)
-        fresh = [quote for quote in found if quote.uid not in known]
-        told: list[Quote] = []
+        given: list[str] = []
         quotations: list[str] = []
         text = before
-        for quote in fresh:
+        for quote in quotes:
+            if quote.uid in known:
+                continue
             quotations.append(fenced(quote))
             quoted = block(heading, quotations)
             longer = f"{before}\n\n{quoted}" if before else quoted
             if len(longer) > agent.max_chars or tokens.estimate(longer) > self._room(agent):
                 break
-            told.append(quote)
+            given += (quote.uid, *quote.whole)
             text = longer
-        return HookAnswer(uid, text, tuple(given for quote in told for given in (quote.uid, *quote.whole)))
+        return HookAnswer(uid, text, tuple(given))
 
 
 def _directory(payload: Mapping[str, Any]) -> str | None:
-    """Where the agent works."""
     cwd = payload.get("cwd")
-    return cwd if isinstance(cwd, str) and is_path(cwd) and Path(cwd).is_absolute() else None
+    return cwd if is_path(cwd) and Path(cwd).is_absolute() else None

@@ -6,7 +6,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -67,7 +67,7 @@ class DaemonClient:
     async def answer(
         self, operation: AnyOperation, given: Mapping[str, Any], _context: Any, progress: Callable[[int, int], None]
     ) -> dict[str, Any]:
-        """The answer, as JSON has it.
+        """Return the answer, as JSON has it.
 
         Raises:
             HarkenError: what went wrong; also that another user listens where the daemon would, who was sent nothing.
@@ -91,19 +91,8 @@ class DaemonClient:
         """Close the store, if this process opened it."""
         self._own.close()
 
-    def _start(self) -> None:
-        now = time.monotonic()
-        if self._place is None or now - self._started_at < _START_AGAIN_SECONDS:
-            return
-        self._started_at = now
-        try:
-            start(self._place, self._env)
-        except DaemonError:
-            # Then this process goes on alone.
-            return
-
     async def is_served(self) -> bool:
-        """Whether the daemon answers, and will answer this process; it is started where none runs.
+        """Whether the daemon answers, and will answer this process; start it where none runs.
 
         Raises:
             HarkenError: another user listens where it would, or could.
@@ -117,11 +106,18 @@ class DaemonClient:
             status = 0
         except StrangerError as error:
             # Where the folder is only open to others, the daemon closes it.
-            self._start()
+            self._start(self._place)
             raise HarkenError(str(error)) from error
         if status not in (OK, OTHER_SETTINGS):
-            self._start()
+            self._start(self._place)
         return status == OK
+
+    def _start(self, place: DaemonPaths) -> None:
+        if time.monotonic() - self._started_at >= _START_AGAIN_SECONDS:
+            self._started_at = time.monotonic()
+            # Else this process goes on alone.
+            with suppress(DaemonError):
+                start(place, self._env)
 
     async def _ask(
         self,
@@ -158,11 +154,7 @@ class DaemonClient:
 
 
 class _DaemonTransport(httpx.AsyncHTTPTransport):
-    """Connects to the daemon's socket, and sends nothing before it has seen that it is this user's.
-
-    Args:
-        listening: the socket.
-    """
+    """Connects to the daemon's socket, and sends nothing before it has seen that it is this user's."""
 
     def __init__(self, listening: str) -> None:
         # There is no TLS on the socket, and reading the certificates of all authorities takes 20 ms each time.
@@ -201,7 +193,7 @@ class _DaemonTransport(httpx.AsyncHTTPTransport):
 
 
 async def _last(response: httpx.Response, progress: Callable[[int, int], None]) -> dict[str, Any]:
-    """The answer behind the lines that tell of progress."""
+    """Return the answer behind the lines that tell of progress."""
     async for line in response.aiter_lines():
         facts = json.loads(line)
         if "progress" in facts:

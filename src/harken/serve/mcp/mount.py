@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 class Mount:
-    """Answers MCP over streamable HTTP from an open store; no session is kept, so none has to be found again.
-
-    Args:
-        harken: the open store.
-    """
+    """Answers MCP over streamable HTTP from an open store; no session is kept, so none has to be found again."""
 
     def __init__(self, harken: Harken) -> None:
         self._harken = harken

@@ -26,8 +26,8 @@ from harken.serve.repl.loop import PlainReader, Reader, Repl
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
 from harken.serve.repl.slash import Slash
 from harken.serve.repl.typed import TypedLines
+from harken.text.characters import printable
 from harken.text.shown import counted, one_line
-from harken.text.terminal import printable
 
 _SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
 

@@ -15,7 +15,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, TurnEvent
-from harken.text.terminal import printable
+from harken.text.characters import printable
 
 _FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 _TOOL_CHARS = 100

@@ -9,7 +9,7 @@ import pytest
 from harken.engine import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.experiences import ExperienceStatus
-from harken.testing.hashing_embedder import HashingEmbedder
+from harken.testing.models import HashingEmbedder
 from learning import STORY, run_shell
 
 

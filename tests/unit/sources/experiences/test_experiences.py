@@ -14,7 +14,7 @@ from harken.model.conversations import SearchScope
 from harken.model.experiences import ExperienceStatus, RootCause
 from harken.sources.experiences.source import ExperienceSource
 from harken.storage.records.rows import each_kept
-from harken.testing.hashing_embedder import HashingEmbedder
+from harken.testing.models import HashingEmbedder
 from learning import FALSIFIED, STORY, go_through, run_shell
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""An embedder without a model: texts that share words are near each other."""
+"""An embedder and a reranker without a model: texts that share words are near each other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harken.providers.embedder import Space, Vectors
 
@@ -87,3 +88,23 @@ class HashingEmbedder:
         if error is not None:
             raise error
         return hashed_vectors(texts, self._space.dims)
+
+
+class OverlapReranker:
+    """Implements `Reranker` by counting words.
+
+    Attributes:
+        asked: every query it was asked about, with the texts.
+    """
+
+    name = "testing-overlap"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The share of the query's words that each text holds, `(len(texts),)`, 0 to 1, in order."""
+        self.asked.append((query, tuple(texts)))
+        wanted = set(_WORD.findall(query.lower()))
+        shares = [len(wanted & set(_WORD.findall(text.lower()))) / max(1, len(wanted)) for text in texts]
+        return np.asarray(shares, dtype=np.float32)

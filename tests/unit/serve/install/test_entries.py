@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.serve.install import jsonc
-from harken.serve.install.jsonc import SyntaxFault
+from harken.serve.install.entries import JSON, SyntaxFault
 
 OURS = {"command": "harken", "args": ["mcp"]}
 
@@ -38,21 +37,21 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_what_is_put_in_and_taken_out_leaves_no_trace(text: str) -> None:
-    had = "mcpServers" in jsonc.data(text)
-    put = jsonc.put(text, ("mcpServers", "harken"), OURS)
-    assert jsonc.data(put)["mcpServers"]["harken"] == OURS
-    assert jsonc.drop(put, ("mcpServers", "harken") if had else ("mcpServers",)) == text
+    had = "mcpServers" in JSON.data(text)
+    put = JSON.put(text, ("mcpServers", "harken"), OURS)
+    assert JSON.data(put)["mcpServers"]["harken"] == OURS
+    assert JSON.drop(put, ("mcpServers", "harken") if had else ("mcpServers",)) == text
 
 
 def test_what_stands_in_one_line_is_kept_too() -> None:
     text = '{"a": 1, "mcpServers": {"other": {}}}'
-    put = jsonc.put(text, ("mcpServers", "harken"), OURS)
-    assert jsonc.data(put) == {"a": 1, "mcpServers": {"harken": OURS, "other": {}}}
-    assert jsonc.data(jsonc.drop(put, ("mcpServers", "harken"))) == jsonc.data(text)
+    put = JSON.put(text, ("mcpServers", "harken"), OURS)
+    assert JSON.data(put) == {"a": 1, "mcpServers": {"harken": OURS, "other": {}}}
+    assert JSON.data(JSON.drop(put, ("mcpServers", "harken"))) == JSON.data(text)
 
 
 def test_comments_and_indentation_stay_as_they_are() -> None:
-    put = jsonc.put(COMMENTED, ("mcpServers", "harken"), OURS)
+    put = JSON.put(COMMENTED, ("mcpServers", "harken"), OURS)
     kept, added = put.split('"harken": {')
     assert kept.endswith('"mcpServers": {\n\t\t')
     assert added.startswith('\n\t\t\t"command": "harken",\n')
@@ -61,18 +60,18 @@ def test_comments_and_indentation_stay_as_they_are() -> None:
 
 def test_a_value_is_replaced_where_it_stands() -> None:
     text = '{\n  "a": {"harken": 1}, // one\n  "b": 2\n}\n'
-    assert jsonc.put(text, ("a", "harken"), 5) == text.replace("1}", "5}")
+    assert JSON.put(text, ("a", "harken"), 5) == text.replace("1}", "5}")
 
 
 def test_the_first_of_several_goes_and_the_others_stay() -> None:
     text = '{\n  "harken": 1,\n  // of the other\n  "other": 2\n}\n'
-    assert jsonc.drop(text, ("harken",)) == '{\n  // of the other\n  "other": 2\n}\n'
+    assert JSON.drop(text, ("harken",)) == '{\n  // of the other\n  "other": 2\n}\n'
 
 
 def test_the_last_goes_with_the_comma_before_it_and_comments_stay() -> None:
     text = '{\n  "other": 2, // of the other\n  "harken": 1 // ours\n}\n'
-    left = jsonc.drop(text, ("harken",))
-    assert jsonc.data(left) == {"other": 2}
+    left = JSON.drop(text, ("harken",))
+    assert JSON.data(left) == {"other": 2}
     assert "// of the other\n" in left
 
 
@@ -93,7 +92,7 @@ def test_the_last_goes_with_the_comma_before_it_and_comments_stay() -> None:
 )
 def test_a_broken_text_is_named_with_its_line(text: str, said: str) -> None:
     with pytest.raises(SyntaxFault, match=said):
-        jsonc.data(text)
+        JSON.data(text)
 
 
 VALUES = st.recursive(
@@ -107,8 +106,8 @@ VALUES = st.recursive(
 def test_any_settings_come_back_as_they_were(settings: dict[str, Any], indent: Any, value: Any) -> None:
     settings.pop("harken", None)
     text = json.dumps(settings, indent=indent)
-    put = jsonc.put(text, ("harken", "inner"), value)
+    put = JSON.put(text, ("harken", "inner"), value)
     assert json.loads(put) == {**settings, "harken": {"inner": value}}
-    left = jsonc.drop(put, ("harken",))
+    left = JSON.drop(put, ("harken",))
     assert json.loads(left) == settings
     assert left == text or indent is None
