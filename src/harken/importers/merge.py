@@ -57,10 +57,8 @@ Forget = Callable[[ForgetPlan], Forgotten]
 class Claims:
     """What an export holds that has power over a memory, where it is taken as one's own.
 
-    Attributes:
-        core: core memories, which stand in every context.
-        erasures: records that were forgotten, and are to be erased here too.
-        trusted: messages and other records that are to be believed as the owner's or an agent's own.
+    Core memories stand in every context, erasures are to be made here too, and trusted records are to be believed as
+    the owner's or an agent's own.
     """
 
     core: int = 0
@@ -175,12 +173,8 @@ def _write(
 ) -> Merged:
     """Records first, then what was forgotten: then it does not matter in which order a file has them.
 
-    Args:
-        recorder: where they go.
-        file: an export.
-        lines: some of its lines.
-        forget: erases what was forgotten elsewhere; None where the file is a stranger's.
-        last: the message of each conversation that the lines before these ended with; changed to that of these.
+    Without `forget` the file is a stranger's. `last` holds the message of each conversation that the lines before these
+    ended with, and is changed to that of these.
     """
     done = Merged()
     graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
@@ -362,13 +356,7 @@ def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, Saved
 
 
 def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -> set[int]:
-    """Those of the events, by `id()`, that would change what is here and not a stranger's: titles, ends and records.
-
-    Args:
-        tx: the transaction.
-        events: which are about to be written.
-        begun: ids of the exchanges that come with the file.
-    """
+    """Those of the events, by `id()`, that would change what is here and not a stranger's: titles, ends and records."""
     theirs = [one for one in events if isinstance(one, Titled | ExchangeEnd)]
     own = own_conversations(tx, {one.conversation_uid for one in theirs})
     records = [one for one in events if isinstance(one, SavedRecord)]

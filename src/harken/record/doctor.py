@@ -25,13 +25,7 @@ from harken.storage.vectors import misplaced_vectors
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not agree.
-
-    Attributes:
-        check: a short constant name.
-        problem: one sentence.
-        fixed: whether it agrees now.
-    """
+    """One thing that does not agree: the check's constant name, a sentence, and whether it agrees now."""
 
     check: str
     problem: str
@@ -40,11 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Doctor:
-    """Looks at everything, and repairs what can be repaired from the rest.
-
-    Args:
-        fix: repair; else only report.
-    """
+    """Looks at everything; with `fix` it repairs what can be repaired from the rest, else it only reports."""
 
     store: Store
     journal: Journal | None

@@ -124,13 +124,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What recording did.
-
-    Attributes:
-        messages: those that are new, as they were kept.
-        known: how many were there before.
-        forgotten: how many were forgotten earlier, and stay so.
-    """
+    """What recording did: the messages that are new, as they were kept, and how many were known or forgotten before."""
 
     messages: tuple[Message, ...] = ()
     known: int = 0
@@ -160,12 +154,7 @@ class _Writing:
         return appended
 
     def write(self, events: Sequence[Event], checked: bool = True) -> None:
-        """Journal first, rows second.
-
-        Args:
-            events: in order.
-            checked: none was applied before and none is of something forgotten.
-        """
+        """Journal first, rows second; `checked` events were not applied before and are of nothing forgotten."""
         appended = self.append(events)
         if events:
             self.ingest.apply(events, checked)
@@ -196,7 +185,7 @@ class Recorder:
         self.names = CleanNames(self.redactor)
 
     def record(self, batches: Sequence[Batch], within: Callable[[Transaction], None] | None = None) -> Recorded:
-        """Record messages and give them their exchanges, all in one transaction.
+        """Record messages, a batch per conversation, and give them their exchanges, all in one transaction.
 
         Args:
             batches: one per conversation.
@@ -250,13 +239,11 @@ class Recorder:
     def admit(
         self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Written]]
     ) -> Sequence[Written]:
-        """Write whole events, which already have their ids and places, in one transaction.
+        """Write whole events, which already have their ids and places, in one transaction; those that were chosen.
 
         Args:
             conversations: ids of all that the events may belong to.
             choose: gives them under the write lock: those that the rows lack.
-        Returns:
-            What was chosen.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
@@ -269,14 +256,12 @@ class Recorder:
         return events
 
     def keep(self, source: str, choose: Callable[[Transaction], Sequence[SavedRecord]]) -> list[SavedRecord]:
-        """Write saved records as they are to stand, in one transaction; secrets are taken out first.
+        """Write saved records of one source as they are to stand, in one transaction; those that were written.
 
         Args:
             source: of all of them.
-            choose: gives them under the write lock, so that what it has read there still holds. Each gets the present
-                moment, or a later one where the record has been changed since.
-        Returns:
-            What was written.
+            choose: gives them under the write lock, so that what it reads there still holds. Secrets are taken out, and
+                each gets the present moment, or a later one where the record has been changed since.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
@@ -395,14 +380,7 @@ class Recorder:
     def cleaned(
         self, message: NewMessage | Message, text: str, metadata: Mapping[str, Any], before: Mapping[str, int] = EMPTY
     ) -> dict[str, Any]:
-        """The fields of a message that others fill, as they are kept: without secrets and private passages.
-
-        Args:
-            message: whose names they are.
-            text: what it says.
-            metadata: its facts.
-            before: how much of each kind was taken out earlier.
-        """
+        """The fields of a message that others fill, without secrets; `before` counts what was taken out earlier."""
         redacted = self.redactor.redact(text)
         counts: Counter[str] = Counter()
         metadata, more = self.redactor.redact_value(metadata) if metadata else (EMPTY, EMPTY)

@@ -109,8 +109,7 @@ _BEFORE_CHARS = 100
 class _Value:
     """A value; of a long one only the head is read until it proves to be a secret.
 
-    Attributes:
-        closing: what ends it beyond `end`, where the head did not reach its end; else None.
+    Where the head did not reach the end, `closing` is what ends it.
     """
 
     start: int
@@ -121,12 +120,7 @@ class _Value:
 
 
 def find_assignments(text: str, low: str) -> Iterator[Span]:
-    """The values of names that promise a secret.
-
-    Args:
-        text: where the spans point into.
-        low: the same text in lower case, of the same length.
-    """
+    """The values of names that promise a secret; `low` is the text in lower case, of the same length."""
     for stem, secret in _ASCII_STEMS if text.isascii() else _STEMS:
         if stem not in low:
             continue
@@ -276,12 +270,7 @@ def _follows_user(before: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tie:
-    """What stands between a name and a value.
-
-    Attributes:
-        match: of `_TIE`.
-        before: the line or more before the name.
-    """
+    """What stands between a name and a value: a match of `_TIE`, with the line or more before the name."""
 
     match: re.Match[str]
     before: str
