@@ -7,6 +7,7 @@ what was forgotten are left out, trust is at most `imported`, and what is here o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import islice
@@ -109,27 +110,22 @@ def exports_among(transcripts: TranscriptFormat, paths: Sequence[Path]) -> list[
     """The exports of Harken among the files that an import of these paths would read."""
     if transcripts.name != Jsonl.name:
         return []
-    return [file for file in dict.fromkeys(file for path in paths for file in transcripts.files(path)) if _is_one(file)]
-
-
-def _is_one(file: Path) -> bool:
-    try:
-        return is_export(file)
-    except OSError:
-        return False
+    found: list[Path] = []
+    for file in dict.fromkeys(file for path in paths for file in transcripts.files(path)):
+        with suppress(OSError):
+            found += [file] if is_export(file) else []
+    return found
 
 
 def claims_of(file: Path) -> Claims:
     """What an export claims, as far as it can be read; no more than that is ever imported."""
     claims = Claims()
-    try:
+    # The import comes to the same place and says what is wrong there.
+    with suppress(ExportError, OSError):
         for line in read_export(file):
             claims.core += isinstance(line.event, CoreFact)
             claims.erasures += _is_grave(line.event)
             claims.trusted += _trust_of(line.event) in _OWN
-    except (ExportError, OSError):
-        # The import comes to the same place and says what is wrong there.
-        return claims
     return claims
 
 

@@ -165,18 +165,14 @@ def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
     word = low[at:end]
     rest = _REST.match(text, end)
     after = text[end : rest.end()] if rest else ""
-    if word in _ALONE and not _stands_alone(text, at):
+    before = text[at - 1] if at else " "
+    if word in _ALONE and before.isalpha() and not (before.islower() and text[at].isupper()):
         return None
     if after and not _is_continued(text[end - 1], after, word):
         return None
     if word == "key" and not text.startswith("_KEY", at - 1) and not _is_qualified(text, at):
         return None
     return end + len(after)
-
-
-def _stands_alone(text: str, at: int) -> bool:
-    before = text[at - 1] if at else " "
-    return not before.isalpha() or (before.islower() and text[at].isupper())
 
 
 def _is_qualified(text: str, at: int) -> bool:
@@ -298,14 +294,12 @@ class _Tie:
             return Style.PROSE
         if self.match["before"] or self.match["after"] or self.match[0].endswith((":", "：")):
             return Style.LOOSE
-        if self.value.quoted or not self._is_argument():
+        # `f(…, password=value)`, where the value is a variable.
+        is_ended = self.match.string[self.value.end : self.value.end + 1] in {",", ")"}
+        is_argument = self.before.rstrip().endswith(("(", ",")) and is_ended and self.value.head.isidentifier()
+        if self.value.quoted or not is_argument:
             return Style.TIGHT
         return Style.LOOSE if _has_digit(self.value.head) and "_" not in self.value.head else None
-
-    def _is_argument(self) -> bool:
-        """`f(…, password=value)`, where the value is a variable."""
-        following = self.match.string[self.value.end : self.value.end + 1]
-        return self.before.rstrip().endswith(("(", ",")) and following in {",", ")"} and self.value.head.isidentifier()
 
     def _called(self) -> Style | None:
         """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names.
