@@ -67,12 +67,7 @@ def without_injections(text: str) -> str:
 
 
 def is_own_call(tool_name: str | None, text: str) -> bool:
-    """Whether a tool call asks Harken itself, over MCP or in a shell.
-
-    Args:
-        tool_name: as the agent calls it, with the server's name before it.
-        text: the call as it is recorded.
-    """
+    """Whether a tool call, as it is recorded, asks Harken itself: over MCP or in a shell."""
     return bool(_OWN_TOOL.fullmatch(tool_name or "")) or ("harken" in text and bool(_OWN_COMMAND.search(text)))
 
 
@@ -204,6 +199,11 @@ class Piece:
         return f"{message_id}#{number}" if message_id and number > 1 else message_id or ""
 
 
+def marker(**facts: Any) -> Piece:
+    """What happened in a conversation, without words."""
+    return Piece(MessageType.MARKER, "", facts=known(**facts))
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedContent:
     """What a message's content holds.
@@ -220,11 +220,9 @@ class ParsedContent:
 
 
 def read_content(content: Any, words: Callable[[str], str]) -> ParsedContent:
-    """Read a message's content; thinking, images and blocks of unknown types are passed over.
+    """Read a message's content, a JSON value; thinking, images and blocks of unknown types are passed over.
 
-    Args:
-        content: the JSON value.
-        words: takes the scaffolding out of one text block.
+    `words` takes the scaffolding out of one text block.
     """
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
@@ -263,16 +261,12 @@ def _piece(block: Any) -> Piece | str | None:
         text = block.get("text")
         return text if isinstance(text, str) else _Fault("has a text block without a text")
     if isinstance(kind, str) and kind.endswith("tool_use"):
-        return _call(block)
+        name = string(block.get("name"))
+        text = without_recall(call_text(name, block.get("input")))
+        return Piece(MessageType.TOOL_CALL, text, string(block.get("id")), name)
     if isinstance(kind, str) and kind.endswith("tool_result"):
         return _result(block)
     return None
-
-
-def _call(block: dict[str, Any]) -> Piece:
-    name = string(block.get("name"))
-    text = without_recall(call_text(name, block.get("input")))
-    return Piece(MessageType.TOOL_CALL, text, string(block.get("id")), name)
 
 
 def _result(block: dict[str, Any]) -> Piece | _Fault:

@@ -1,7 +1,8 @@
-"""Claude Code's forks: a session whose file begins with a copy of what was said in another one.
+"""Claude Code: one JSONL file per session, with subagents' files beside it.
 
-The copies stand there under the new session's id, so that nothing in a line alone tells it from a new one. They are
-what the other session said, once: recorded again, each would come back twice, and what was forgotten would return.
+A fork's file begins with a copy of what was said in another session, under the new session's id, so that nothing in a
+line alone tells it from a new one. The copies are what the other session said, once: recorded again, each would come
+back twice, and what was forgotten would return.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from harken.importers.blocks import (
     ToolCalls,
     claude_words,
     is_interruption,
+    marker,
     read_content,
 )
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
@@ -38,15 +40,6 @@ class Origin(NamedTuple):
     session: str
     uuid: str
     timestamp: str | None = None
-
-
-def as_first_written(line: dict[str, Any], copies: Mapping[str, Origin]) -> dict[str, Any]:
-    """The line as it stands where it was copied from; any other line as it is."""
-    origin = copies.get(string(line.get("uuid")) or "")
-    if origin is None:
-        return line
-    first = {**line, "sessionId": origin.session, "uuid": origin.uuid}
-    return {**first, "timestamp": origin.timestamp} if origin.timestamp else first
 
 
 def copied_lines(path: Path) -> dict[str, Origin]:
@@ -116,11 +109,7 @@ _SPEAKERS = {"user": Role.USER, "assistant": Role.ASSISTANT}
 
 
 class ClaudeCode:
-    """Claude Code's transcripts.
-
-    Args:
-        config_dir: `CLAUDE_CONFIG_DIR`, else `~/.claude`.
-    """
+    """Claude Code's transcripts, in `CLAUDE_CONFIG_DIR` or else `~/.claude`."""
 
     name = "claude-code"
     appends = True
@@ -180,7 +169,6 @@ class _SessionReader(LineReader):
 
     def __init__(self, path: Path, offset: int) -> None:
         self._path = path
-        self._resumed = offset > 0
         self._begin = offset
         self._read: set[str] = set()
         self._to_read: set[str] | None = None
@@ -211,9 +199,14 @@ class _SessionReader(LineReader):
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what one line says, and those that waited for it; nothing while its parent is still to come."""
         parent = string(value.get("parentUuid"))
-        if parent is not None and parent != value.get("uuid") and self._comes_later(parent):
-            self._held.setdefault(parent, []).append((value, number))
-            return
+        if parent is not None and parent != value.get("uuid") and parent not in self._read:
+            if self._to_read is None:
+                # Only now, for nearly all files stand in order and need not be looked through.
+                lines = objects(self._path, start=self._begin)
+                self._to_read = {uuid for line in lines if (uuid := string(line.get("uuid")))}
+            if parent in self._to_read:
+                self._held.setdefault(parent, []).append((value, number))
+                return
         ready = [(value, number)]
         while ready:
             line, place = ready.pop(0)
@@ -222,17 +215,11 @@ class _SessionReader(LineReader):
             self._read.add(uuid)
             ready += self._held.pop(uuid, [])
 
-    def _comes_later(self, parent: str) -> bool:
-        if parent in self._read:
-            return False
-        if self._to_read is None:
-            # Only now, for nearly all files stand in order and need not be looked through.
-            lines = objects(self._path, start=self._begin)
-            self._to_read = {uuid for line in lines if (uuid := string(line.get("uuid")))}
-        return parent in self._to_read
-
     def _say(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
-        value = as_first_written(value, self._copies)
+        if origin := self._copies.get(string(value.get("uuid")) or ""):
+            # As it stands where it was copied from.
+            written = {"timestamp": origin.timestamp} if origin.timestamp else {}
+            value = {**value, "sessionId": origin.session, "uuid": origin.uuid, **written}
         conversation, parent = self._conversation(value)
         if named := _title(value):
             yield from self._titled(conversation, *named)
@@ -271,7 +258,7 @@ class _SessionReader(LineReader):
         return start
 
     def _titled(self, conversation: str, title: str, rank: int) -> Iterator[ParsedItem]:
-        known_here = self._resumed or conversation in self._headed
+        known_here = self._begin > 0 or conversation in self._headed
         # Before the first message, summaries name other sessions of the project.
         if rank < self._ranks.get(conversation, 0) or (rank == _SUMMARY_RANK and not known_here):
             return
@@ -291,7 +278,7 @@ class _SessionReader(LineReader):
         return ParsedConversation(
             conversation,
             title=self._waiting.pop(conversation, "") or string(side.get("description")) or "",
-            created_at=None if self._resumed else moment(line.get("timestamp")),
+            created_at=None if self._begin else moment(line.get("timestamp")),
             cwd=string(line.get("cwd")),
             parent_external_id=parent,
             metadata=facts,
@@ -387,19 +374,15 @@ def _answer(text: str) -> str:
 def _user_content(message: Mapping[str, Any]) -> ParsedContent:
     content = read_content(message.get("content"), claude_words)
     if any(is_interruption(text) for text in content.texts):
-        return replace(content, pieces=(_marker(event="interrupted"), *content.pieces))
+        return replace(content, pieces=(marker(event="interrupted"), *content.pieces))
     return content
-
-
-def _marker(**facts: Any) -> Piece:
-    return Piece(MessageType.MARKER, "", facts=known(**facts))
 
 
 def _boundary(line: Mapping[str, Any]) -> ParsedContent:
     if line.get("subtype") != "compact_boundary":
         return ParsedContent()
     trigger = string(mapping(line.get("compactMetadata")).get("trigger"))
-    return ParsedContent((_marker(event="compact_boundary", trigger=trigger),))
+    return ParsedContent((marker(event="compact_boundary", trigger=trigger),))
 
 
 def _queued(attachment: Mapping[str, Any]) -> ParsedContent:

@@ -13,6 +13,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import zstandard
 
 from harken.errors import TranscriptError
-from harken.importers.blocks import ParsedContent, Piece, ToolCalls, codex_words, read_content, result_text
+from harken.importers.blocks import ParsedContent, Piece, ToolCalls, codex_words, marker, read_content, result_text
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
 from harken.importers.reading import (
     LineReader,
@@ -48,11 +49,7 @@ _INPUTS = ("arguments", "input", "action", "revised_prompt")
 
 
 class Codex:
-    """Codex's rollouts.
-
-    Args:
-        codex_home: `CODEX_HOME`, else `~/.codex`.
-    """
+    """Codex's rollouts, in `CODEX_HOME` or else `~/.codex`."""
 
     name = "codex"
     appends = True
@@ -175,7 +172,8 @@ class _RolloutReader(LineReader):
     def _learn(self, line: _Line) -> None:
         if self._meta is None:
             self._meta = mapping(line.payload) if line.kind == "session_meta" else {}
-            self._conversation = _thread_id(self._meta, self._path)
+            named = _THREAD_ID.search(self._path.name)
+            self._conversation = string(self._meta.get("id")) or (named[0] if named else _stem(self._path).name)
         # One kind for the whole file: were a version to write both, each prompt would come twice.
         self._event = self._event or line.event
 
@@ -205,9 +203,8 @@ class _RolloutReader(LineReader):
             yield from [ParsedTitle(self._conversation, title)] if title else []
         elif line.kind == "compacted" or (line.kind == "event_msg" and kind == "turn_aborted"):
             event = "compact_boundary" if line.kind == "compacted" else "interrupted"
-            marker = Piece(MessageType.MARKER, "", facts=known(event=event))
             yield from self._released()
-            yield self._message(line, payload, Role.SYSTEM, marker)
+            yield self._message(line, payload, Role.SYSTEM, marker(event=event))
         elif line.kind == "response_item" and kind == "message":
             yield from self._model_message(line, payload)
         elif line.kind == "response_item":
@@ -220,32 +217,28 @@ class _RolloutReader(LineReader):
         copies = {message.text: message.external_id for message in self._held}
         self._held = []
         typed = line.item.get("content") if line.item else payload.get("message")
-        for item in self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words)):
-            if isinstance(item, NewMessage):
-                yield replace(item, external_id=copies.get(item.text, item.external_id))
-            else:
-                yield item
+        messages, faults = self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words))
+        yield from (replace(one, external_id=copies.get(one.text, one.external_id)) for one in messages)
+        yield from faults
 
     def _model_message(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
         role = payload.get("role")
         if role == "assistant":
             yield from self._released()
             content = read_content(payload.get("content"), without_recall)
-            yield from self._said(line, payload, Role.ASSISTANT, content)
+            messages, faults = self._said(line, payload, Role.ASSISTANT, content)
+            yield from messages
+            yield from faults
         elif role == "user" and not self._event:
-            for item in self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words)):
-                if isinstance(item, NewMessage):
-                    self._held.append(item)
-                else:
-                    yield item
+            messages, faults = self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words))
+            self._held += messages
+            yield from faults
 
     def _said(
         self, line: _Line, payload: Mapping[str, Any], role: Role, content: ParsedContent
-    ) -> Iterator[NewMessage | Unreadable]:
-        for piece in content.pieces:
-            yield self._message(line, payload, role, piece)
-        for fault in content.faults:
-            yield Unreadable(self._path, line.number, fault)
+    ) -> tuple[list[NewMessage], list[Unreadable]]:
+        messages = [self._message(line, payload, role, piece) for piece in content.pieces]
+        return messages, [Unreadable(self._path, line.number, fault) for fault in content.faults]
 
     def _tool(self, line: _Line, payload: Mapping[str, Any], kind: str) -> Iterator[ParsedItem]:
         call_id = string(payload.get("call_id"))
@@ -293,11 +286,6 @@ def _given(payload: Mapping[str, Any]) -> Any:
     return next((payload[key] for key in _INPUTS if payload.get(key)), None)
 
 
-def _thread_id(meta: Mapping[str, Any], path: Path) -> str:
-    named = _THREAD_ID.search(path.name)
-    return string(meta.get("id")) or (named[0] if named else _stem(path).name)
-
-
 def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
     git, source = mapping(meta.get("git")), meta.get("source")
     remote = string(git.get("repository_url")) or ""
@@ -324,18 +312,12 @@ def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
 def _output(output: Any) -> tuple[str, bool] | None:
     """The words of a tool's result and whether it failed; None if it is nothing readable."""
     if isinstance(output, str) and output.startswith('{"'):
-        output = _wrapped(output)
+        # Older versions wrote the object of a result as JSON in a text.
+        with suppress(ValueError, RecursionError):
+            value = json.loads(output)
+            output = value if isinstance(value, dict) and isinstance(value.get("output"), str) else output
     if isinstance(output, dict):
         failed = output.get("success") is False or mapping(output.get("metadata")).get("exit_code") not in (None, 0)
         inner = output.get("output", output.get("content"))
         return (result_text(inner), failed) if isinstance(inner, (str, list, type(None))) else None
     return (result_text(output), False) if isinstance(output, (str, list, type(None))) else None
-
-
-def _wrapped(output: str) -> str | dict[str, Any]:
-    """The object of a result that older versions wrote as JSON in a text; any other text as it is."""
-    try:
-        value = json.loads(output)
-    except (ValueError, RecursionError):
-        return output
-    return value if isinstance(value, dict) and isinstance(value.get("output"), str) else output

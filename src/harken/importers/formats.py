@@ -22,9 +22,7 @@ from harken.journal.export import FORMAT
 def formats(environment: Mapping[str, str], home: Path) -> dict[str, TranscriptFormat]:
     """Every transcript format by the name that the command line uses.
 
-    Args:
-        environment: where agents are told their folders (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`).
-        home: the person's home, under which they keep them otherwise.
+    Agents keep their histories under the person's home, unless the environment names a folder.
     """
     known: tuple[TranscriptFormat, ...] = (
         ClaudeCode(Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")),
@@ -47,23 +45,14 @@ _CLAUDE_KEYS = {"sessionId", "parentUuid", "leafUuid"}
 
 @dataclass(slots=True)
 class Sorted:
-    """Files by the name of their format, each format's in the order in which it wants them.
-
-    Attributes:
-        unknown: files that look like no transcript.
-    """
+    """Files by the name of their format, in the order that it wants, and those that look like no transcript."""
 
     files: dict[str, list[Path]] = field(default_factory=dict)
     unknown: list[Path] = field(default_factory=list)
 
 
 def sort_by_format(paths: Sequence[Path], formats: Mapping[str, TranscriptFormat]) -> Sorted:
-    """Every transcript under the paths, by format.
-
-    Args:
-        paths: files, or folders that are looked through whole.
-        formats: all there are, by name.
-    """
+    """Every transcript under the paths, by format; folders are looked through whole."""
     found = Sorted()
     for path in paths:
         _sort(path, formats, found)

@@ -41,14 +41,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class ImportReport(Merged):
-    """What an import did.
-
-    Attributes:
-        files: how many were looked at.
-        unchanged: how many of them had nothing new by their size and time.
-        unreadable: every line that could not be read.
-        failed: files that could not be read at all, with why.
-    """
+    """What an import did: files looked at, unchanged by size and time, or failed and why; and lines not read."""
 
     files: int = 0
     unchanged: int = 0
@@ -58,11 +51,7 @@ class ImportReport(Merged):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an import stands.
-
-    Attributes:
-        bytes_done: of all files together, files with nothing new included.
-    """
+    """Where an import stands; `bytes_done` is of all files together, files with nothing new included."""
 
     file: Path
     files_done: int

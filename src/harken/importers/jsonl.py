@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, TranscriptFormat, Unreadable
 from harken.importers.reading import LineReader, files_below, follow, in_order, moment, string
 from harken.model.conversations import EMPTY, MessageType, Role
 from harken.record.recorder import NewMessage
@@ -20,15 +20,10 @@ _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, Mess
 _TEXT_KEYS = ("author", "project", "title", "id", "call_id", "tool_name")
 
 
-class Jsonl:
+class Jsonl(TranscriptFormat):
     """Harken's own exchange format."""
 
     name = "jsonl"
-    appends = False
-
-    def discover(self) -> list[Path]:
-        """Nowhere: such a file lies where somebody put it."""
-        return []
 
     def files(self, path: Path) -> list[Path]:
         """The `.jsonl` files under a path, oldest first."""

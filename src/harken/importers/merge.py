@@ -7,6 +7,7 @@ what was forgotten are left out, trust is at most `imported`, and what is here o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import islice
@@ -57,10 +58,8 @@ Forget = Callable[[ForgetPlan], Forgotten]
 class Claims:
     """What an export holds that has power over a memory, where it is taken as one's own.
 
-    Attributes:
-        core: core memories, which stand in every context.
-        erasures: records that were forgotten, and are to be erased here too.
-        trusted: messages and other records that are to be believed as the owner's or an agent's own.
+    Core memories stand in every context, erasures are to be made here too, and trusted records are to be believed as
+    the owner's or an agent's own.
     """
 
     core: int = 0
@@ -111,27 +110,22 @@ def exports_among(transcripts: TranscriptFormat, paths: Sequence[Path]) -> list[
     """The exports of Harken among the files that an import of these paths would read."""
     if transcripts.name != Jsonl.name:
         return []
-    return [file for file in dict.fromkeys(file for path in paths for file in transcripts.files(path)) if _is_one(file)]
-
-
-def _is_one(file: Path) -> bool:
-    try:
-        return is_export(file)
-    except OSError:
-        return False
+    found: list[Path] = []
+    for file in dict.fromkeys(file for path in paths for file in transcripts.files(path)):
+        with suppress(OSError):
+            found += [file] if is_export(file) else []
+    return found
 
 
 def claims_of(file: Path) -> Claims:
     """What an export claims, as far as it can be read; no more than that is ever imported."""
     claims = Claims()
-    try:
+    # The import comes to the same place and says what is wrong there.
+    with suppress(ExportError, OSError):
         for line in read_export(file):
             claims.core += isinstance(line.event, CoreFact)
             claims.erasures += _is_grave(line.event)
             claims.trusted += _trust_of(line.event) in _OWN
-    except (ExportError, OSError):
-        # The import comes to the same place and says what is wrong there.
-        return claims
     return claims
 
 
@@ -175,12 +169,8 @@ def _write(
 ) -> Merged:
     """Records first, then what was forgotten: then it does not matter in which order a file has them.
 
-    Args:
-        recorder: where they go.
-        file: an export.
-        lines: some of its lines.
-        forget: erases what was forgotten elsewhere; None where the file is a stranger's.
-        last: the message of each conversation that the lines before these ended with; changed to that of these.
+    Without `forget` the file is a stranger's. `last` holds the message of each conversation that the lines before these
+    ended with, and is changed to that of these.
     """
     done = Merged()
     graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
@@ -362,13 +352,7 @@ def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, Saved
 
 
 def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -> set[int]:
-    """Those of the events, by `id()`, that would change what is here and not a stranger's: titles, ends and records.
-
-    Args:
-        tx: the transaction.
-        events: which are about to be written.
-        begun: ids of the exchanges that come with the file.
-    """
+    """Those of the events, by `id()`, that would change what is here and not a stranger's: titles, ends and records."""
     theirs = [one for one in events if isinstance(one, Titled | ExchangeEnd)]
     own = own_conversations(tx, {one.conversation_uid for one in theirs})
     records = [one for one in events if isinstance(one, SavedRecord)]

@@ -75,11 +75,11 @@ class TranscriptFormat(Protocol):
     """
 
     name: str
-    appends: bool
+    appends: bool = False
 
     def discover(self) -> list[Path]:
         """The places where this agent keeps its histories on this machine and that exist; empty if none."""
-        ...
+        return []
 
     def files(self, path: Path) -> list[Path]:
         """The transcript files under a path (itself, if it is a file), oldest first."""

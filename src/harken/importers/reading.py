@@ -156,13 +156,7 @@ class LineReader:
 
 
 def follow(path: Path, reader: LineReader, offset: int = 0) -> Iterator[ParsedItem]:
-    """Yield a growing file's items from an offset, with checkpoints.
-
-    Args:
-        path: the file.
-        reader: fresh, for this file.
-        offset: 0 or a checkpoint of an earlier reading.
-    """
+    """Yield a growing file's items from an offset, 0 or a checkpoint of an earlier reading, with checkpoints."""
     with path.open("rb") as stream:
         first = _learn(stream, reader, offset) if offset else 1
         reached, marked = offset, offset
@@ -201,13 +195,9 @@ def numbered(stream: Iterable[bytes], first: int = 1, offset: int = 0) -> Iterat
 
 
 def objects(path: Path, needle: bytes = b"", start: int = 0, lines: int | None = None) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file's lines; those that cannot be read are passed over.
+    """The JSON objects of a file's lines, or of those that hold the needle; what cannot be read is passed over.
 
-    Args:
-        path: the file.
-        needle: only of lines that hold it.
-        start: a byte offset.
-        lines: look at so many lines at most.
+    `start` is a byte offset; `lines` is how many lines are looked at.
     """
     with path.open("rb") as stream:
         stream.seek(start)

@@ -54,11 +54,7 @@ _PROGRESS_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How much an export holds; of what was forgotten, only the ids.
-
-    Attributes:
-        kept: memories and other records beside messages.
-    """
+    """How much an export holds: of what was forgotten, only the ids; `kept` counts memories and other saved records."""
 
     conversations: int
     messages: int
@@ -69,12 +65,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class ExportLine:
-    """One event of an export.
-
-    Attributes:
-        number: of its line, counted from 1.
-        end: the byte offset after it.
-    """
+    """One event of an export, the number of its line, from 1, and the byte offset after it."""
 
     event: Event
     number: int
@@ -109,10 +100,7 @@ def export_to_file(store: Store, target: Path, progress: Callable[[int, int], No
 def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None]) -> Exported:
     """Write everything, as it stands at one moment, while others go on using the store.
 
-    Args:
-        store: what is written.
-        stream: where to.
-        progress: called with (messages done, in all) now and then.
+    `progress` is called with (messages done, in all) now and then.
     """
     counts: Counter[type[Event]] = Counter()
     forgotten = 0

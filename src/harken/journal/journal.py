@@ -45,13 +45,7 @@ class TornLine:
 
 
 class Journal:
-    """The journal under a home.
-
-    Args:
-        folder: `<home>/conversations`.
-        torn: where broken bytes are set aside.
-        fsync: force each append to the disk.
-    """
+    """The journal under a home: its folder, where broken bytes are set aside, and whether appends reach the disk."""
 
     def __init__(self, folder: Path, torn: Path, fsync: bool = False) -> None:
         self._folder = folder

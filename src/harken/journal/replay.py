@@ -49,13 +49,7 @@ IngestOf = Callable[[Transaction], Ingest]
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did.
-
-    Attributes:
-        messages: how many the rows lacked.
-        conversations: how many were looked through.
-        torn: what was set aside.
-    """
+    """What a replay did: messages that the rows lacked, conversations looked through, and what was set aside."""
 
     messages: int
     conversations: int
@@ -208,11 +202,7 @@ def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) ->
 
 
 def set_database_aside(database: Path) -> list[Path]:
-    """Move a damaged database out of the way; the next opening makes a new one from the journal.
-
-    Returns:
-        What was moved, under its new names.
-    """
+    """Move a damaged database out of the way, and give its new names; the next opening makes a new one."""
     suffix = strftime("damaged-%Y%m%d-%H%M%S")
     moved = []
     for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):

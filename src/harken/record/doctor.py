@@ -25,13 +25,7 @@ from harken.storage.vectors import misplaced_vectors
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not agree.
-
-    Attributes:
-        check: a short constant name.
-        problem: one sentence.
-        fixed: whether it agrees now.
-    """
+    """One thing that does not agree: the check's constant name, a sentence, and whether it agrees now."""
 
     check: str
     problem: str
@@ -40,11 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Doctor:
-    """Looks at everything, and repairs what can be repaired from the rest.
-
-    Args:
-        fix: repair; else only report.
-    """
+    """Looks at everything; with `fix` it repairs what can be repaired from the rest, else it only reports."""
 
     store: Store
     journal: Journal | None
@@ -58,17 +48,13 @@ class Doctor:
         if damage:
             return damage
         return [
-            *self._rights(),
+            *(Finding("rights", right.problem, right.fixed) for right in self.store.check_rights(self.fix)),
             *self._journal(),
             *self._full_text(),
             *self._vectors(),
             *self._leases(),
             *self._freed_space(),
         ]
-
-    def _rights(self) -> Iterator[Finding]:
-        for right in self.store.check_rights(self.fix):
-            yield Finding("rights", right.problem, right.fixed)
 
     def _journal(self) -> Iterator[Finding]:
         """Journal and rows must hold the same, and neither what was forgotten."""
@@ -147,13 +133,9 @@ _SPOKEN_OR_KEPT = (Message.__name__, SavedRecord.__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """How the journal and the rows of one conversation differ.
+    """What of one conversation the journal is missing and the rows are lacking; and what only one knows as forgotten.
 
-    Attributes:
-        missing: names of what the rows hold and the journal does not.
-        lacking: messages or kept records that the journal has and the rows lack.
-        unburied: records that the journal says were forgotten, and the rows still have or do not know of.
-        unforgotten: those that the rows say were forgotten, and the journal still has.
+    `unburied` is forgotten in the journal alone, `unforgotten` in the rows alone.
     """
 
     missing: set[EventName]

@@ -44,8 +44,7 @@ class Forgotten:
     """What was forgotten.
 
     Attributes:
-        scrubbed: whether the freed space of the database file was overwritten as well; False while another process
-            prevents it, then whoever opens the store next does it.
+        scrubbed: freed space of the database file was overwritten as well; else whoever opens the store next does it.
     """
 
     messages: int

@@ -124,13 +124,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What recording did.
-
-    Attributes:
-        messages: those that are new, as they were kept.
-        known: how many were there before.
-        forgotten: how many were forgotten earlier, and stay so.
-    """
+    """What recording did: the messages that are new, as they were kept, and how many were known or forgotten before."""
 
     messages: tuple[Message, ...] = ()
     known: int = 0
@@ -146,31 +140,27 @@ class _Writing:
     ingest: Ingest
     appended: list[Appended] = field(default_factory=list)
 
-    def append(self, events: Sequence[Event]) -> list[Appended]:
-        """Append events to the journal, if there is one."""
-        tx, journal, new_ingest = self.tx, self.recorder.journal, self.recorder.ingest
-        if journal is None or not events:
-            return []
-        appended = journal.append(
-            events,
-            expected=lambda path: journal_offset(tx, path),
-            repair=lambda path: replay_conversation(tx, journal, path.partition("/")[0], new_ingest(tx)),
-        )
-        self.appended += appended
-        return appended
-
-    def write(self, events: Sequence[Event], checked: bool = True) -> None:
+    def write(self, events: Sequence[Event], checked: bool = True, rows: bool = True) -> None:
         """Journal first, rows second.
 
         Args:
             events: in order.
             checked: none was applied before and none is of something forgotten.
+            rows: False where these have the events already.
         """
-        appended = self.append(events)
-        if events:
+        tx, journal = self.tx, self.recorder.journal
+        appended: list[Appended] = []
+        if journal is not None and events:
+            appended = journal.append(
+                events,
+                expected=lambda path: journal_offset(tx, path),
+                repair=lambda path: replay_conversation(tx, journal, path.partition("/")[0], self.recorder.ingest(tx)),
+            )
+            self.appended += appended
+        if events and rows:
             self.ingest.apply(events, checked)
         for part in appended:
-            put_journal_offset(self.tx, part.path, part.end)
+            put_journal_offset(tx, part.path, part.end)
 
 
 @dataclass(slots=True)
@@ -230,7 +220,7 @@ class Recorder:
         self.names = CleanNames(self.redactor)
 
     def record(self, batches: Sequence[Batch], within: Callable[[Transaction], None] | None = None) -> Recorded:
-        """Record messages and give them their exchanges, all in one transaction.
+        """Record messages, a batch per conversation, and give them their exchanges, all in one transaction.
 
         Args:
             batches: one per conversation.
@@ -242,8 +232,7 @@ class Recorder:
         with self._writing([batch.conversation.uid for batch in batches]) as writing:
             tx = writing.tx
             placed = [
-                self._placed(tx, batch, self._stamped(batch, ready), writing.ingest)
-                for batch, ready in zip(batches, prepared, strict=True)
+                self._placed(tx, batch, ready, writing.ingest) for batch, ready in zip(batches, prepared, strict=True)
             ]
             writing.write([event for events, _ in placed for event in events])
             if within is not None:
@@ -284,13 +273,11 @@ class Recorder:
     def admit(
         self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Written]]
     ) -> Sequence[Written]:
-        """Write whole events, which already have their ids and places, in one transaction.
+        """Write whole events, which already have their ids and places, in one transaction; those that were chosen.
 
         Args:
             conversations: ids of all that the events may belong to.
             choose: gives them under the write lock: those that the rows lack.
-        Returns:
-            What was chosen.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
@@ -331,9 +318,7 @@ class Recorder:
 
     def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
         """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
-        writing = _Writing(self, tx, self.ingest(tx))
-        for part in writing.append(events):
-            put_journal_offset(tx, part.path, part.end)
+        _Writing(self, tx, self.ingest(tx)).write(events, rows=False)
 
     def ingest(self, tx: Transaction) -> Ingest:
         """What turns events into rows, with this recorder's rules."""
@@ -380,13 +365,6 @@ class Recorder:
             raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
         return thread
 
-    def _stamped(self, batch: Batch, prepared: Sequence[Message]) -> list[Message]:
-        """What is said now gets its time and id under the write lock, so that several processes' times are in order."""
-        return [
-            self.stamp(ready) if new.created_at is None and new.origin is None else ready
-            for ready, new in zip(prepared, batch.messages, strict=True)
-        ]
-
     def stamp(self, message: Message) -> Message:
         """The message as said at this moment."""
         moment = self.now()
@@ -416,14 +394,7 @@ class Recorder:
     def cleaned(
         self, message: NewMessage | Message, text: str, metadata: Mapping[str, Any], before: Mapping[str, int] = EMPTY
     ) -> dict[str, Any]:
-        """The fields of a message that others fill, as they are kept: without secrets and private passages.
-
-        Args:
-            message: whose names they are.
-            text: what it says.
-            metadata: its facts.
-            before: how much of each kind was taken out earlier.
-        """
+        """The fields of a message that others fill, without secrets; `before` counts what was taken out earlier."""
         redacted = self.redactor.redact(text)
         counts: Counter[str] = Counter()
         metadata, more = self.redactor.redact_value(metadata) if metadata else (EMPTY, EMPTY)
@@ -444,6 +415,11 @@ class Recorder:
         self, tx: Transaction, batch: Batch, prepared: Sequence[Message], ingest: Ingest
     ) -> tuple[list[Event], Recorded]:
         uid = batch.conversation.uid
+        # What is said now gets its time and id under the write lock, so that several processes' times are in order.
+        prepared = [
+            self.stamp(ready) if new.created_at is None and new.origin is None else ready
+            for ready, new in zip(prepared, batch.messages, strict=True)
+        ]
         imported = [ready.uid for ready, new in zip(prepared, batch.messages, strict=True) if new.origin is not None]
         thread = read_thread(tx, uid)
         is_new = thread.title is None
@@ -455,11 +431,7 @@ class Recorder:
         fresh = list({m.uid: m for m in prepared if m.uid not in known | forgotten}.values())
         dropped = len({m.uid for m in prepared} & forgotten)
         ingest.remember(thread.row_ids, uid, thread.project_id)
-        events: list[Event] = []
-        if thread.title is not None and (batch.as_mine or not own_conversations(tx, [uid])):
-            events.extend(self._retitled(batch.conversation, thread.title))
-        elif fresh and is_new:
-            events.append(self._conversation_event(batch.conversation, fresh[0].created_at))
+        events = self._head_events(tx, batch, thread.title, fresh)
         after = "" if batch.after is None else self.prepare(uid, batch.after).uid
         thread.place_all(tx, fresh, prepared, after)
         if batch.finish:
@@ -469,21 +441,25 @@ class Recorder:
             events.extend(raised_trust(tx, [ready for ready in prepared if ready.uid in known], self.now()))
         return events, Recorded(tuple(thread.messages), len(prepared) - len(fresh) - dropped, dropped)
 
-    def _conversation_event(self, conversation: NewConversation, first: datetime) -> Conversation:
-        created = conversation.created_at or first
-        parent = conversation.parent_external_id
-        return Conversation(
+    def _head_events(self, tx: Transaction, batch: Batch, present: str | None, fresh: Sequence[Message]) -> list[Event]:
+        """A new title of a conversation that has the present one; the conversation itself where it is new."""
+        conversation, names = batch.conversation, self.names
+        title = self.redactor.redact(valid_utf8(conversation.title)).text
+        if present is not None:
+            mine = title not in ("", present) and (batch.as_mine or not own_conversations(tx, [conversation.uid]))
+            return [Titled(conversation.uid, title, self.now())] if mine else []
+        if not fresh:
+            return []
+        created, parent = conversation.created_at or fresh[0].created_at, conversation.parent_external_id
+        head = Conversation(
             uid=conversation.uid,
-            channel=self.names.text(conversation.channel),
-            external_id=self.names.text(conversation.external_id),
-            title=self.redactor.redact(valid_utf8(conversation.title)).text,
+            channel=names.text(conversation.channel),
+            external_id=names.text(conversation.external_id),
+            title=title,
             created_at=created,
             updated_at=created,
-            project=self.names.project(conversation.project),
+            project=names.project(conversation.project),
             parent_uid=None if parent is None else conversation_uid(conversation.channel, parent),
-            metadata=self.redactor.redact_value(sound_value(conversation.metadata))[0],
+            metadata=self.clean(conversation.metadata),
         )
-
-    def _retitled(self, conversation: NewConversation, present: str) -> list[Event]:
-        title = self.redactor.redact(valid_utf8(conversation.title)).text if conversation.title else ""
-        return [Titled(conversation.uid, title, self.now())] if title and title != present else []
+        return [head]

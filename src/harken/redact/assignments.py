@@ -109,8 +109,7 @@ _BEFORE_CHARS = 100
 class _Value:
     """A value; of a long one only the head is read until it proves to be a secret.
 
-    Attributes:
-        closing: what ends it beyond `end`, where the head did not reach its end; else None.
+    Where the head did not reach the end, `closing` is what ends it.
     """
 
     start: int
@@ -121,12 +120,7 @@ class _Value:
 
 
 def find_assignments(text: str, low: str) -> Iterator[Span]:
-    """The values of names that promise a secret.
-
-    Args:
-        text: where the spans point into.
-        low: the same text in lower case, of the same length.
-    """
+    """The values of names that promise a secret; `low` is the text in lower case, of the same length."""
     for stem, secret in _ASCII_STEMS if text.isascii() else _STEMS:
         if stem not in low:
             continue
@@ -171,18 +165,14 @@ def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
     word = low[at:end]
     rest = _REST.match(text, end)
     after = text[end : rest.end()] if rest else ""
-    if word in _ALONE and not _stands_alone(text, at):
+    before = text[at - 1] if at else " "
+    if word in _ALONE and before.isalpha() and not (before.islower() and text[at].isupper()):
         return None
     if after and not _is_continued(text[end - 1], after, word):
         return None
     if word == "key" and not text.startswith("_KEY", at - 1) and not _is_qualified(text, at):
         return None
     return end + len(after)
-
-
-def _stands_alone(text: str, at: int) -> bool:
-    before = text[at - 1] if at else " "
-    return not before.isalpha() or (before.islower() and text[at].isupper())
 
 
 def _is_qualified(text: str, at: int) -> bool:
@@ -276,12 +266,7 @@ def _follows_user(before: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tie:
-    """What stands between a name and a value.
-
-    Attributes:
-        match: of `_TIE`.
-        before: the line or more before the name.
-    """
+    """What stands between a name and a value: a match of `_TIE`, with the line or more before the name."""
 
     match: re.Match[str]
     before: str
@@ -309,14 +294,12 @@ class _Tie:
             return Style.PROSE
         if self.match["before"] or self.match["after"] or self.match[0].endswith((":", "：")):
             return Style.LOOSE
-        if self.value.quoted or not self._is_argument():
+        # `f(…, password=value)`, where the value is a variable.
+        is_ended = self.match.string[self.value.end : self.value.end + 1] in {",", ")"}
+        is_argument = self.before.rstrip().endswith(("(", ",")) and is_ended and self.value.head.isidentifier()
+        if self.value.quoted or not is_argument:
             return Style.TIGHT
         return Style.LOOSE if _has_digit(self.value.head) and "_" not in self.value.head else None
-
-    def _is_argument(self) -> bool:
-        """`f(…, password=value)`, where the value is a variable."""
-        following = self.match.string[self.value.end : self.value.end + 1]
-        return self.before.rstrip().endswith(("(", ",")) and following in {",", ")"} and self.value.head.isidentifier()
 
     def _called(self) -> Style | None:
         """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names.

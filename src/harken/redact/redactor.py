@@ -50,12 +50,7 @@ _TAG = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text without its secrets.
-
-    Attributes:
-        text: with `[redacted:kind]` where a secret stood; private passages are gone without a mark.
-        counts: how many of each kind went.
-    """
+    """A text with `[redacted:kind]` where a secret stood, without private passages; and how many of each kind went."""
 
     text: str
     counts: Mapping[str, int] = field(default_factory=lambda: _NONE)

@@ -174,14 +174,7 @@ def is_code(secret: Secret, value: str, *, quoted: bool) -> bool:
 
 
 def is_secret(secret: Secret, style: Style, value: str, *, quoted: bool) -> bool:
-    """Is this value a secret?
-
-    Args:
-        secret: what its name promises.
-        style: how it is tied to the name.
-        value: without quotes, its first few hundred characters at least.
-        quoted: it stood in quotes.
-    """
+    """Is this value, given without quotes and to its first few hundred characters at least, a secret?"""
     if is_placeholder(value) or value.casefold().rstrip(".,:;") in _WORDS or is_code(secret, value, quoted=quoted):
         return False
     if not _looks_secret(secret, style, value, quoted=quoted):

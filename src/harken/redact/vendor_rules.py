@@ -110,12 +110,7 @@ def long_words(text: str) -> str:
 
 
 def find_tokens(text: str, words: str) -> Iterator[Span]:
-    """The tokens that begin with a vendor's prefix.
-
-    Args:
-        text: where the spans point into.
-        words: `long_words(text)`.
-    """
+    """The tokens that begin with a vendor's prefix; `words` is `long_words(text)`."""
     at = place = 0
     while head := _HEADS.search(words, at):
         at = head.end()
@@ -132,13 +127,7 @@ def find_tokens(text: str, words: str) -> Iterator[Span]:
 
 
 def find_shapes(text: str, low: str, shapes: tuple[Shape, ...]) -> Iterator[Span]:
-    """What the shapes find.
-
-    Args:
-        text: where the spans point into.
-        low: the same text in lower case, of the same length.
-        shapes: one of the tables of this module.
-    """
+    """The secrets of these shapes; `low` is the text in lower case, of the same length."""
     for shape in shapes:
         if shape.literal not in low or shape.program not in low:
             continue
@@ -182,13 +171,7 @@ def _headless_start(text: str, end: int) -> int:
 
 
 def find_aws_secrets(text: str, low: str, words: str) -> Iterator[Span]:
-    """Secret keys of AWS, 40 characters without a prefix: only where a word or an access key nearby names them.
-
-    Args:
-        text: where the spans point into.
-        low: the same text in lower case, of the same length.
-        words: `long_words(text)`.
-    """
+    """Secret keys of AWS, 40 characters without a prefix: only where a word or an access key nearby names them."""
     if not any(word in low for word in ("aws", "secret", "akia", "asia", "amazon")):
         return
     if max(map(len, words.split(" "))) < _AWS_SECRET_CHARS:
