@@ -24,11 +24,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool that a model may call.
-
-    Attributes:
-        parameters: JSON schema of an object.
-    """
+    """A tool that a model may call; its parameters are the JSON schema of an object."""
 
     name: str
     description: str
@@ -77,12 +73,7 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What a model answered.
-
-    Attributes:
-        model: the model as the endpoint names it.
-        price_usd: exact; None where no price of the model is known.
-    """
+    """The answer of a model, by the name that the endpoint has for it; the price is None where none is known."""
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -93,13 +84,7 @@ class ChatAnswer:
 
 
 class CallOptions(TypedDict, total=False):
-    """What a call may be given beside its messages.
-
-    Attributes:
-        instructions: the system prompt; none where it is left out.
-        max_tokens: the answer is cut there; None leaves it to the settings.
-        tools: that the model may call.
-    """
+    """Options of a call: the system prompt, where the answer is cut (None: as the settings say), and the tools."""
 
     instructions: str
     max_tokens: int | None
@@ -112,12 +97,10 @@ class Completer(Protocol):
     @property
     def name(self) -> str:
         """Vendor and model, e.g. `openai:gpt-5-mini`."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """Longest answer where a call does not say."""
-        ...
 
     def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
         """The whole answer to at least one message, oldest first.
@@ -125,7 +108,6 @@ class Completer(Protocol):
         Raises:
             ProviderError: see `harken.errors`; an `EndpointError` where another call later may succeed.
         """
-        ...
 
 
 class ChatModel(Completer, Protocol):
@@ -133,7 +115,6 @@ class ChatModel(Completer, Protocol):
 
     def price(self, usage: TokenUsage) -> Decimal | None:
         """What a call of so many tokens costs in USD; None where no price of the model is known."""
-        ...
 
     def stream(
         self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]
@@ -145,8 +126,6 @@ class ChatModel(Completer, Protocol):
         Raises:
             ProviderError: as of `complete`, from the iteration.
         """
-        ...
 
     def close(self) -> None:
         """Let go of the connections."""
-        ...

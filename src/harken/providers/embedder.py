@@ -47,10 +47,8 @@ class Space:
 
     Attributes:
         id: stable name of model, quantization and dimension, e.g. `bge-small-en-v1.5/int8/384`.
-        dims: length of a vector.
         max_tokens: longer texts are cut by the model.
-        query_prefix: put before a query; empty where the model wants none.
-        passage_prefix: put before a text to be found.
+        query_prefix: put before a query; `passage_prefix` before a text to be found.
         threshold: calibrated cosine similarity below which a text is not about the query, -1 to 1.
         latin_only: the model knows no other script: whatever is written in one, all of it looks alike.
     """
@@ -70,11 +68,9 @@ class Embedder(Protocol):
     @property
     def space(self) -> Space:
         """The space its vectors live in."""
-        ...
 
     def embed_query(self, text: str) -> Vectors:
         """The query's vector, prefix added: `(dims,)` float32, unit length."""
-        ...
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
@@ -84,7 +80,6 @@ class Embedder(Protocol):
         Raises:
             ProviderError: the model failed; nothing of the batch is usable.
         """
-        ...
 
 
 class CallMeter(Protocol):
@@ -96,15 +91,12 @@ class CallMeter(Protocol):
         Raises:
             SpendLimitError: the day's money is spent; nothing is to be sent.
         """
-        ...
 
     def answered(self, uid: str, tokens: int) -> None:
         """Book that the call was answered, and took so many tokens."""
-        ...
 
     def failed(self, uid: str, error: BaseException) -> None:
         """Book that the call failed."""
-        ...
 
 
 class Reranker(Protocol):
@@ -113,11 +105,9 @@ class Reranker(Protocol):
     @property
     def name(self) -> str:
         """The model's name."""
-        ...
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """A relevance per text, `(len(texts),)`, 0 to 1 after the model's sigmoid, in order."""
-        ...
 
 
 def unit_rows(matrix: NDArray[np.float32]) -> Vectors:
@@ -147,14 +137,11 @@ _RULES: dict[str, tuple[tuple[type, ...], Callable[[Any], bool], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """How a sentence model is used; the defaults suit most of those that are published.
+    """The usage of a sentence model; the defaults suit most of those that are published, 0.5 is no calibration.
 
     Attributes:
         dims: length of a vector; None is read from the model.
-        max_tokens: most tokens the model takes.
         pooling: `cls` takes the first token's state for the text's, `mean` the average of all.
-        threshold: cosine similarity below which a text is not about the query; 0.5 is no calibration.
-        latin_only: the model knows no script but the Latin one.
     """
 
     dims: int | None = None
@@ -193,7 +180,7 @@ class ModelCard:
 
 
 def read_card(folder: Path) -> ModelCard | None:
-    """The card that a model's folder holds as `harken.json`, if it holds one.
+    """The card that a model's folder holds as `harken.json`; None where it holds none.
 
     Raises:
         ModelFileError: the card cannot be read, or says something that cannot be meant.

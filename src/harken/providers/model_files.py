@@ -28,10 +28,8 @@ _log = structlog.get_logger(__name__)
 class FileHashes:
     """Hashes files once: a file of the same path, size and modification time is not read again.
 
-    Hashing 34 MB costs a process about 30 ms at every start; looking it up here, under one.
-
-    Args:
-        cache: the JSON file that remembers; it may be missing, damaged or read-only, which only costs time.
+    Hashing 34 MB costs a process about 30 ms at every start; looking it up here, under one. The JSON file of the cache
+    may be missing, damaged or read-only, which only costs time.
     """
 
     def __init__(self, cache: Path) -> None:
@@ -99,12 +97,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class HubCopy:
-    """A copy on the model hub, at one revision.
-
-    Attributes:
-        base_url: the repository's folder at that revision.
-        model_path: the ONNX file below it; `tokenizer.json` lies at the top.
-    """
+    """A copy on the model hub: a repository's folder at one revision, and the ONNX file below its `tokenizer.json`."""
 
     base_url: str
     model_path: str
@@ -117,9 +110,8 @@ class KnownModel:
 
     Attributes:
         path_setting: the setting that says where else to look, for messages.
-        carrier_folder: its folder inside the package that carries it.
-        carried: the hashes of the files there.
-        hub: a copy to download where nothing is installed; None has none.
+        carrier_folder: its folder inside the package that carries it, with the hashes of the files there.
+        hub: a copy to download where nothing is installed.
     """
 
     name: str
@@ -131,8 +123,7 @@ class KnownModel:
     @property
     def pins(self) -> Mapping[str, Pin]:
         """Every accepted pin, by the hash of its model."""
-        pins = [self.carried] if self.hub is None else [self.carried, self.hub.pin]
-        return {pin.model: pin for pin in pins}
+        return {pin.model: pin for pin in (self.carried, *([self.hub.pin] if self.hub else []))}
 
 
 # One tokenizer serves both copies of the model; upstream publishes the same file.
@@ -287,14 +278,14 @@ def _download(known: KnownModel, name: str, at_home: Path, wanted: EmbedderOptio
 def fetch_folder(files: Mapping[str, tuple[str, str | None]], target: Path, timeout_seconds: float) -> None:
     """Fetch files into a new folder that appears only when all of them are whole and right.
 
-    They arrive in a folder beside it whose name ends in `.part`; one left behind by a killed process is removed
-    when it is an hour old.
+    They arrive in a folder beside it whose name ends in `.part`; one left behind by a killed process is removed when it
+    is an hour old. A folder that another process has made meanwhile is kept. Redirects are followed, since hubs keep
+    large files elsewhere.
 
     Args:
-        files: URL and SHA-256 of each by its name; None for a hash takes what comes. Redirects are followed, since
-            hubs keep large files elsewhere.
-        target: the folder; when another process has made it meanwhile, its own is kept.
-        timeout_seconds: how long to wait for a connection and for each piece.
+        files: URL and SHA-256 of each by its name; None for a hash takes what comes.
+        target: the folder.
+        timeout_seconds: for a connection, and for each piece.
     Raises:
         ModelFileError: a file did not arrive, is not the one expected, or cannot be written.
     """

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -83,8 +84,6 @@ class OnnxModel:
         self.files = files
         self.max_tokens = max_tokens
         self._threads = threads
-        self._lock = threading.Lock()
-        self._tokenizer: _Tokenizer | None = None
         self._sessions: dict[int, _Session] = {}
 
     def tokens(self, text: str, second: str | None = None) -> Tokens:
@@ -93,7 +92,7 @@ class OnnxModel:
         Raises:
             ModelFileError: its tokenizer is none.
         """
-        tokenizer = self._read().tokenizer
+        tokenizer, _ = self._tokenizer
         # One by one on purpose: batches go to a thread pool as wide as the machine, which also breaks forks; the
         # difference is 40 µs a text, 1 % of what the model takes.
         pair = None if second is None else presentable(second, self.max_tokens)
@@ -108,7 +107,7 @@ class OnnxModel:
         """
         loaded = self._load(threads)
         shape = (len(batch), max(len(tokens.ids) for tokens in batch))
-        ids = np.full(shape, self._read().pad_id, dtype=np.int64)
+        ids = np.full(shape, self._tokenizer[1], dtype=np.int64)
         types = np.zeros(shape, dtype=np.int64)
         mask = np.zeros(shape, dtype=np.int64)
         for row, tokens in enumerate(batch):
@@ -150,12 +149,22 @@ class OnnxModel:
         dims = self._load(1).session.get_outputs()[0].shape[-1]
         return dims if isinstance(dims, int) else None
 
-    def _read(self) -> _Tokenizer:
-        if self._tokenizer is None:
-            with self._lock:
-                if self._tokenizer is None:
-                    self._tokenizer = _read_tokenizer(self.files, self.max_tokens)
-        return self._tokenizer
+    @cached_property
+    def _tokenizer(self) -> tuple[Tokenizer, int]:
+        """The tokenizer, and the id of its padding; two threads that come first may each read it."""
+        from tokenizers import Tokenizer
+
+        try:
+            # From a buffer, since reading from a file raises bare Exception for whatever is wrong.
+            tokenizer = Tokenizer.from_buffer(self.files.tokenizer.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ModelFileError(f"{self.files.tokenizer} is no tokenizer ({type(error).__name__})") from error
+        known = (tokenizer.token_to_id(name) for name in ("[PAD]", "<pad>"))
+        pad_id = tokenizer.padding["pad_id"] if tokenizer.padding else next((id for id in known if id is not None), 0)
+        # Set once and for all, since threads share it; padding is done by hand, batch by batch.
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(self.max_tokens)
+        return tokenizer, int(pad_id)
 
     def _load(self, threads: int) -> _Session:
         if threads not in self._sessions:
@@ -167,12 +176,6 @@ class OnnxModel:
                     session = _sessions[key] = _load(self.files, threads)
             self._sessions[threads] = session
         return self._sessions[threads]
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokenizer:
-    tokenizer: Tokenizer
-    pad_id: int
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -216,19 +219,3 @@ def _load(files: ModelFiles, threads: int) -> _Session:
     if unknown:
         raise ModelFileError(f"{files.model} wants inputs that no text gives: {', '.join(unknown)}")
     return _Session(session, inputs, [session.get_outputs()[0].name], errors)
-
-
-def _read_tokenizer(files: ModelFiles, max_tokens: int) -> _Tokenizer:
-    from tokenizers import Tokenizer
-
-    try:
-        # From a buffer, since reading from a file raises bare Exception for whatever is wrong.
-        tokenizer = Tokenizer.from_buffer(files.tokenizer.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{files.tokenizer} is no tokenizer ({type(error).__name__})") from error
-    names = (tokenizer.token_to_id(name) for name in ("[PAD]", "<pad>"))
-    pad_id = tokenizer.padding["pad_id"] if tokenizer.padding else next((each for each in names if each is not None), 0)
-    # Set once and for all, since threads share it; padding is done by hand, batch by batch.
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_tokens)
-    return _Tokenizer(tokenizer, int(pad_id))

@@ -20,7 +20,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True, slots=True)
 class EmbedderOptions:
-    """How an embedder is opened; None leaves a choice to the model.
+    """The options of an embedder; None leaves a choice to the model.
 
     Attributes:
         home: where `models/` and `cache/` are.
@@ -90,13 +90,7 @@ class EmbedderOptions:
 
 @dataclass(frozen=True, slots=True)
 class RerankerOptions:
-    """How a reranker is opened.
-
-    Attributes:
-        model: name of a folder under `<home>/models`; None is the default model.
-        path: a folder with `model.onnx` and `tokenizer.json`.
-        max_tokens: query and text together are cut there.
-    """
+    """The options of a reranker; query and text together are cut at `max_tokens`."""
 
     home: Path
     name: str = "onnx"
@@ -116,11 +110,10 @@ _KEY_VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """How a language model is opened.
+    """The options of a language model.
 
     Attributes:
         vendor: `openai`, `anthropic`, `google` or `ollama`.
-        model: as the vendor names it.
         url: an endpoint's base in place of the vendor's own.
         max_tokens: longest answer where a call does not say.
         prices: USD for a million tokens of input and of output, in place of the list's.
@@ -163,7 +156,7 @@ class ChatOptions:
 
     @property
     def key_hint(self) -> str:
-        """How the key is set, for the message of an error."""
+        """The settings of the key, for the message of an error."""
         variables = () if self.url else _KEY_VARIABLES.get(self.vendor, ())
         return " or ".join(("llm.api_key", "HARKEN_LLM__API_KEY", *variables[:1]))
 

@@ -70,19 +70,15 @@ class Summarizer(Protocol):
     @property
     def name(self) -> str:
         """The writer: `extractive`, or the language model's name."""
-        ...
 
     def exchange(self, exchange: ExchangeText) -> Summary:
         """One or two sentences: what was asked, what was done, how it ended."""
-        ...
 
     def conversation(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """Two or three sentences and a title."""
-        ...
 
     def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """Two or three sentences on a part of a conversation."""
-        ...
 
     def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
         """One or two sentences for each of up to ten tool calls, in order.
@@ -90,7 +86,6 @@ class Summarizer(Protocol):
         Raises:
             ValueError: there are more than ten; see `tool_batches`.
         """
-        ...
 
 
 def tool_batches(uses: Sequence[ToolUse]) -> list[Sequence[ToolUse]]:

@@ -19,15 +19,19 @@ from harken.text import tokens
 _MAX_TOKENS = 512
 _BATCH_SIZE = 64
 _PROBE = "How long is a vector?"
+_HINTS = {
+    401: ": set embedding.api_key",
+    403: ": set embedding.api_key",
+    404: ": check embedding.url, up to and including /v1, and embedding.model",
+    413: ": lower embedding.max_tokens",
+}
 
 
 class OpenAICompatibleEmbedder(PrefixingEmbedder):
     """A remote model; threads may share it. Failures are raised at once: who calls, tries again.
 
-    Args:
-        options: at least `url` and `model`; `dims` is asked of the endpoint where it is set, and found out with the
-            first answer where it is not.
-        meter: books every call; None books none.
+    It needs a URL and a model. The meter books every call; dims are found out with the first answer where not set.
+
     Raises:
         ConfigError: the URL, the model or the key cannot be used.
     """
@@ -99,7 +103,8 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
         except httpx.HTTPError as error:
             raise EndpointError(f"{self._endpoint} cannot be reached ({type(error).__name__})") from error
         if response.status_code != httpx.codes.OK:
-            raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{_hint(response)}")
+            hint = _HINTS.get(response.status_code, "")
+            raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{hint}")
         return self._checked(_read(response, len(ready), str(self._endpoint))), _used(response, estimate)
 
     def _checked(self, vectors: Vectors) -> Vectors:
@@ -125,16 +130,6 @@ def _endpoint(url: str | None) -> httpx.URL:
 def _headers(api_key: str | None) -> dict[str, str]:
     check_key(api_key, "embedding")
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
-
-
-def _hint(response: httpx.Response) -> str:
-    hints = {
-        401: ": set embedding.api_key",
-        403: ": set embedding.api_key",
-        404: ": check embedding.url, up to and including /v1, and embedding.model",
-        413: ": lower embedding.max_tokens",
-    }
-    return hints.get(response.status_code, "")
 
 
 def _used(response: httpx.Response, estimate: int) -> int:

@@ -135,11 +135,7 @@ _Sentence = tuple[str | None, str]
 
 
 class ExtractiveSummarizer:
-    """Chooses sentences, by vectors where an embedding is given, else by terms.
-
-    Args:
-        embed: vectors of sentences, for instance `Embedder.embed_passages`; None weighs by terms, which costs nothing.
-    """
+    """Chooses sentences by their vectors where an embedding is given, else by their terms, which costs nothing."""
 
     def __init__(self, embed: Embed | None = None) -> None:
         self._embed = embed

@@ -45,10 +45,7 @@ _TOOL_TOKENS = 150
 
 
 def fenced(material: str, max_tokens: int) -> str:
-    """The material between two lines that it cannot contain, clipped from its middle.
-
-    The id is a hash of the material itself: who writes the material cannot know it.
-    """
+    """The material, clipped from its middle, between two lines with its own hash, which who writes it cannot know."""
     clipped = tokens.clip_middle(_FENCE.sub(r"‹\1\2", material), max_tokens, "\n[…]\n")
     mark = hashlib.sha256(clipped.encode("utf-8", "replace")).hexdigest()[:16]
     return f"<material id={mark}>\n{clipped}\n</material id={mark}>"
@@ -107,12 +104,10 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 class WrittenSummarizer:
-    """Asks a model once for each summary.
+    """Asks a model, whose calls are booked by whoever gives it, once for each summary.
 
-    Args:
-        model: booked by whoever gives it.
-        fallback: takes over where the model refuses, or its answer does not have the form that was asked for.
-        max_input_tokens: longer material is clipped from its middle.
+    The fallback takes over where the model refuses, or its answer does not have the form that was asked for. Longer
+    material is clipped from its middle.
     """
 
     def __init__(self, model: Completer, fallback: Summarizer, max_input_tokens: int) -> None:

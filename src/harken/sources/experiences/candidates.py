@@ -46,12 +46,10 @@ _DENIAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What a check says about the active experience of its project.
+    """The outcome that a check suggests for the active experience of its project.
 
     Attributes:
-        status: the outcome that it suggests.
-        result: the lines that it printed.
-        evidence_uid: the message with all that it printed.
+        result: the lines that it printed; the evidence is the message with all of them.
     """
 
     status: ExperienceStatus
@@ -79,14 +77,12 @@ def see_checks(store: Store, since: datetime | None = None) -> None:
             results = unseen_results(tx, tools, _AT_ONCE, since)
         if not results:
             return
-        outcomes = [(one, _outcome_of(one)) for one in results]
+        outcomes: list[tuple[ShellResult, str | None]] = []
+        for one in results:
+            check = check_command(command_line(one.tool_name, one.call))
+            outcomes.append((one, check_result(check, one.channel, one.printed, one.facts) if check else None))
         with store.writing() as tx:
             put_checks(tx, outcomes)
-
-
-def _outcome_of(one: ShellResult) -> str | None:
-    check = check_command(command_line(one.tool_name, one.call))
-    return None if check is None else check_result(check, one.channel, one.printed, one.facts)
 
 
 def suggestion_of(one: Experience, check: SeenCheck) -> Suggestion:
@@ -104,10 +100,9 @@ def suggestion_of(one: Experience, check: SeenCheck) -> Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A check that failed while no experience was active: one may be started from it.
+    """A check that failed while no experience was active: one of the same id may be started from it.
 
     Attributes:
-        uid: the experience's id, should it be accepted.
         printed: the lines that say what failed.
         goal, hypothesis, prediction: what was said around it; empty where nothing like it was said.
         failures: how often it failed before it passed, or until now.

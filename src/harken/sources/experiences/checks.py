@@ -253,9 +253,8 @@ def check_result(check: CheckCommand, channel: str, printed: str, facts: Mapping
 def told_lines(printed: str, result: str) -> str:
     """The lines that say how it went, as they were printed: those of failures, or of success, else the last ones."""
     text = _COLOUR.sub("", printed)
-    found = [
-        _BAR.sub("", each.group()).strip() for each in (_FAILURES if result == FAILED else _SUCCESSES).finditer(text)
-    ]
+    matches = (_FAILURES if result == FAILED else _SUCCESSES).finditer(text)
+    found = (_BAR.sub("", each.group()).strip() for each in matches)
     lines = list(filter(None, found)) or [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
     if len(lines) > _TOLD_LINES:
         # The first failure and the summary at the end say the most.
@@ -292,25 +291,20 @@ _FRAME = STOP_WORDS | words_of("failure_words")
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """A test or build that failed.
-
-    Attributes:
-        check: the command.
-        told: the lines that say what failed.
-    """
+    """A test or build that failed: its command, and the lines that say what failed."""
 
     check: str
     told: str
 
     @property
     def words(self) -> str:
-        """What it is about, for a search: names taken apart, without the words that every failure is told in.
+        """The words that it is about, for a search: names taken apart, without those that every failure is told in.
 
         Empty where that leaves less than two, so that nothing could be found but by chance.
         """
         plain = " ".join(_plain(line) for line in self.told.splitlines())
-        found = dict.fromkeys(word.lower() for word in _WORD.findall(_NAME_BORDER.sub(" ", plain)))
-        kept = [word for word in found if word not in _FRAME]
+        words = dict.fromkeys(word.lower() for word in _WORD.findall(_NAME_BORDER.sub(" ", plain)))
+        kept = [word for word in words if word not in _FRAME]
         return " ".join(kept) if sum(not word.isdigit() for word in kept) > 1 else ""
 
     @property

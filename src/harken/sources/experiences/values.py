@@ -49,12 +49,7 @@ DEVIATIONS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class AxisClusters:
-    """What was found on an axis.
-
-    Attributes:
-        experiences: how many were looked at.
-        note: why there are no clusters, or what is missing; else empty.
-    """
+    """The clusters of an axis, of so many experiences; the note says why there are none, or what is missing."""
 
     axis: str
     experiences: int
@@ -78,12 +73,7 @@ class AxisClusters:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An experience of a cluster.
-
-    Attributes:
-        distance: Euclidean to the centroid.
-        said: what it says on the cluster's axis, in a sentence; values are compared with these.
-    """
+    """An experience of a cluster, its Euclidean distance to the centroid, and its sentence on the cluster's axis."""
 
     experience: Experience
     distance: float
@@ -97,14 +87,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """How a text stands to a cluster.
+    """A text compared with a cluster.
 
     Attributes:
         similarity: cosine to the centroid, -1 to 1.
         distance: Euclidean to the centroid, both of unit length.
-        limit: mean plus half a standard deviation of the distances of what the members say, each in a sentence; a valid
-            text is not farther.
-        nearest: the cluster of the axis whose centroid is nearest; a valid text's own.
+        limit: mean plus half a standard deviation of the distances of its members' sentences.
+        nearest: the cluster of the axis whose centroid is nearest.
     """
 
     cluster_id: str
@@ -115,7 +104,7 @@ class Validity:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the cluster bears the text out."""
+        """True where the cluster bears the text out."""
         return self.distance <= self.limit and self.nearest == self.cluster_id
 
 

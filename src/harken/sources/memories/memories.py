@@ -39,12 +39,11 @@ class SearchPort(Protocol):
 
     def __call__(self, query: str, scope: SearchScope, limit: int, mode: str, /) -> SearchResult:
         """What answers the query, best first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """What saving did.
+    """A memory after it was saved.
 
     Attributes:
         outcome: `added`; `merged` into one that says the same; or `superseded`, where it stands in place of others.

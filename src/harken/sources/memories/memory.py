@@ -26,9 +26,9 @@ class Memory:
 
     Attributes:
         importance: 0 to 1; 0.5 is neutral.
-        accessed_at: when it was last shown or searched out on this machine; None if never.
+        accessed_at: when it was last shown or searched out on this machine.
         supersedes: ids of the memories that it stands in place of.
-        superseded_by: the id of the one that stands in its place; None where none does.
+        superseded_by: the id of the one that stands in its place.
     """
 
     uid: str

@@ -23,21 +23,7 @@ from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
 from harken.sources.workspace.tree import Progress, WorkspaceIndex
 from harken.storage.ports import Transaction
-from harken.storage.workspace.commits import (
-    SOURCE,
-    Authorship,
-    Churn,
-    History,
-    add_commits,
-    authors,
-    churn,
-    drop_commits,
-    file_history,
-    find_commits,
-    history_of,
-    known_shas,
-    put_history,
-)
+from harken.storage.workspace import commits as rows
 from harken.storage.workspace.files import known_project, project_of
 from harken.text import tokens
 
@@ -69,7 +55,7 @@ class CommitSource:
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The commits in the order of the hits; those that are gone are left out."""
-        found = find_commits(tx, [hit.entry.ref_uid for hit in hits])
+        found = rows.find_commits(tx, [hit.entry.ref_uid for hit in hits])
         return [commit_item(found[hit.entry.ref_uid], relevance_of(hit)) for hit in hits if hit.entry.ref_uid in found]
 
 
@@ -229,10 +215,10 @@ class CommitIndex(WorkspaceIndex):
         repository, store = _repository(path), self.recorder.store
         report = report if report is not None else CommitReport()
         boundary = repository.boundary()
-        wanted = History(_head(repository, boundary), since or self.recorder.now() - _WINDOW, limit)
+        wanted = rows.History(_head(repository, boundary), since or self.recorder.now() - _WINDOW, limit)
         with store.writing() as tx:
             project_id, report.project = project_of(tx, identify_project(repository.root))
-            done, known = history_of(tx, project_id), known_shas(tx, project_id)
+            done, known = rows.history_of(tx, project_id), rows.known_shas(tx, project_id)
         if not wanted.head or (done and _covers(done, wanted)):
             report.known = len(known)
             return report
@@ -240,19 +226,19 @@ class CommitIndex(WorkspaceIndex):
         shas = [sha for sha in listed if sha not in boundary]
         missing = [sha for sha in shas if sha not in known]
         report.cut, report.known = len(listed) - len(shas), len(shas) - len(missing)
-        written = (f"{SOURCE}:{project_id}",)
+        written = (f"{rows.SOURCE}:{project_id}",)
         for start in range(0, len(missing), _BATCH):
             batch = missing[start : start + _BATCH]
             patches = repository.patches(batch, SUFFIXES)
             read = [self._ready(each, patches.get(each.sha, "")) for each in repository.commits(batch)]
             with store.writing(of=written) as tx:
-                report.added += add_commits(tx, project_id, report.project, read)
+                report.added += rows.add_commits(tx, project_id, report.project, read)
             self.recorder.wake()
             progress(report.added, len(missing))
         gone = known - repository.all_shas() if known and not boundary else set()
         with store.writing(of=written) as tx:
-            report.removed = drop_commits(tx, project_id, gone)
-            put_history(tx, project_id, wanted)
+            report.removed = rows.drop_commits(tx, project_id, gone)
+            rows.put_history(tx, project_id, wanted)
         return report
 
     def search(
@@ -287,9 +273,9 @@ class CommitIndex(WorkspaceIndex):
             raise UsageError(f"limit must be at least 1, not {limit}.")
         repository, name = _locate(path)
         with self.recorder.store.reading() as tx:
-            return file_history(tx, _project(tx, repository), name, limit)
+            return rows.file_history(tx, _project(tx, repository), name, limit)
 
-    def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[Churn]:
+    def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[rows.Churn]:
         """The files of a repository that changed most often in the last days.
 
         Raises:
@@ -300,9 +286,9 @@ class CommitIndex(WorkspaceIndex):
             raise UsageError("days and limit must be at least 1.")
         repository = _repository(path)
         with self.recorder.store.reading() as tx:
-            return churn(tx, _project(tx, repository), self.recorder.now() - timedelta(days=days), limit)
+            return rows.churn(tx, _project(tx, repository), self.recorder.now() - timedelta(days=days), limit)
 
-    def authors(self, path: str | Path = ".") -> list[Authorship]:
+    def authors(self, path: str | Path = ".") -> list[rows.Authorship]:
         """The people who changed a file, or what lies in a folder, most commits first.
 
         Raises:
@@ -311,7 +297,7 @@ class CommitIndex(WorkspaceIndex):
         """
         repository, name = _locate(path)
         with self.recorder.store.reading() as tx:
-            return authors(tx, _project(tx, repository), name)
+            return rows.authors(tx, _project(tx, repository), name)
 
     def _ready(self, commit: Commit, patch: str) -> tuple[Commit, Sequence[NewEntry]]:
         redact = self._redact
@@ -327,7 +313,7 @@ class CommitIndex(WorkspaceIndex):
         return clean, self.source.entries(clean)
 
 
-def _covers(done: History, wanted: History) -> bool:
+def _covers(done: rows.History, wanted: rows.History) -> bool:
     """True where all that is wanted was read already; the window moves on with time."""
     same = done.head == wanted.head and done.most_commits >= wanted.most_commits
     return same and done.since <= wanted.since

@@ -140,7 +140,7 @@ class _Gathering:
         self.blocks, self.size = [], 0
 
     def _is_full(self, level: int) -> bool:
-        """Whether a new heading begins a new passage."""
+        """True where a new heading begins a new passage."""
         rank = self.under[-1][0] if self.under else 7
         return self.size >= MIN_TOKENS or (level <= rank and self.size >= _SMALL_TOKENS)
 

@@ -20,17 +20,7 @@ from harken.sources.memories.memories import SearchPort
 from harken.sources.source import Source
 from harken.sources.workspace.files import FileContent, find_place, list_files, read, shown_name, stamp
 from harken.storage.ports import Transaction
-from harken.storage.workspace.files import (
-    Changes,
-    FilePart,
-    FileState,
-    drop_files,
-    file_states,
-    find_parts,
-    project_of,
-    put_file_states,
-    replace_parts,
-)
+from harken.storage.workspace import files as rows
 
 Progress = Callable[[int, int], None]
 NEEDS = "needs "
@@ -63,7 +53,7 @@ class IndexReport:
     unchanged: int = 0
     gone: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    changes: Changes = field(default_factory=Changes)
+    changes: rows.Changes = field(default_factory=rows.Changes)
 
     def view(self) -> FilesView:
         """The report as JSON."""
@@ -130,15 +120,15 @@ class FileIndex(WorkspaceIndex, ABC):
         place, store, source = find_place(path), self.recorder.store, self.source.name
         listed = {shown_name(name): place.root / name for name in list_files(place) if self._wants(name)}
         with store.writing() as tx:
-            project_id, report.project = project_of(tx, identify_project(place.root))
+            project_id, report.project = rows.project_of(tx, identify_project(place.root))
         with store.reading() as tx:
-            known = file_states(tx, source, project_id)
+            known = rows.file_states(tx, source, project_id)
         stamps = {name: found for name, file in listed.items() if (found := stamp(file)) is not None}
         due = {name: found for name, found in stamps.items() if not self._is_same(known.get(name), found)}
         report.files, report.unchanged = len(stamps), len(stamps) - len(due)
         report.skipped.update(known[name].skipped for name in stamps.keys() - due if known[name].skipped)
-        states: list[FileState] = []
-        parts: dict[str, Sequence[FilePart]] = {}
+        states: list[rows.FileState] = []
+        parts: dict[str, Sequence[rows.FilePart]] = {}
         for done, (name, found) in enumerate(due.items(), start=1):
             states.append(self._look(listed[name], name, found, known.get(name), report, parts))
             if done == len(due) or len(states) >= _MAX_FILES or sum(map(len, parts.values())) >= _MAX_PARTS:
@@ -147,7 +137,7 @@ class FileIndex(WorkspaceIndex, ABC):
                 progress(done, len(due))
         if gone := [name for name in known if place.contains(name) and name not in stamps]:
             with store.writing(of=(f"{source}:{project_id}",)) as tx:
-                report.changes.add(drop_files(tx, source, project_id, gone))
+                report.changes.add(rows.drop_files(tx, source, project_id, gone))
             report.gone = len(gone)
         _log.info("indexed", source=source, files=report.files, read=report.indexed, gone=report.gone)
         return report
@@ -157,7 +147,7 @@ class FileIndex(WorkspaceIndex, ABC):
         """Whether a file is of this kind, by its name."""
 
     @abstractmethod
-    def _parts(self, project: str, path: str, data: bytes) -> list[FilePart]:
+    def _parts(self, project: str, path: str, data: bytes) -> list[rows.FilePart]:
         """What a file is taken into.
 
         Raises:
@@ -167,7 +157,7 @@ class FileIndex(WorkspaceIndex, ABC):
     def _read(self, path: Path) -> FileContent:
         return read(path)
 
-    def _is_same(self, known: FileState | None, found: tuple[int, int]) -> bool:
+    def _is_same(self, known: rows.FileState | None, found: tuple[int, int]) -> bool:
         if known is None or known.skipped.startswith(NEEDS):
             return False
         was_read_so = not known.digest or known.digest.startswith(f"{self.version}:")
@@ -178,10 +168,10 @@ class FileIndex(WorkspaceIndex, ABC):
         file: Path,
         name: str,
         found: tuple[int, int],
-        known: FileState | None,
+        known: rows.FileState | None,
         report: IndexReport,
-        parts: dict[str, Sequence[FilePart]],
-    ) -> FileState:
+        parts: dict[str, Sequence[rows.FilePart]],
+    ) -> rows.FileState:
         """Read a file and add its parts to the others, unless it has the same bytes as before."""
         content = self._read(file)
         digest = f"{self.version}:{content.digest}" if content.digest else ""
@@ -196,34 +186,34 @@ class FileIndex(WorkspaceIndex, ABC):
             except SkippedError as error:
                 skipped, parts[name] = str(error), []
         report.skipped.update(filter(None, [skipped]))
-        return FileState(name, *found, digest, skipped)
+        return rows.FileState(name, *found, digest, skipped)
 
     def _store(
         self,
         project_id: int,
         report: IndexReport,
-        states: Sequence[FileState],
-        parts: dict[str, Sequence[FilePart]],
+        states: Sequence[rows.FileState],
+        parts: dict[str, Sequence[rows.FilePart]],
     ) -> None:
         source = self.source.name
         with self.recorder.store.writing(of=(f"{source}:{project_id}",)) as tx:
             # Another process may have done the same since this one looked.
-            now = file_states(tx, source, project_id, [state.path for state in states])
+            now = rows.file_states(tx, source, project_id, [state.path for state in states])
             done = {each.path for each in states if each.path in now and _has_digest(now[each.path], each.digest)}
             new = {path: made for path, made in parts.items() if path not in done}
-            changes = replace_parts(tx, source, project_id, new, self.recorder.now())
-            put_file_states(tx, source, project_id, states)
+            changes = rows.replace_parts(tx, source, project_id, new, self.recorder.now())
+            rows.put_file_states(tx, source, project_id, states)
         report.changes.add(changes)
         report.indexed += sum(1 for made in parts.values() if made)
         if changes.added or changes.changed:
             self.recorder.wake()
 
 
-def _has_digest(state: FileState, digest: str) -> bool:
+def _has_digest(state: rows.FileState, digest: str) -> bool:
     return bool(digest) and state.digest == digest and not state.skipped.startswith(NEEDS)
 
 
 def found_parts(tx: Transaction, source: str, hits: Sequence[Hit]) -> list[tuple[Hit, Any]]:
     """The hits, each with the row of its part, in their order; those whose part is gone are left out."""
-    rows = find_parts(tx, source, [hit.entry.ref_uid for hit in hits])
-    return [(hit, rows[hit.entry.ref_uid]) for hit in hits if hit.entry.ref_uid in rows]
+    stored = rows.find_parts(tx, source, [hit.entry.ref_uid for hit in hits])
+    return [(hit, stored[hit.entry.ref_uid]) for hit in hits if hit.entry.ref_uid in stored]

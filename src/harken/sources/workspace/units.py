@@ -115,7 +115,7 @@ def _nested(found: list[_FoundUnits], prefix: list[str]) -> list[_FoundUnits]:
 
 
 def _is_part_of(parent: _FoundUnits, unit: _FoundUnits) -> bool:
-    """Whether it is the type that its parent gives the same name, or a variable of its parent's own."""
+    """True for the type that its parent gives the same name, and for a variable of its parent's own."""
     is_alias = parent.node.type == "type_definition" and parent.name == unit.name
     return is_alias or (unit.kind == "constant" and parent.kind in ("function", "method"))
 
@@ -148,8 +148,10 @@ def _record(unit: _FoundUnits, path: str, language: Language) -> CodeUnit:
 
 def _outer(node: Node) -> Node:
     """The node with what belongs to it around it: decorators, `export`, `template <…>`, `const`."""
-    while node.parent is not None and node.parent.type in _WRAPPERS and _is_alone(node.parent, node):
-        node = node.parent
+    while (around := node.parent) is not None and around.type in _WRAPPERS:
+        if [child for child in around.named_children if child.type == node.type] != [node]:
+            break
+        node = around
     return node
 
 
@@ -159,19 +161,11 @@ def _last_row(node: Node) -> int:
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
 
 
-def _is_alone(wrapper: Node, node: Node) -> bool:
-    inside = [child for child in wrapper.named_children if child.type == node.type]
-    return len(inside) == 1 and inside[0] == node
-
-
 def _documented(unit: _FoundUnits, outer: Node, language: Language) -> tuple[str, str]:
     """The docstring, and the body without it."""
-    body = "" if unit.body is None else _text(unit.body, _MAX_BODY)
-    if not language.has_docstrings:
-        return _comment_before(outer), body
-    string = _docstring_node(unit.body)
+    string = _docstring_node(unit.body) if language.has_docstrings else None
     if string is None or unit.body is None:
-        return _comment_before(outer), body
+        return _comment_before(outer), "" if unit.body is None else _text(unit.body, _MAX_BODY)
     after = (unit.body.text or b"")[string.end_byte - unit.body.start_byte :]
     return _unquoted(_text(string)), after[:_MAX_BODY].decode(errors="replace").strip()
 
@@ -198,9 +192,8 @@ def _comment_before(node: Node) -> str:
     while before is not None and row - _last_row(before) <= 1 and len(lines) < _MAX_SHORT_COMMENT_LINES:
         if "comment" in before.type:
             # A comment behind code of the same line is that code's.
-            if before.prev_sibling is not None and _last_row(before.prev_sibling) == before.start_point.row:
-                break
-            if _is_of_its_file(before):
+            is_behind = before.prev_sibling is not None and _last_row(before.prev_sibling) == before.start_point.row
+            if is_behind or _is_of_its_file(before):
                 break
             lines[:0] = _text(before).rstrip().splitlines()
         elif before.type not in _ATTRIBUTES:
