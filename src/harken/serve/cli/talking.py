@@ -34,7 +34,7 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
 
     /help lists the commands. Where stdin is no terminal, its lines are what is said, and stdout gets the answers alone.
     """
-    from harken.serve.repl.command import run_chat
+    from harken.serve.repl.loop import run_chat
 
     run_chat(context, message, continues, conversation)
 
