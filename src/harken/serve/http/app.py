@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harken import __version__
+from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, sentence_of
 from harken.serve.daemon.spool import Transcript
@@ -27,6 +29,7 @@ from harken.serve.hooks.agents import CLAUDE_CODE
 from harken.serve.hooks.answers import Hooks
 from harken.serve.http.guard import REMOTE, BodyError, content_of
 from harken.serve.http.routes import problem_of, verb_routes
+from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
 
 _LONGEST_REPORT = 32 * 1024 * 1024
 
@@ -52,6 +55,10 @@ class DaemonControl(Protocol):
 
     def wake_intake(self) -> None:
         """A transcript was reported."""
+        ...
+
+    def is_lost(self) -> bool:
+        """Whether what it serves is no longer what others open."""
         ...
 
 
@@ -80,10 +87,19 @@ def make_app(harken: Harken, life: DaemonControl, mcp: ASGIApp) -> Starlette:
         life.wake_intake()
         return Response(said, media_type="application/json")
 
+    async def command(request: Request) -> Response:
+        _socket_alone(request)
+        asked = json.loads(await content_of(request, _LONGEST_REPORT))
+        if life.is_lost():
+            raise BodyError(409, "This daemon serves a store that was replaced.")
+        answer = await run_sync(answer_command, harken, asked, environment())
+        return Response(json.dumps(answer, default=str), media_type="application/json")
+
     routes = [
         Route("/v1/ping", ping, methods=["GET"]),
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
+        Route(COMMAND_ROUTE, command, methods=["POST"]),
         Route("/mcp", mcp),
         *verb_routes(harken),
     ]

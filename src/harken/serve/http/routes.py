@@ -23,8 +23,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
 from harken.serve.daemon.wire import DIRECTORY_HEADER, LINES
 from harken.serve.http.guard import REMOTE, BodyError, content_of
-from harken.serve.operations.caller import Caller
-from harken.serve.operations.operation import AnyOperation
+from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
 
 _ERRORS = {
