@@ -85,7 +85,7 @@ def _serve() -> None:
     late = (
         "harken.engine",
         "harken.engine.maintenance",
-        "harken.serve.repl.command",
+        "harken.serve.repl.loop",
         "harken.text.console",
         "rich.progress",
     )

@@ -25,7 +25,7 @@ from typing import Any
 import harken
 from harken.engine import Harken
 from harken.serve.hooks.answers import Hooks
-from harken.serve.operations.caller import Caller
+from harken.serve.operations.operation import Caller
 from harken.serve.operations.registry import operation_of
 from harken.testing import ChatServer, HashingEmbedder, Says
 

@@ -268,7 +268,7 @@ class TestGuard:
             assert http("POST", path, b"{}", origin=origin).status_code == 403
         assert http("POST", "/v1/status", b"{}", origin="http://127.0.0.1:4275").status_code == 200
 
-    @pytest.mark.parametrize("path", ["/v1/stop", "/v1/hook/Stop"])
+    @pytest.mark.parametrize("path", ["/v1/stop", "/v1/hook/Stop", "/v1/command"])
     def test_what_is_the_sockets_stays_there(self, http: Http, life: DaemonControl, path: str) -> None:
         assert http("POST", path, b"{}").status_code == 403
         assert http("POST", "/v1/status", b"{}", x_harken_version="0.0.1").status_code == 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from command_line import CommandLine
 from harken.serve.cli.commands import command_of
 from harken.serve.cli.main import COMMANDS
 from harken.serve.cli.main import cli as commands
-from harken.serve.operations.registry import OPERATIONS
+from harken.serve.operations.registry import COMMANDS as MADE_OF_OPERATIONS
 
 HEAVY = {
     "numpy",
@@ -28,43 +27,24 @@ HEAVY = {
     "harken.engine",
     "harken.storage",
 }
-_IMPORTED = """
-import json, sys
-sys.argv = ["harken", *{words}]
-try:
-    from harken.serve.cli import main
-    main()
-finally:
-    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
-"""
-
-
-def imported(cli: CommandLine, *words: str, **variables: str) -> set[str]:
-    """The modules of a process in which a command was run."""
-    script = _IMPORTED.format(words=list(words))
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=cli.environment(variables), capture_output=True, text=True, check=False
-    )
-    assert done.stdout, done.stderr
-    return set(json.loads(done.stderr.splitlines()[-1]))
 
 
 @pytest.mark.parametrize(
     "words", [("--version",), ("--help",), *((name, "--help") for name in ("search", "memory", "import", "serve"))]
 )
 def test_help_imports_nothing_heavy(cli: CommandLine, words: tuple[str, ...]) -> None:
-    assert not imported(cli, *words) & HEAVY
+    assert not cli.imports(*words)[1] & HEAVY
 
 
 @pytest.mark.parametrize("typed", ["harken ", "harken sea", "harken memory ", "harken search --", "harken worker r"])
 def test_completion_imports_nothing_heavy(cli: CommandLine, typed: str) -> None:
     words = typed.split(" ")
     asked = {"_HARKEN_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    assert not imported(cli, **asked) & HEAVY
+    assert not cli.imports(settings=asked)[1] & HEAVY
 
 
 def test_the_help_alone_imports_no_command(cli: CommandLine) -> None:
-    assert not any(name.startswith("harken.serve.cli.talking") for name in imported(cli, "--help"))
+    assert not any(name.startswith("harken.serve.cli.talking") for name in cli.imports("--help")[1])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -87,11 +67,9 @@ def test_a_working_folder_that_was_deleted_is_in_nobodys_way(cli: CommandLine, t
 
 
 def test_every_operation_of_people_is_a_command() -> None:
-    for operation in OPERATIONS.values():
-        if operation.command is None:
-            continue
+    for path, (operation, _) in MADE_OF_OPERATIONS.items():
         group: click.Command | None = commands
-        for word in operation.command.path.split():
+        for word in path.split():
             assert isinstance(group, click.Group)
             group = group.get_command(click.Context(group), word)
         assert group is not None

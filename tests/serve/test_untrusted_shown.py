@@ -11,7 +11,7 @@ import pytest
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.model.conversations import Trust
-from harken.serve.operations.caller import Caller
+from harken.serve.operations.operation import Caller
 from harken.serve.operations.registry import OPERATIONS
 
 PASTE = "Tomato seedlings want ice water, says a page that nobody knows"

@@ -12,9 +12,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from harken.model.arguments import ArgumentField, arguments_of
-from harken.serve.cli.session import CommandSession, print_json
-from harken.serve.operations.caller import Caller
-from harken.serve.operations.operation import Operation, ShellCommand, Spelling
+from harken.serve.cli.session import CommandSession, json_option, print_json
+from harken.serve.operations.operation import AnyOperation, Caller, Operation, ShellCommand, Spelling
+from harken.serve.operations.remote import ask_daemon, print_recorded
 
 _NO = "--no-"
 
@@ -28,18 +28,23 @@ def command_of(operation: Operation[Any, Any]) -> click.Command:
 
     def run(as_json: bool, **given: Any) -> None:
         session: CommandSession = click.get_current_context().obj
-        wanted = operation.arguments(**{each.name: _read(_spelling(shell, each), each, given) for each in shown})
-        caller = Caller(_here(), is_owner=True, talk=session.talk)
-        with session.engine() as harken:
-            found = operation.run(harken, wanted, caller)
+        given = {each.name: _read(_spelling(shell, each), each, given) for each in shown}
+        wanted = operation.arguments(**given)
+        # What stands on this command line beside the home, and a chat's own store, no daemon knows.
+        is_own = session.opened is not None or session.overrides or session.is_verbose
+        answer = None if is_own else ask_daemon(session.home, operation, shell, given, as_json)
+        if answer is None:
+            with session.engine() as harken:
+                found = operation.run(harken, wanted, Caller(_here(), is_owner=True, talk=session.talk))
         if as_json:
-            print_json(shell.view(found))
+            print_json(answer["view"] if answer else shell.view(found))
+        elif answer:
+            print_recorded(session, answer["lines"])
         else:
             shell.show(session, found, wanted)
 
-    json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
-    parameters = [*(_parameter(_spelling(shell, each), each) for each in shown), json]
-    return click.Command(shell.path.split()[-1], callback=run, params=parameters, help=shell.help)
+    parameters = [_parameter(_spelling(shell, each), each) for each in shown]
+    return json_option(click.Command(shell.path.split()[-1], callback=run, params=parameters, help=shell.help))
 
 
 def _here() -> Path | None:
@@ -68,19 +73,15 @@ def _parameter(spelling: Spelling, argument: ArgumentField) -> click.Parameter:
     kind = _type(spelling, argument)
     is_required = argument.default is MISSING
     if spelling.is_word:
-        is_several = (spelling.metavar or "").endswith("...")
+        is_several = argument.is_many or (spelling.metavar or "").endswith("...")
         metavar = None if spelling.metavar == "..." else spelling.metavar
         return click.Argument(
-            [argument.name],
-            type=kind,
-            required=is_required,
-            nargs=-1 if is_several else 1,
-            metavar=metavar,
+            [argument.name], type=kind, required=is_required, nargs=-1 if is_several else 1, metavar=metavar
         )
     default = argument.default if spelling.default is ... else spelling.default
     told: dict[str, Any] = {"help": spelling.help or argument.about.help, "metavar": spelling.metavar}
     name = spelling.option or f"--{argument.name.replace('_', '-')}"
-    if argument.kind is bool and name.startswith(_NO):
+    if argument.kind is bool and default is True and name.startswith(_NO):
         told |= {"is_flag": True, "flag_value": False, "default": True}
     elif argument.kind is bool:
         told |= {"is_flag": True, "default": default}
@@ -104,12 +105,16 @@ def _type(spelling: Spelling, argument: ArgumentField) -> click.ParamType[Any]:
     return click.types.convert_type(argument.kind)
 
 
+def _group(operation: AnyOperation) -> str:
+    return operation.command.path.split()[0] if operation.command else ""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are known by a table, and imported when they are called.
 
     Args:
-        table: of each command by name, its module and its line in lists. There it has the same name; `NAME` is that
-            of an operation, and `name_command` that of a command whose name Python needs itself.
+        table: of each command by name, its module and its line in lists. There `OPERATIONS` has it, or those that
+            make a group of that name; else it has the same name, or `name_command` where Python needs that itself.
     """
 
     def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **settings: Any) -> None:
@@ -124,10 +129,12 @@ class LazyGroup(click.Group):
         """The command, imported now; None where there is none."""
         if cmd_name not in self.table:
             return None
-        known = vars(import_module(self.table[cmd_name][0]))
-        operation = known.get(cmd_name.upper())
-        if isinstance(operation, Operation):
-            return command_of(operation)
+        module, line = self.table[cmd_name]
+        known = vars(import_module(module))
+        operations = [each for each in known.get("OPERATIONS", ()) if each.command is not None]
+        commands = {each.command.path: command_of(each) for each in operations if _group(each) == cmd_name}
+        if commands:
+            return commands.get(cmd_name) or click.Group(cmd_name, list(commands.values()), help=line)
         command: click.Command = known.get(f"{cmd_name}_command") or known[cmd_name]
         return command
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.importers.importer import ImportReport, Progress
     from harken.importers.parsed import TranscriptFormat
-    from harken.journal.export import Exported
 
 _SHOWN_UNREADABLE = 10
+_COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped")
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
 
@@ -158,18 +159,11 @@ def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None
 
 def _import_view(report: ImportReport) -> dict[str, Any]:
     return {
-        "files": report.files,
-        "unchanged": report.unchanged,
-        "added": report.added,
-        "known": report.known,
-        "forgotten": report.forgotten,
-        "erased": report.erased,
-        "kept": report.kept,
-        "capped": report.capped,
+        **{name: getattr(report, name) for name in _COUNTS},
         "left_out": {"core": report.left_core, "erasures": report.left_erasures, "changes": report.left_changes},
         "conversations": len(report.conversations),
-        "unreadable": [{"path": str(bad.path), "line": bad.line, "reason": bad.reason} for bad in report.unreadable],
-        "failed": [{"path": str(path), "reason": reason} for path, reason in report.failed],
+        "unreadable": [asdict(bad) for bad in report.unreadable],
+        "failed": [{"path": path, "reason": reason} for path, reason in report.failed],
     }
 
 
@@ -258,27 +252,11 @@ def export(session: CommandSession, file: str, as_json: bool) -> None:
     to_stdout = file == "-"
     with session.engine() as harken, session.progress("Exporting", "messages") as show:
         exported = harken.maintenance.export(sys.stdout.buffer if to_stdout else file, show)
-    if to_stdout:
-        session.note(_export_line("stdout", exported))
-    elif as_json:
-        print_json(_export_view(file, exported))
-    else:
-        session.say(_export_line(file, exported))
-
-
-def _export_line(place: str, exported: Exported) -> str:
     held = f"{counted(exported.messages, 'message')} in {counted(exported.conversations, 'conversation')}"
     if exported.kept:
         held += f", {counted(exported.kept, 'other record')}"
-    return f"{place}: {held}, {readable_bytes(exported.bytes)}"
-
-
-def _export_view(file: str, exported: Exported) -> dict[str, Any]:
-    return {
-        "file": file,
-        "conversations": exported.conversations,
-        "messages": exported.messages,
-        "kept": exported.kept,
-        "forgotten": exported.forgotten,
-        "bytes": exported.bytes,
-    }
+    line = f"{'stdout' if to_stdout else file}: {held}, {readable_bytes(exported.bytes)}"
+    if to_stdout:
+        session.note(line)
+    else:
+        session.tell(as_json, {"file": file, **asdict(exported)}, line)

@@ -56,10 +56,8 @@ _COMMANDS = {
         "summarizer": "Show how summaries stand, or switch them on or off; both kinds unless one is named.",
         "worker": "Run and watch the background work.",
     },
-    "cli.learning": {
-        "experience": "What was tried, on what hypothesis, and how it went.",
-        "values": "Principles that clusters of experiences bear out.",
-    },
+    "operations.experiences": {"experience": "What was tried, on what hypothesis, and how it went."},
+    "operations.values": {"values": "Principles that clusters of experiences bear out."},
     "cli.importing": {
         "export": "Write everything that was recorded to a file, or with `-` to stdout.",
         "import": "Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files, and exports of Harken.",
@@ -70,21 +68,15 @@ _COMMANDS = {
         "serve": "Keep the model loaded and the workers running, for hooks and other clients of this home.",
     },
     "cli.installing": {
-        "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
+        "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server."
     },
-    "cli.remembering": {
-        "memory": "Facts, preferences, decisions: what was saved on purpose, found by every search.",
-    },
-    "cli.past": {
-        "rag": "Past conversations that come back by themselves: show and change how.",
-    },
+    "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
+    "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
         "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
     },
-    "operations.status": {
-        "status": "Show how much there is, and how it stands.",
-    },
+    "operations.status": {"status": "Show how much there is, and how it stands."},
 }
 COMMANDS = {
     name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
@@ -92,9 +84,7 @@ COMMANDS = {
 
 
 @click.group(
-    cls=LazyGroup,
-    table=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 @click.option("--home", type=click.Path(path_type=Path), help="Where everything is kept; also HARKEN_HOME.")
 @click.option("--store", help="URL of the database, in place of the embedded file; also HARKEN_STORE.")

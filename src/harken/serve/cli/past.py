@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from math import ceil
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ import click
 
 from harken.errors import UsageError
 from harken.serve.cli.reporting import by_kind
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_json, with_session
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_json
 from harken.text.shown import ago, counted, one_line
 
 if TYPE_CHECKING:
     from harken.config.settings import SettingValue
     from harken.engine import Harken
-    from harken.model.lookups import Retrieval
     from harken.search.past import PastConversation
+    from harken.serve.operations.operation import Piece
 
 _SECTION, _SEED_PREFIX = "rag.", "rag_"
 _TITLES = {
@@ -47,14 +47,14 @@ def rag(context: click.Context, as_json: bool) -> None:
 
 
 @rag.command()
-@with_session
+@click.pass_obj
 def on(session: CommandSession) -> None:
     """Let past conversations come back."""
     _switch(session, True)
 
 
 @rag.command()
-@with_session
+@click.pass_obj
 def off(session: CommandSession) -> None:
     """Keep past conversations out of every context."""
     _switch(session, False)
@@ -66,22 +66,19 @@ def config(session: CommandSession, as_json: bool) -> None:
     """Show the limits, and where each comes from."""
     with session.engine() as harken:
         values = _values(harken)
-    if as_json:
-        print_json([value.view() for value in values])
-        return
-    session.say("RAG Configuration:")
+    lines = ["RAG Configuration:"]
     for value in values:
         origin = "" if value.origin == "default" else f"  ({value.origin})"
-        session.say(f"  {_seeds_key(value.key)}: {_shown(value)}{origin}")
-    session.say()
-    session.say(f"To update: {session.prefix}rag set <key> <value>")
-    session.say(f"Example: {session.prefix}rag set rag_conversation_limit 5")
+        lines.append(f"  {_seeds_key(value.key)}: {_shown(value)}{origin}")
+    lines += ["", f"To update: {session.prefix}rag set <key> <value>"]
+    lines.append(f"Example: {session.prefix}rag set rag_conversation_limit 5")
+    session.tell(as_json, [value.view() for value in values], *lines)
 
 
 @rag.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
-@with_session
+@click.pass_obj
 def set_value(session: CommandSession, key: str, value: str) -> None:
     """Change a limit for every process: conversation_limit, exchange_limit_per_conversation, min_similarity."""
     from harken.config.settings import RagConfig
@@ -101,19 +98,12 @@ def set_value(session: CommandSession, key: str, value: str) -> None:
 @rag.command()
 @click.argument("query", nargs=-1, required=True)
 @with_json
-def test(session: CommandSession, query: tuple[str, ...], as_json: bool) -> None:
+def test(session: CommandSession, query: Sequence[str], as_json: bool) -> None:
     """Show which past conversations and exchanges would come back for QUERY; in a chat, not from the chat itself."""
     with session.engine() as harken:
         found = harken.chats.past(" ".join(query), session.talk)
-    if as_json:
-        print_json(found.view())
-        return
-    if not found.conversations:
-        session.say("Nothing comes back.")
-    for talk in found.conversations:
-        _print_conversation(session, talk)
-    for note in found.notes:
-        session.say((note, "dim"))
+    lines = [line for talk in found.conversations for line in _conversation_lines(talk)] or ["Nothing comes back."]
+    session.tell(as_json, found.view(), *lines, *((note, "dim") for note in found.notes))
 
 
 @rag.command()
@@ -149,19 +139,18 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
     session.out.print(table)
 
 
-def _print_conversation(session: CommandSession, talk: PastConversation) -> None:
+def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
     facts = [f"ID: {talk.uid}", f"Date: {talk.at:%Y-%m-%d}", *_similarity(talk.similarity)]
-    session.say((f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"))
+    yield f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"
     if talk.summary:
-        session.say(f"  Summary: {talk.summary}")
-    session.say(f"  Exchanges: {talk.exchange_count}")
+        yield f"  Summary: {talk.summary}"
+    yield f"  Exchanges: {talk.exchange_count}"
     for exchange in talk.exchanges:
         trust = [exchange.trust.label] if exchange.trust.is_untrusted else []
-        facts = [exchange.uid, *_similarity(exchange.similarity), *trust]
-        session.say(f"  Exchange ID: {', '.join(facts)}")
+        yield f"  Exchange ID: {', '.join([exchange.uid, *_similarity(exchange.similarity), *trust])}"
         for speaker, text in (("User", exchange.user), ("Assistant", exchange.assistant)):
             if words := one_line(text, _EXCERPT):
-                session.say(f"  - {speaker}: {words}")
+                yield f"  - {speaker}: {words}"
 
 
 def _similarity(value: float | None) -> list[str]:
@@ -178,28 +167,20 @@ def _show_state(session: CommandSession, as_json: bool) -> None:
     with session.engine() as harken:
         values, vectors, rag = _values(harken), harken.background.vectors(), harken.settings.rag
         last = next(iter(harken.chats.past_log(1)), None)
-    if as_json:
-        embedded = {source: found.embedded for source, found in vectors.items()}
-        retrieval = None if last is None else last.view()
-        facts = {"enabled": rag.enabled, "embedded": embedded, "last_retrieval": retrieval}
-        print_json({**facts, "settings": [value.view() for value in values]})
-        return
+    embedded = {source: found.embedded for source, found in vectors.items()}
+    facts = {"enabled": rag.enabled, "embedded": embedded, "last_retrieval": last.view() if last else None}
     shown = {value.key: _shown(value) for value in values}
     lines = [f"RAG Status: {'ENABLED' if rag.enabled else 'DISABLED'}", "", "Embeddings:"]
     lines += [f"  - {name}: {count:,} embedded" for name, count in by_kind(vectors)]
-    lines.append(f"  - Total vectors: {sum(found.embedded for found in vectors.values()):,}")
+    lines.append(f"  - Total vectors: {sum(embedded.values()):,}")
     lines += ["", "Configuration:"]
     lines += [f"  - {title}: {shown[_SECTION + name]}" for name, title in _TITLES.items()]
-    lines += ["", f"Last retrieval: {_last(last)}"]
-    for line in lines:
-        session.say(line)
-
-
-def _last(last: Retrieval | None) -> str:
-    if last is None:
-        return "none yet"
-    found = f"{counted(last.conversations, 'conversation')}, {counted(last.exchanges, 'exchange')}"
-    return f"{ago(datetime.now(UTC) - last.at)} ({found})"
+    when = "none yet"
+    if last is not None:
+        found = f"{counted(last.conversations, 'conversation')}, {counted(last.exchanges, 'exchange')}"
+        when = f"{ago(datetime.now(UTC) - last.at)} ({found})"
+    lines += ["", f"Last retrieval: {when}"]
+    session.tell(as_json, {**facts, "settings": [value.view() for value in values]}, *lines)
 
 
 def _values(harken: Harken) -> list[SettingValue]:

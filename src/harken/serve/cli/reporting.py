@@ -5,7 +5,6 @@ Source: seed 003, command interface.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import ceil
@@ -43,7 +42,7 @@ def title_line(report: WorkerReport, has_model: bool = True) -> str:
     return f"{_TITLES[report.name]}: {report.state_name if has_model else 'NO MODEL'}"
 
 
-def print_summarizer(session: CommandSession, report: WorkerReport) -> None:
+def summarizer_lines(session: CommandSession, report: WorkerReport) -> list[str]:
     """A summarizer's state, progress, what it has in hand, spend, and what is unusual."""
     current = report.done - report.stale
     total = current + report.waiting + report.counts.given_up
@@ -55,21 +54,19 @@ def print_summarizer(session: CommandSession, report: WorkerReport) -> None:
     lines.append(f"  Completed: {current:,}, Failed: {report.counts.given_up:,}")
     if report.current:
         lines.append(f"  Current: {report.name}_id={report.current}")
-    lines.append(f"  Spend: {_spend_words(report)}")
+    spent, today = report.spent, report.spent_today
+    spend = f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)" if spent.calls else "$0.00"
+    lines.append(f"  Spend: {spend}")
     lines += _unusual(session, report)
     if report.enabled and not report.waiting and not report.counts.given_up:
         lines.append(f"All {report.name}s are summarized. Worker is idle.")
-    _print(session, lines)
+    return lines
 
 
-def print_pipeline(session: CommandSession, report: WorkerReport, vectors: VectorsBySource, model: str) -> None:
+def pipeline_lines(session: CommandSession, report: WorkerReport, vectors: VectorsBySource, model: str) -> list[str]:
     """The embedding pipeline's state and progress, what it has embedded by kind, and what is unusual.
 
-    Args:
-        session: where it is shown.
-        report: of the embedding worker.
-        vectors: by what they are of.
-        model: the model's name; empty where the settings name none.
+    The name of the model is empty where the settings name none.
     """
     lines = [title_line(report, bool(model))]
     if report.counts.leased:
@@ -84,11 +81,8 @@ def print_pipeline(session: CommandSession, report: WorkerReport, vectors: Vecto
     if model:
         lines += _unusual(session, report)
     else:
-        lines.append(f"No embedding model is set: search goes by words alone. Set one: {_CONFIGURE}")
-    _print(session, lines)
-
-
-_CONFIGURE = "harken config set embedder onnx"
+        lines.append("No embedding model is set: search goes by words alone. Set one: harken config set embedder onnx")
+    return lines
 
 
 def by_kind(vectors: VectorsBySource) -> list[tuple[str, int]]:
@@ -100,14 +94,6 @@ def by_kind(vectors: VectorsBySource) -> list[tuple[str, int]]:
 def source_name(source: str) -> str:
     """`Messages` for `message`."""
     return _SOURCES.get(source, source.replace("_", " ").capitalize())
-
-
-def _spend_words(report: WorkerReport) -> str:
-    """`$0.1500 (3 calls, $0.0500 today)`."""
-    spent, today = report.spent, report.spent_today
-    if not spent.calls:
-        return "$0.00"
-    return f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)"
 
 
 def limit_words(limit: Decimal | None) -> str:
@@ -127,13 +113,6 @@ def summaries_words(harken: Harken, prefix: str) -> str:
     when = "is said from now on" if is_fresh else f"was said since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     words = f"Summaries: {model} for what {when}, {limit_words(harken.settings.llm.max_usd_per_day)}"
     return f"{words}; {older:,} older ones by extraction ({prefix}summarizer backfill)" if older else words
-
-
-def print_reports(session: CommandSession, reports: Sequence[WorkerReport]) -> None:
-    """A line for each worker, and what is unusual about it below."""
-    for report in reports:
-        for line in (report_line(report), *(f"  {why}" for why in troubles_of(report))):
-            session.say(line)
 
 
 def troubles_of(report: WorkerReport) -> list[str]:
@@ -173,20 +152,13 @@ def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:
     elif report.state_name == "WAITING":
         lines.append(f"{awaiting}, and no worker runs here. Do it now: harken worker run --until-idle")
     if report.counts.retrying:
-        lines.append(f"⚠ Retry queue: {counted(report.counts.retrying, 'item')} ({_in_words(report.counts.retry_at)})")
+        moment = report.counts.retry_at
+        left = 0 if moment is None else max(0, ceil((moment - datetime.now(UTC)).total_seconds()))
+        when = f"in {counted(left, 'second')}" if left else "now"
+        lines.append(f"⚠ Retry queue: {counted(report.counts.retrying, 'item')} (next retry {when})")
     if report.counts.given_up:
         why = f", lastly {report.counts.last_error}" if report.counts.last_error else ""
         lines.append(f"⚠ {counted(report.counts.given_up, 'item')} given up{why}. Again: harken worker retry")
     if report.blocked_reason:
         lines.append(f"⚠ Stands still: {report.blocked_reason}")
     return lines
-
-
-def _in_words(moment: datetime | None) -> str:
-    left = 0 if moment is None else max(0, ceil((moment - datetime.now(UTC)).total_seconds()))
-    return f"next retry in {counted(left, 'second')}" if left else "next retry now"
-
-
-def _print(session: CommandSession, lines: Sequence[str]) -> None:
-    for line in lines:
-        session.say(line)

@@ -14,7 +14,7 @@ import click
 
 from harken import __version__
 from harken.errors import HarkenError, MissingExtraError, UsageError
-from harken.serve.cli.session import CommandSession, print_json, with_json, with_session
+from harken.serve.cli.session import CommandSession, with_json
 from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import DaemonPaths
@@ -133,13 +133,11 @@ def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     if found is not None:
         facts |= {"pid": found.pid, "version": found.version, "answers": answers}
-    if as_json:
-        print_json(facts)
-    elif found is None:
-        session.say("No daemon runs for this home; the first client starts one.")
-    else:
-        how = "answers" if facts["answers"] else "does not answer"
-        session.say(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.")
+    line = "No daemon runs for this home; the first client starts one."
+    if found is not None:
+        how = "answers" if answers else "does not answer"
+        line = f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}."
+    session.tell(as_json, facts, line)
 
 
 def _stop(session: CommandSession, place: DaemonPaths) -> None:
@@ -178,7 +176,7 @@ def hook(words: tuple[str, ...]) -> None:
 
 
 @click.command()
-@with_session
+@click.pass_obj
 def mcp(session: CommandSession) -> None:
     """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration."""
     from harken.config.settings import environment

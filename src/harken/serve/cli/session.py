@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar
 
 import click
 
 from harken.errors import HarkenError
+from harken.serve.operations.operation import Piece
 from harken.text.characters import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from harken.config.settings import Settings
     from harken.context.builder import ContextSession
     from harken.engine import Harken
 
-Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-Piece = str | tuple[str, str]
-"""Text, or text and a style."""
 _AGREED = "yes"
 
 
@@ -40,9 +40,7 @@ class Report(Protocol):
 
 @dataclass
 class CommandSession:
-    """One run of the command line.
-
-    What takes long to import (the engine, rich, the log) is imported when it is first used: help needs none of it.
+    """One run of the command line; what takes long to import is imported when it is first used.
 
     Attributes:
         opened: a store that stays open between commands, as a chat has it.
@@ -95,12 +93,11 @@ class CommandSession:
         return load_settings(self.home, None, self.overrides).settings
 
     def say(self, *pieces: Piece, lit: str = "") -> None:
-        """A line of the answer; the style of the first piece is that of the whole line.
-
-        Args:
-            pieces: put together as they are; an empty line without any.
-            lit: a pattern; what it matches is highlighted.
-        """
+        """See `Printer.say`."""
+        plain = "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces)
+        if _is_plain(sys.stdout) and "\t" not in plain:
+            self.write(plain)
+            return
         from rich.text import Text
 
         parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces or ("",)]
@@ -112,8 +109,9 @@ class CommandSession:
         self.out.print(line)
 
     def write(self, text: str) -> None:
-        """Text of the answer as it is, without styles or wrapping."""
+        """See `Printer.write`."""
         sys.stdout.write(f"{printable(text)}\n")
+        sys.stdout.flush()
 
     def tell(self, as_json: bool, view: object, *lines: Piece) -> None:
         """The answer: as JSON, or as lines for people."""
@@ -124,60 +122,49 @@ class CommandSession:
             self.say(line)
 
     def agrees(self, to: str) -> bool:
-        """Whether the person at the terminal types a yes; any other answer is a no.
-
-        Args:
-            to: what it is typed for: `to confirm`.
-        """
+        """Whether the person at the terminal types a yes `to` do something; any other answer is a no."""
         answer: str = click.prompt(f"Type '{_AGREED}' {to}", default="", show_default=False, err=True)
         return answer.strip().lower() == _AGREED
 
     def note(self, text: str) -> None:
-        """A line beside the answer."""
-        self.err.print(text, markup=False)
+        """See `Printer.note`."""
+        if _is_plain(sys.stderr) and "\t" not in text:
+            sys.stderr.write(f"{printable(text)}\n")
+        else:
+            self.err.print(text, markup=False)
 
     @contextmanager
     def progress(self, title: str, unit: str) -> Iterator[Report]:
-        """A bar with counts on a terminal's stderr, shown from the first report on; silent elsewhere.
-
-        Args:
-            title: what is being done.
-            unit: what is counted, for reports that bring no note of their own.
-        """
-        shown: list[_Bar] = []
+        """A bar on a terminal's stderr from the first report on, counting units where a report brings no note."""
+        bar: Progress | None = None
 
         def report(done: int, total: int, note: str = "") -> None:
-            if not shown:
-                shown.append(_Bar(self.err, title, total))
-            shown[0].update(done, total, note or f"{done:,} of {total:,} {unit}")
+            nonlocal bar
+            if bar is None:
+                bar = _bar(self.err)
+                bar.start()
+                bar.add_task(title, total=total, note="")
+            bar.update(bar.task_ids[0], completed=done, total=total, note=note or f"{done:,} of {total:,} {unit}")
 
         try:
             yield report
         finally:
-            for bar in shown:
+            if bar is not None:
                 bar.stop()
 
 
-class _Bar:
-    def __init__(self, console: Console, title: str, total: int) -> None:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+def _bar(console: Console) -> Progress:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._bar.start()
-        self._task = self._bar.add_task(title, total=total, note="")
-        self.stop = self._bar.stop
+    note = TextColumn("{task.fields[note]}", markup=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), note, TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
-    def update(self, done: int, total: int, note: str) -> None:
-        self._bar.update(self._task, completed=done, total=total, note=note)
+
+def _is_plain(stream: TextIO) -> bool:
+    """Whether nobody sees colours there: then rich, which takes longer to import than a daemon to answer, stays out."""
+    env = os.environ  # noqa: TID251 - as rich reads its own
+    return not stream.isatty() and not env.keys() & {"FORCE_COLOR", "TTY_COMPATIBLE", "JUPYTER_COLUMNS"}
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -232,22 +219,31 @@ def print_json(value: object) -> None:
     sys.stdout.write(printable_json(document) + "\n")
 
 
-def json_option(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The option `--json`, for every command that prints facts."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def with_json(command: Callable[..., Result]) -> Callable[..., Result]:
     """Hand the command its session, and `--json` as `as_json`."""
-    return json_option(with_session(command))
+    return json_option(click.pass_obj(command))
 
 
-def with_session(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Hand the command its session as the first argument."""
+class CommandAnswer(NamedTuple):
+    """What a command answers: as JSON, or as lines for people, with notes beside them."""
 
-    @click.pass_obj
+    view: object
+    lines: Iterable[Piece]
+    notes: Iterable[str] = ()
+
+
+def on_store(command: Callable[..., CommandAnswer]) -> Callable[..., None]:
+    """Hand the command the open store, and print its answer as `--json` asks for it."""
+
     @wraps(command)
-    def run(session: CommandSession, /, *args: Any, **kwargs: Any) -> Result:
-        return command(session, *args, **kwargs)
+    def run(session: CommandSession, as_json: bool, **given: Any) -> None:
+        with session.engine() as harken:
+            answer = command(harken, **given)
+        for note in [] if as_json else answer.notes:
+            session.note(note)
+        session.tell(as_json, answer.view, *answer.lines)
 
-    return run
+    return with_json(run)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harken.errors import ConfigError, HarkenError, UsageError
 from harken.model.arguments import SECTIONS
-from harken.model.conversations import CoreFact
 from harken.model.views import format_moment
 from harken.serve.cli.reporting import HOW_TO_CONFIGURE
-from harken.serve.cli.session import CommandSession, print_json, with_json
+from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, with_json
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
     from harken.config.settings import LlmConfig, SettingValue
     from harken.context.task_history import Run
+    from harken.engine import Harken
+    from harken.model.conversations import CoreFact
 
 _MODEL_KEY = "llm.model"
 _MILLION = 1_000_000
@@ -34,7 +35,7 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
 
     /help lists the commands. Where stdin is no terminal, its lines are what is said, and stdout gets the answers alone.
     """
-    from harken.serve.repl.command import run_chat
+    from harken.serve.repl.loop import run_chat
 
     run_chat(context, message, continues, conversation)
 
@@ -49,15 +50,13 @@ def new(session: CommandSession, conversation: str | None, as_json: bool) -> Non
         if harken.chats.newest(talk.conversation_uid).segment_uid is None:
             raise UsageError("Nothing was said in this conversation yet: it is new.")
         segment = harken.recorder.new_segment(talk.conversation_uid)
-    if as_json:
-        print_json({"conversation_id": talk.conversation_uid, "segment_id": segment.uid, "number": segment.number})
-        return
-    for line in (
+    session.tell(
+        as_json,
+        {"conversation_id": talk.conversation_uid, "segment_id": segment.uid, "number": segment.number},
         f"Segment {segment.number} of conversation {talk.conversation_uid} begins.",
         "  Kept: all that was said, summaries, core memory, the model and other settings; search still finds it.",
         "  Anew: the window, the rolling summary, and what comes back from earlier in this conversation.",
-    ):
-        session.say(line)
+    )
 
 
 @click.command()
@@ -70,19 +69,16 @@ def model(session: CommandSession, name: str | None, as_json: bool) -> None:
             _open(harken.settings.llm.model_copy(update={"model": name}))
             harken.run_time.set(_MODEL_KEY, name)
         facts = _model_view(harken.settings.llm, harken.run_time.get(_MODEL_KEY))
-    if as_json:
-        print_json(facts)
-        return
-    if facts["model"] is None:
-        session.say("No language model is configured: nothing is ever sent to one.")
-        session.say(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
-        return
-    session.say(f"{facts['model']} ({facts['origin']}), {_price_words(facts)}")
+    lines = [f"{facts['model']} ({facts['origin']}), {_price_words(facts)}"]
     if facts["problem"]:
-        session.say(f"It cannot be used: {facts['problem']}")
+        lines.append(f"It cannot be used: {facts['problem']}")
+    if facts["model"] is None:
+        how = HOW_TO_CONFIGURE.format(prefix=session.prefix)
+        lines = ["No language model is configured: nothing is ever sent to one.", f"Set one: {how}"]
+    session.tell(as_json, facts, *lines)
 
 
-def _open(wanted: LlmConfig) -> tuple[Decimal | None, Decimal | None]:
+def _open(wanted: LlmConfig) -> tuple[float | None, float | None]:
     """Prices in USD for a million tokens of input and of output; nothing is sent.
 
     Raises:
@@ -98,20 +94,20 @@ def _open(wanted: LlmConfig) -> tuple[Decimal | None, Decimal | None]:
         raise ConfigError("A model is written as vendor:model, e.g. openai:gpt-5-mini.")
     opened = open_chat_model(options)
     try:
-        return opened.price(TokenUsage(input_tokens=_MILLION)), opened.price(TokenUsage(output_tokens=_MILLION))
+        into = opened.price(TokenUsage(input_tokens=_MILLION))
+        out = opened.price(TokenUsage(output_tokens=_MILLION))
     finally:
         opened.close()
+    return (None if into is None else float(into)), (None if out is None else float(out))
 
 
 def _model_view(wanted: LlmConfig, kept: SettingValue) -> dict[str, Any]:
-    prices: tuple[Decimal | None, Decimal | None] = (None, None)
-    problem = ""
+    into, out, problem = None, None, ""
     if wanted.model:
         try:
-            prices = _open(wanted)
+            into, out = _open(wanted)
         except HarkenError as error:
             problem = str(error)
-    into, out = (None if price is None else float(price) for price in prices)
     shown = {"model": wanted.model or None, "origin": kept.origin, "url": wanted.url, "problem": problem or None}
     return {**shown, "input_usd_per_million": into, "output_usd_per_million": out}
 
@@ -123,43 +119,44 @@ def _price_words(facts: dict[str, Any]) -> str:
     return f"${into:.2f} for a million tokens of input, ${out:.2f} of output"
 
 
-@click.group()
-def core() -> None:
-    """What the agent always knows of its user and of itself: small values that stand in every context."""
+core = click.Group(
+    "core", help="What the agent always knows of its user and of itself: small values that stand in every context."
+)
+
+
+_SECTION = click.argument("section", type=click.Choice(SECTIONS))
+_KEY = click.argument("key")
 
 
 @core.command()
-@click.argument("section", type=click.Choice(SECTIONS))
-@click.argument("key")
-@with_json
-def get(session: CommandSession, section: str, key: str, as_json: bool) -> None:
+@_SECTION
+@_KEY
+@on_store
+def get(harken: Harken, section: str, key: str) -> CommandAnswer:
     """Print a value."""
-    with session.engine() as harken:
-        value = harken.core.get(section, key)
-    session.tell(as_json, {"section": section, "key": key, "value": value}, value)
+    value = harken.core.get(section, key)
+    return CommandAnswer({"section": section, "key": key, "value": value}, [value])
 
 
 @core.command("set")
-@click.argument("section", type=click.Choice(SECTIONS))
-@click.argument("key")
+@_SECTION
+@_KEY
 @click.argument("value", nargs=-1, required=True)
-@with_json
-def set_value(session: CommandSession, section: str, key: str, value: tuple[str, ...], as_json: bool) -> None:
+@on_store
+def set_value(harken: Harken, section: str, key: str, value: Sequence[str]) -> CommandAnswer:
     """Set a value, in place of the one before."""
-    with session.engine() as harken:
-        fact = harken.core.update(section, key, " ".join(value))
-    session.tell(as_json, _core_view(fact), f"{fact.section} {fact.key}: {fact.value}")
+    fact = harken.core.update(section, key, " ".join(value))
+    return CommandAnswer(_core_view(fact), [_core_line(fact)])
 
 
 @core.command()
-@click.argument("section", type=click.Choice(SECTIONS))
-@click.argument("key")
-@with_json
-def delete(session: CommandSession, section: str, key: str, as_json: bool) -> None:
+@_SECTION
+@_KEY
+@on_store
+def delete(harken: Harken, section: str, key: str) -> CommandAnswer:
     """Forget a value."""
-    with session.engine() as harken:
-        harken.core.delete(section, key)
-    session.tell(as_json, {"forgotten": {"section": section, "key": key}}, f"Forgot {section} {key}.")
+    harken.core.delete(section, key)
+    return CommandAnswer({"forgotten": {"section": section, "key": key}}, [f"Forgot {section} {key}."])
 
 
 @core.command("list")
@@ -169,22 +166,19 @@ def list_facts(session: CommandSession, section: str | None, as_json: bool) -> N
     """Show every value."""
     with session.engine() as harken:
         facts = harken.core.list(section)
-    if as_json:
-        print_json([_core_view(fact) for fact in facts])
-        return
-    for fact in facts:
-        session.say(f"{fact.section} {fact.key}: {fact.value}")
-    if not facts:
-        session.say(f"Nothing is kept. Keep something: {session.prefix}core set user KEY VALUE")
+    empty = f"Nothing is kept. Keep something: {session.prefix}core set user KEY VALUE"
+    session.tell(as_json, [_core_view(fact) for fact in facts], *(map(_core_line, facts) if facts else [empty]))
+
+
+def _core_line(fact: CoreFact) -> str:
+    return f"{fact.section} {fact.key}: {fact.value}"
 
 
 def _core_view(fact: CoreFact) -> dict[str, Any]:
     return {"section": fact.section, "key": fact.key, "value": fact.value, "updated_at": fact.at.isoformat()}
 
 
-@click.group()
-def task() -> None:
-    """Run scheduled tasks, each with what it did before, and see what they did."""
+task = click.Group("task", help="Run scheduled tasks, each with what it did before, and see what they did.")
 
 
 @task.command()
@@ -192,10 +186,8 @@ def task() -> None:
 @click.argument("message")
 @click.option("--answer", metavar="TEXT|-", help="What another program has answered; - reads it from stdin.")
 @click.option("--deliver", metavar="CONVERSATION", help="Record the answer in this conversation too, by its id.")
-@with_json
-def run(
-    session: CommandSession, name: str, message: str, answer: str | None, deliver: str | None, as_json: bool
-) -> None:
+@on_store
+def run(harken: Harken, name: str, message: str, answer: str | None, deliver: str | None) -> CommandAnswer:
     """Run a task once and record it: what it was asked, what was answered, how it ended.
 
     The answer is silent: it stands in the task's own history, and nowhere else unless it is delivered.
@@ -203,57 +195,40 @@ def run(
     given = sys.stdin.read() if answer == "-" else answer
     if given is not None and not given.strip():
         raise UsageError("The answer is empty. Nothing was recorded.")
-    with session.engine() as harken:
-        done = harken.run_task(name, message, None if given is None else lambda _context: given, deliver)
+    done = harken.run_task(name, message, None if given is None else lambda _context: given, deliver)
     delivered = done.delivered.uid if done.delivered else None
-    if as_json:
-        print_json({"task": done.task, **_run_view(done.run), "delivered": delivered})
-    else:
-        said = f", delivered as {delivered}" if delivered else ""
-        session.say(f"Recorded run {done.run.uid} of {done.task}{said}.")
+    said = f", delivered as {delivered}" if delivered else ""
+    view = {"task": done.task, **_run_view(done.run), "delivered": delivered}
+    return CommandAnswer(view, [f"Recorded run {done.run.uid} of {done.task}{said}."])
 
 
 @task.command("list")
-@with_json
-def list_tasks(session: CommandSession, as_json: bool) -> None:
+@on_store
+def list_tasks(harken: Harken) -> CommandAnswer:
     """List the tasks that have run."""
-    with session.engine() as harken:
-        found = harken.tasks.list()
-    if as_json:
-        print_json(
-            [
-                {
-                    **{"name": one.name, "id": one.uid, "runs": one.runs, "completed": one.completed},
-                    **{"last_at": format_moment(one.last_at), "last_status": one.last_status.value},
-                }
-                for one in found
-            ]
-        )
-        return
-    for one in found:
+    views, lines = [], []
+    for one in harken.tasks.list():
+        facts = {"name": one.name, "id": one.uid, "runs": one.runs, "completed": one.completed}
+        views.append({**facts, "last_at": format_moment(one.last_at), "last_status": one.last_status.value})
         last = f"{one.last_status.value} {one.last_at:%Y-%m-%d %H:%M}"
-        session.say(f"{one.name}  {counted(one.runs, 'run')}, {one.completed} completed, last {last}")
-    if not found:
-        session.say("No task has run. Run one: harken task run NAME MESSAGE --answer TEXT")
+        lines.append(f"{one.name}  {counted(one.runs, 'run')}, {one.completed} completed, last {last}")
+    return CommandAnswer(views, lines or ["No task has run. Run one: harken task run NAME MESSAGE --answer TEXT"])
 
 
 @task.command()
 @click.argument("name")
 @click.option("--runs", type=int, help="How many at most; the setting context.subagent_history unless given.")
 @click.option("--complete", is_flag=True, help="Only what the next run will see: runs that came to their answer.")
-@with_json
-def history(session: CommandSession, name: str, runs: int | None, complete: bool, as_json: bool) -> None:
+@on_store
+def history(harken: Harken, name: str, runs: int | None, complete: bool) -> CommandAnswer:
     """Show a task's last runs, oldest first."""
-    with session.engine() as harken:
-        found = harken.tasks.history(name, runs, complete)
-    if as_json:
-        print_json([_run_view(one) for one in found])
-        return
+    found = harken.tasks.history(name, runs, complete)
+    lines = []
     for one in found:
         error = f": {one.error}" if one.error else ""
-        session.say(f"{one.started_at:%Y-%m-%d %H:%M}  {one.status.value}{error}  {one.uid}")
-        for message in one.messages:
-            session.say(f"  {message.role.value}: {message.text}")
+        lines.append(f"{one.started_at:%Y-%m-%d %H:%M}  {one.status.value}{error}  {one.uid}")
+        lines += [f"  {message.role.value}: {message.text}" for message in one.messages]
+    return CommandAnswer([_run_view(one) for one in found], lines)
 
 
 def _run_view(found: Run) -> dict[str, Any]:

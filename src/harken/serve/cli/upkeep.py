@@ -6,16 +6,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harken.errors import HarkenError, StoreCorruptError, UsageError
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_json
+from harken.serve.cli.session import CommandAnswer, CommandSession, json_option, on_store, print_json, with_json
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
     from harken.config.settings import SettingValue
+    from harken.engine import Harken
     from harken.record.forget import ForgetPlan
 
 
@@ -26,39 +27,27 @@ def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
     """Check that database, journal, full text and vectors agree; exit 0 only when all does."""
     with session.engine() as harken:
         findings = harken.maintenance.doctor(fix)
-    if as_json:
-        print_json({"ok": all(found.fixed for found in findings), "findings": [asdict(found) for found in findings]})
-    for found in [] if as_json else findings:
-        session.say(f"{'fixed' if found.fixed else 'problem'}: {found.problem}")
-    if any(not found.fixed for found in findings):
+    is_well = all(found.fixed for found in findings)
+    lines = [f"{'fixed' if found.fixed else 'problem'}: {found.problem}" for found in findings]
+    view = {"ok": is_well, "findings": [asdict(found) for found in findings]}
+    session.tell(as_json, view, *(lines or ["All agrees: database, journal, full text, vectors, leases."]))
+    if not is_well:
         if not fix:
             session.note("Repair with: harken doctor --fix")
         raise click.exceptions.Exit(1)
-    if not as_json and not findings:
-        session.say("All agrees: database, journal, full text, vectors, leases.")
 
 
 @click.command()
 @click.argument("messages", nargs=-1, metavar="[ID]...")
-@click.option("--conversation", multiple=True, help="A whole conversation, by id.")
+@click.option("--conversation", "conversations", multiple=True, help="A whole conversation, by id.")
 @click.option("--project", help="Every conversation of a project.")
 @click.option("--query", help="Every message that holds all of these words.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_json
-def forget(
-    session: CommandSession,
-    messages: tuple[str, ...],
-    conversation: tuple[str, ...],
-    project: str | None,
-    query: str | None,
-    yes: bool,
-    as_json: bool,
-) -> None:
+def forget(session: CommandSession, yes: bool, as_json: bool, **named: Any) -> None:
     """Forget messages for good: the words are erased everywhere, and only their ids remain."""
     with session.engine() as harken:
-        doomed = harken.maintenance.plan_forget(
-            messages=messages, conversations=conversation, project=project, query=query
-        )
+        doomed = harken.maintenance.plan_forget(**named)
         if not doomed.tombstones:
             raise UsageError("No message holds all of these words.")
         if not yes:
@@ -67,11 +56,9 @@ def forget(
             done = harken.maintenance.forget(doomed, show)
     if not done.scrubbed:
         session.note("Freed space may still hold the words: another process is reading. When it is done: harken doctor")
-    if as_json:
-        ids = [tombstone.uid for tombstone in doomed.tombstones]
-        print_json({"messages": done.messages, "conversations": done.conversations, "ids": ids})
-    else:
-        session.say(f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
+    ids = [tombstone.uid for tombstone in doomed.tombstones]
+    view = {"messages": done.messages, "conversations": done.conversations, "ids": ids}
+    session.tell(as_json, view, f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
 
 
 def _confirm(doomed: ForgetPlan) -> None:
@@ -151,20 +138,18 @@ def migrate(session: CommandSession, language: str | None, role: str | None, dis
     from harken.engine.maintenance import migrate as migrate_store
 
     done = migrate_store(session.settings(), language, role)
-    if as_json:
-        print_json({"before": done.before, "schema": done.schema})
-        return
-    session.say(f"The store has schema {done.schema}{'' if done.before == done.schema else ' now'}.")
+    now = "" if done.before == done.schema else " now"
+    view = {"before": done.before, "schema": done.schema}
+    session.tell(as_json, view, f"The store has schema {done.schema}{now}.")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@with_json
-def backup(session: CommandSession, file: Path, as_json: bool) -> None:
+@on_store
+def backup(harken: Harken, file: Path) -> CommandAnswer:
     """Write one file with everything, while others go on using the store."""
-    with session.engine() as harken:
-        size = harken.maintenance.backup(file)
-    session.tell(as_json, {"file": str(file), "bytes": size}, f"{file}: {readable_bytes(size)}")
+    size = harken.maintenance.backup(file)
+    return CommandAnswer({"file": str(file), "bytes": size}, [f"{file}: {readable_bytes(size)}"])
 
 
 @click.command()

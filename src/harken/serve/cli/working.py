@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -19,27 +20,25 @@ from harken.serve.cli.reporting import (
     EXCHANGE,
     SEGMENT,
     TOOLS,
-    print_pipeline,
-    print_reports,
-    print_summarizer,
+    pipeline_lines,
+    report_line,
     source_name,
     summaries_words,
+    summarizer_lines,
     title_line,
+    troubles_of,
 )
-from harken.serve.cli.session import CommandSession, print_json, with_json
+from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, print_json, with_json
+from harken.serve.operations.operation import view_of
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from harken.engine import Harken
     from harken.engine.maintenance import EmbeddingPlan
     from harken.jobs.backfill import BackfillPlan
 
 
-@click.group()
-def worker() -> None:
-    """Run and watch the background work."""
+worker = click.Group("worker", help="Run and watch the background work.")
 
 
 @worker.command()
@@ -61,8 +60,11 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
         # A model that cannot be opened is said before anything is done, not after minutes of summaries.
         harken.spaces.filled()
     made = harken.background.summarize()
-    if not as_json:
-        _tell_made(session, made)
+    lines = [f"Summarized {counted(made[SEGMENT], 'message')} that left a window."] if made[SEGMENT] else []
+    if made[EXCHANGE] or made[CONVERSATION]:
+        lines.append(f"Summarized {_both(made)}.")
+    for line in [] if as_json else lines:
+        session.say(line)
     done = 0
     if harken.background.status(EMBEDDINGS)[0].enabled:
         with session.progress("Embedding", "texts") as show:
@@ -79,22 +81,14 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
         )
 
 
-def _tell_made(session: CommandSession, made: Mapping[str, int]) -> None:
-    if taken_in := made[SEGMENT]:
-        session.say(f"Summarized {counted(taken_in, 'message')} that left a window.")
-    if made[EXCHANGE] or made[CONVERSATION]:
-        summarized = f"{counted(made[EXCHANGE], 'exchange')} and {counted(made[CONVERSATION], 'conversation')}"
-        session.say(f"Summarized {summarized}.")
+def _both(made: Mapping[str, int]) -> str:
+    return f"{counted(made[EXCHANGE], 'exchange')} and {counted(made[CONVERSATION], 'conversation')}"
 
 
 def _serve(session: CommandSession, harken: Harken) -> None:
     stopping = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, lambda _number, _frame: stopping.set())
     if harken.start_worker() is None:
         session.note("The settings name no embedding model: only summaries are made.")
     session.note("Working; stop with Ctrl-C.")
@@ -103,40 +97,32 @@ def _serve(session: CommandSession, harken: Harken) -> None:
 
 
 @worker.command("status")
-@with_json
-def worker_status(session: CommandSession, as_json: bool) -> None:
+@on_store
+def worker_status(harken: Harken) -> CommandAnswer:
     """Show what waits, what is being worked on, and what was given up."""
-    with session.engine() as harken:
-        found = harken.maintenance.status()
-        failures = harken.maintenance.failures()
-        reports = harken.background.status()
+    found, failures, reports = harken.maintenance.status(), harken.maintenance.failures(), harken.background.status()
     facts = {
         "queue": found.queue,
         "embedded": found.counts.embedded,
         "failed": found.counts.failed,
         "stale_leases": found.stale_leases,
-        "workers": [report.view() for report in reports],
-        "failures": [failure.view() for failure in failures],
+        "workers": view_of(reports),
+        "failures": view_of(failures),
     }
-    if as_json:
-        print_json(facts)
-        return
-    print_reports(session, reports)
+    lines = [line for report in reports for line in (report_line(report), *(f"  {why}" for why in troubles_of(report)))]
     for failure in failures:
         what = "entry" if failure.is_embedding else failure.kind
-        session.say(f"  {what} {failure.item_id}: {failure.error_class} after {failure.attempts} attempts")
+        lines.append(f"  {what} {failure.item_id}: {failure.error_class} after {failure.attempts} attempts")
+    return CommandAnswer(facts, lines)
 
 
 @worker.command()
-@with_json
-def retry(session: CommandSession, as_json: bool) -> None:
+@on_store
+def retry(harken: Harken) -> CommandAnswer:
     """Try again what was given up."""
-    with session.engine() as harken:
-        count = harken.maintenance.retry_failed()
-    if as_json:
-        print_json({"waiting": count})
-        return
-    session.say(f"{counted(count, 'item')} wait again. Work on them: harken worker run --until-idle")
+    count = harken.maintenance.retry_failed()
+    line = f"{counted(count, 'item')} wait again. Work on them: harken worker run --until-idle"
+    return CommandAnswer({"waiting": count}, [line])
 
 
 _SWITCHES = {"on": True, "off": False}
@@ -177,18 +163,13 @@ def summarizer(
         has_model = _has_model(harken)
         behind = summaries_words(harken, session.prefix) if harken.chat.model_name else ""
     shown = [reports[name] for name in named or _SUMMARIZERS]
-    if as_json:
-        print_json([report.view() for report in shown])
-        return
+    lines = []
     for report in shown:
-        print_summarizer(session, report)
-        if not named:
-            session.say()
+        lines += [*summarizer_lines(session, report), *([] if named else [""])]
     if not named:
         details = f"(see {session.prefix}embeddings for details)"
-        session.say(f"{title_line(reports[EMBEDDINGS], has_model)} {details}")
-    if behind:
-        session.say(behind)
+        lines.append(f"{title_line(reports[EMBEDDINGS], has_model)} {details}")
+    session.tell(as_json, view_of(shown), *lines, *([behind] if behind else []))
 
 
 @click.command()
@@ -210,11 +191,9 @@ def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_js
         vectors = harken.background.vectors()
         space = harken.maintenance.status().space
         model = (space or harken.settings.embedder) if _has_model(harken) else ""
-    if as_json:
-        counts = {source: {"embedded": v.embedded, "waiting": v.waiting} for source, v in vectors.items()}
-        print_json([{**report.view(), "vectors": counts}])
-    else:
-        print_pipeline(session, report, vectors, model)
+    counts = {source: {"embedded": v.embedded, "waiting": v.waiting} for source, v in vectors.items()}
+    lines = pipeline_lines(session, report, vectors, model)
+    session.tell(as_json, [{**report.view(), "vectors": counts}], *lines)
 
 
 def _has_model(harken: Harken) -> bool:
@@ -243,13 +222,8 @@ def _not_understood(session: CommandSession, command: str, forms: str, words: Se
 
 
 def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, as_json: bool) -> None:
-    """Delete vectors and have them made again: by this process's worker where it runs one, else right now.
+    """Delete vectors of these sources, or all, and have them made again: by this process's worker, else right now.
 
-    Args:
-        session: whose store.
-        sources: what the vectors are of; all where none is named.
-        is_agreed: whether nobody has to be asked.
-        as_json: print what was done as JSON.
     Raises:
         UsageError: there is no model to embed with, or nobody to ask.
         HarkenError: the answer was not yes; or texts were given up.
@@ -267,25 +241,18 @@ def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, a
         if report.enabled and not report.is_run_here:
             with session.progress("Embedding", "texts") as show:
                 done = harken.embed(show, patient=True)
-        given_up = _given_up(harken)
-    if as_json:
-        facts = {"deleted": plan.deleted, "texts": plan.texts, "tokens": plan.tokens, "model": plan.model}
-        price = None if plan.price_usd is None else float(plan.price_usd)
-        print_json({**facts, "price_usd": price, "waiting": waiting, "embedded": done})
-    elif done is not None:
-        session.say(f"Embeddings recreated: {done:,} of {waiting:,}.")
-    elif report.enabled:
-        session.say(f"Embeddings cleared. The pipeline recreates {counted(waiting, 'text')}.")
-        session.say(f"How far it is: {session.prefix}embeddings")
-    else:
-        session.say(f"Embeddings cleared. {counted(waiting, 'text')} wait, for the pipeline is OFF.")
-        session.say(f"Switch it on: {session.prefix}embeddings on")
+        given_up = sum(failure.is_embedding for failure in harken.maintenance.failures(limit=10_000))
+    lines = [f"Embeddings recreated: {done:,} of {waiting:,}."]
+    if done is None and report.enabled:
+        lines = [f"Embeddings cleared. The pipeline recreates {counted(waiting, 'text')}."]
+        lines.append(f"How far it is: {session.prefix}embeddings")
+    elif done is None:
+        lines = [f"Embeddings cleared. {counted(waiting, 'text')} wait, for the pipeline is OFF."]
+        lines.append(f"Switch it on: {session.prefix}embeddings on")
+    view = {**asdict(plan), "price_usd": _usd_number(plan.price_usd), "waiting": waiting, "embedded": done}
+    session.tell(as_json, view, *lines)
     if done is not None and given_up:
         raise HarkenError(f"{counted(given_up, 'text')} given up after repeated failures. Again: harken worker retry")
-
-
-def _given_up(harken: Harken) -> int:
-    return sum(failure.is_embedding for failure in harken.maintenance.failures(limit=10_000))
 
 
 def _tell_plan(session: CommandSession, plan: EmbeddingPlan, is_whole: bool) -> None:
@@ -295,16 +262,14 @@ def _tell_plan(session: CommandSession, plan: EmbeddingPlan, is_whole: bool) -> 
     session.note(f"  - Delete {counted(plan.deleted, 'existing embedding')}")
     for source, count in sorted(plan.texts.items()):
         session.note(f"  - Re-embed {count:,} {source_name(source).lower()}")
-    session.note(f"  - {_cost(plan)}")
-
-
-def _cost(plan: EmbeddingPlan) -> str:
     tokens = f"about {counted(plan.tokens, 'token')}"
     if plan.price_usd is None:
-        return f"Send {tokens} to the endpoint of {plan.model}, whose price is not known here"
-    if not plan.price_usd:
-        return f"Cost nothing: {plan.model} runs on this machine ({tokens})"
-    return f"Cost approximately ${plan.price_usd:.4f} ({tokens} to the endpoint of {plan.model})"
+        session.note(f"  - Send {tokens} to the endpoint of {plan.model}, whose price is not known here")
+    elif not plan.price_usd:
+        session.note(f"  - Cost nothing: {plan.model} runs on this machine ({tokens})")
+    else:
+        price = f"${plan.price_usd:.4f} ({tokens} to the endpoint of {plan.model})"
+        session.note(f"  - Cost approximately {price}")
 
 
 def _confirm(session: CommandSession) -> None:
@@ -385,35 +350,18 @@ def _refuse(plan: BackfillPlan, as_json: bool) -> None:
 
 
 def _tell_backfilled(session: CommandSession, plan: BackfillPlan, made: dict[str, int], as_json: bool) -> None:
-    if as_json:
-        print_json({**_backfill_view(plan), "summarized": made})
-    elif not plan.calls:
-        session.say("Nothing older is left to summarize.")
-    else:
-        said = f"{counted(made[EXCHANGE], 'exchange')} and {counted(made[CONVERSATION], 'conversation')}"
-        session.say(f"{plan.model} summarized {said}.")
+    line = f"{plan.model} summarized {_both(made)}." if plan.calls else "Nothing older is left to summarize."
+    session.tell(as_json, {**_backfill_view(plan), "summarized": made}, line)
 
 
 def _backfill_view(plan: BackfillPlan) -> dict[str, Any]:
     into, out = plan.tokens
-    return {
-        "model": plan.model,
-        "calls": plan.calls,
-        "input_tokens": into,
-        "output_tokens": out,
-        "price_usd": _usd_number(plan.price_usd),
-        "most_usd": _usd_number(plan.most_usd),
-        "kinds": {
-            kind: {
-                "items": each.items,
-                "calls": each.calls,
-                "input_tokens": each.input_tokens,
-                "output_tokens": each.output_tokens,
-                "price_usd": _usd_number(each.price_usd),
-            }
-            for kind, each in plan.kinds.items()
-        },
-    }
+    kinds = {kind: {**asdict(each), "price_usd": _usd_number(each.price_usd)} for kind, each in plan.kinds.items()}
+    for view in kinds.values():
+        del view["most_usd"]
+    prices = {"price_usd": _usd_number(plan.price_usd), "most_usd": _usd_number(plan.most_usd)}
+    counts = {"calls": plan.calls, "input_tokens": into, "output_tokens": out}
+    return {"model": plan.model, **counts, **prices, "kinds": kinds}
 
 
 def _usd_number(price: Decimal | None) -> float | None:

@@ -86,6 +86,7 @@ class Daemon:
         self._asked_at = time.monotonic()
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
+        self._own: _Identity = None
         self._watcher = TranscriptWatcher(Path(place.reports), self._bring_in, self.unwritten)
         self._mcp = Mount(harken)
         app = make_app(harken, self, self._mcp)
@@ -97,14 +98,14 @@ class Daemon:
     def run(self) -> None:
         """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
         listening = _listen(self._place)
-        own = _identity(self._place.socket)
+        self._own = _identity(self._place.socket)
         try:
             self._watcher.start()
             self._start_workers()
-            asyncio.run(self._serve(listening, own))
+            asyncio.run(self._serve(listening))
         finally:
             # Another's stands there where the home was deleted and made anew.
-            if _identity(self._place.socket) == own:
+            if _identity(self._place.socket) == self._own:
                 with suppress(FileNotFoundError):
                     Path(self._place.socket).unlink()
             listening.close()
@@ -123,8 +124,8 @@ class Daemon:
         """Have a transcript read that was reported."""
         self._watcher.wake()
 
-    async def _serve(self, listening: socket.socket, own: _Identity) -> None:
-        watching = asyncio.create_task(self._watch(own))
+    async def _serve(self, listening: socket.socket) -> None:
+        watching = asyncio.create_task(self._watch())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
@@ -135,7 +136,7 @@ class Daemon:
             watching.cancel()
             await self._mcp.close()
 
-    async def _watch(self, own: _Identity) -> None:
+    async def _watch(self) -> None:
         while not self._servers[0].started:
             await asyncio.sleep(0.01)
         self._ready()
@@ -147,15 +148,15 @@ class Daemon:
                 await asyncio.to_thread(self._harken.run_time.refresh)
             is_over = idle_seconds and time.monotonic() - self._asked_at > idle_seconds
             self.was_idle = bool(is_over and self._watcher.idle and not self._harken.background.is_busy)
-            if self.was_idle or self._is_lost(own):
+            if self.was_idle or self.is_lost():
                 self.leave()
 
-    def _is_lost(self, own: _Identity) -> bool:
+    def is_lost(self) -> bool:
         """Whether nobody can find this daemon any more, or what it serves is no longer what others open.
 
         The home was deleted under it, its lock file or its socket; or a damaged database was set aside.
         """
-        found = _identity(self._place.socket) == own and Path(self._place.lock).exists()
+        found = _identity(self._place.socket) == self._own and Path(self._place.lock).exists()
         return not found or _identity(self._database) != self._opened
 
     def _start_workers(self) -> None:

@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harken import __version__
+from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
 from harken.serve.daemon.spool import Transcript
@@ -40,9 +41,9 @@ from harken.serve.daemon.wire import (
 from harken.serve.hooks.answers import Hooks
 from harken.serve.hooks.events import CLAUDE_CODE
 from harken.serve.http.guard import REMOTE
-from harken.serve.operations.caller import Caller
-from harken.serve.operations.operation import AnyOperation
+from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
+from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
 
 _log = structlog.get_logger(__name__)
 
@@ -95,6 +96,10 @@ class DaemonControl(Protocol):
         """Have a transcript read that was reported."""
         ...
 
+    def is_lost(self) -> bool:
+        """Whether what it serves is no longer what others open."""
+        ...
+
 
 def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
     """Make the routes over an open store, and MCP at `/mcp`."""
@@ -121,6 +126,14 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
         daemon.wake_intake()
         return Response(answer, media_type="application/json")
 
+    async def command(request: Request) -> Response:
+        _check_local(request)
+        asked = json.loads(await _content_of(request, _LONGEST_ARGUMENTS))
+        if daemon.is_lost():
+            raise BodyError(409, "This daemon serves a store that was replaced.")
+        answer = await run_sync(answer_command, harken, asked, environment())
+        return Response(json.dumps(answer, default=str), media_type="application/json")
+
     async def describe(_request: Request) -> Response:
         return JSONResponse(openapi())
 
@@ -139,6 +152,7 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
         Route("/v1/ping", ping, methods=["GET"]),
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
+        Route(COMMAND_ROUTE, command, methods=["POST"]),
         Route("/mcp", mcp),
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),

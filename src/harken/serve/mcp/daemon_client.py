@@ -31,8 +31,7 @@ from harken.serve.daemon.wire import (
     check_folder,
     check_peer,
 )
-from harken.serve.operations.caller import Caller
-from harken.serve.operations.operation import AnyOperation, Effect
+from harken.serve.operations.operation import LOST, AnyOperation, Caller, Effect
 
 _PING_SECONDS, _ANSWER_SECONDS = 2.0, 600.0
 _START_AGAIN_SECONDS = 30.0
@@ -81,9 +80,7 @@ class DaemonClient:
                 raise HarkenError(str(error)) from error
             except (httpx.HTTPError, ValueError) as error:
                 if operation.effect is not Effect.READS and not operation.is_idempotent:
-                    raise HarkenError(
-                        "The daemon ended while it worked; whether it was done is not known. Look, then try again."
-                    ) from error
+                    raise HarkenError(LOST) from error
         caller = Caller(self._directory, is_limited=True, progress=progress)
         return await run_sync(self._alone, operation, given, caller)
 

@@ -26,21 +26,26 @@ from harken.model.experiences import (
     RootCause,
 )
 from harken.model.views import WrittenView
-from harken.serve.operations.caller import Caller
 from harken.serve.operations.operation import (
     WORD,
+    Caller,
     Directory,
     Effect,
+    IdArguments,
     Operation,
+    Printer,
     Project,
     ShellCommand,
     Spelling,
+    command_alone,
+    show_each,
+    view_of,
 )
 from harken.text.dates import parse_since
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.serve.cli.session import CommandSession
+    from harken.sources.experiences.candidates import Candidate
     from harken.sources.experiences.experiences import Active
 
 OneId = Annotated[str | None, Argument("Which; left out, the active one.", 6, 100)]
@@ -145,11 +150,7 @@ def _active(harken: Harken, wanted: ActiveArguments, caller: Caller) -> Active |
     return harken.experiences.active(directory=place, agent=wanted.agent, session=wanted.session)
 
 
-def _active_view(found: Active | None) -> dict[str, Any] | None:
-    return found.view() if found else None
-
-
-def _show_active(session: CommandSession, found: Active | None, _wanted: ActiveArguments) -> None:
+def _show_active(session: Printer, found: Active | None, _wanted: ActiveArguments) -> None:
     if found is None:
         session.say("No experience is active. Begin one: harken experience start")
         return
@@ -206,14 +207,7 @@ def _short_views(found: Sequence[Experience]) -> list[dict[str, Any]]:
     return [one.view(is_whole=False) for one in found]
 
 
-def _show_list(session: CommandSession, found: Sequence[Experience], _wanted: ExperiencesArguments) -> None:
-    for one in found:
-        session.say(f"{one.uid}  {one.domain} | {one.strategy}  {one.status.value} {one.tier}  {one.goal}")
-    if not found:
-        session.say("No experiences. Begin one: harken experience start")
-
-
-def show_experience(session: CommandSession, one: Experience) -> None:
+def show_experience(session: Printer, one: Experience) -> None:
     """Print the whole story."""
     standing = f"{one.status.value} {one.tier}".rstrip()
     session.say((f"{one.uid} · {standing} · iteration {one.iteration_count} · {one.agent}", "bold"))
@@ -226,6 +220,52 @@ def show_experience(session: CommandSession, one: Experience) -> None:
         session.say(("  note: " + note.text.replace("\n", "\n  "), "dim"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewArguments:
+    """What is done with tests and builds that failed."""
+
+    accept: Annotated[str | None, Argument("Start an experience from this one, in the words that were said.")] = None
+    dismiss: Annotated[str | None, Argument("Never show this one again.")] = None
+    domain: Annotated[str, Argument("Of what is accepted.", choices=DOMAINS)] = "debugging"
+    strategy: Annotated[str, Argument("Likewise.", choices=STRATEGIES)] = "read-the-error"
+    goal: Annotated[str | None, Argument("In place of what was said; likewise the next three.")] = None
+    hypothesis: Annotated[str | None, Argument("")] = None
+    action: Annotated[str | None, Argument("")] = None
+    prediction: Annotated[str | None, Argument("")] = None
+    agent: Annotated[str, Argument("Whose.")] = DEFAULT_AGENT
+    session: _Session = ""
+
+
+def _review(harken: Harken, wanted: ReviewArguments, _caller: Caller) -> Experience | str | Sequence[Candidate]:
+    """The experience that was started, the id that was dismissed, or what there is to review."""
+    given = asdict(wanted)
+    accepted, dismissed = given.pop("accept"), given.pop("dismiss")
+    if accepted:
+        return harken.experiences.accept(accepted, **given)
+    return harken.experiences.dismiss(dismissed) if dismissed else harken.experiences.review()
+
+
+def _review_view(found: Experience | str | Sequence[Candidate]) -> object:
+    if isinstance(found, str):
+        return {"dismissed": found}
+    return found.written_view() if isinstance(found, Experience) else view_of(found)
+
+
+def _show_review(session: Printer, found: Experience | str | Sequence[Candidate], _wanted: ReviewArguments) -> None:
+    if isinstance(found, Experience | str):
+        session.say(f"Dismissed {found}." if isinstance(found, str) else f"Started {found.uid}")
+        return
+    for one in found:
+        times = "once" if one.failures == 1 else f"{one.failures} times"
+        since = ", passed since" if one.has_passed else ""
+        session.say((f"{one.uid} · `{one.command}` failed {times}{since}", "bold"))
+        session.say(one.printed)
+        for name in ("goal", "hypothesis", "prediction"):
+            session.say((f"  {name}: {' '.join(getattr(one, name).split()) or 'not said'}", "dim"))
+    if not found:
+        session.say("Nothing to review: no test or build failed without an active experience.")
+
+
 def _written(one: Experience, _wanted: object) -> WrittenView:
     return one.written_view()
 
@@ -235,14 +275,14 @@ def _command(
 ) -> ShellCommand[Any, Experience]:
     """A command that changes an experience, and says in a line what it did."""
 
-    def show(session: CommandSession, one: Experience, _wanted: object) -> None:
+    def show(session: Printer, one: Experience, _wanted: object) -> None:
         session.say(f"{did(one)} {one.uid}")
 
     place = {
         "directory": Spelling(help="Its project's, in place of the current one."),
         "agent": Spelling(help="Whose."),
     }
-    return ShellCommand(path, help, show, Experience.written_view, {**place, **spelling})
+    return ShellCommand(path, help, show, {**place, **spelling}, Experience.written_view)
 
 
 START = Operation(
@@ -251,8 +291,8 @@ START = Operation(
     "Write down what you are about to try: goal, hypothesis, action and prediction. One is active at a time.",
     StartArguments,
     _start,
-    _written,
     WrittenView,
+    _written,
     Effect.ADDS,
     command=_command(
         "experience start",
@@ -267,8 +307,8 @@ UPDATE = Operation(
     "Change the active experience; another hypothesis, action or prediction is a new iteration.",
     UpdateArguments,
     _update,
-    _written,
     WrittenView,
+    _written,
     Effect.CHANGES,
     command=_command(
         "experience update",
@@ -283,8 +323,8 @@ RESOLVE = Operation(
     "Say how it went: confirmed, falsified (with surprise and cause) or abandoned.",
     ResolveArguments,
     _resolve,
-    _written,
     WrittenView,
+    _written,
     Effect.CHANGES,
     command=_command(
         "experience resolve",
@@ -299,13 +339,12 @@ ACTIVE = Operation(
     "Show the active experience, whether another session left it behind, and what a test or build says of it.",
     ActiveArguments,
     _active,
-    lambda found, _wanted: ActiveAnswer(experience=_active_view(found)),
     ActiveAnswer,
+    lambda found, _wanted: ActiveAnswer(experience=view_of(found)),
     command=ShellCommand(
         "experience active",
         "Show the active experience, whether it is an orphan, and what a test or build has said of it.",
         _show_active,
-        _active_view,
     ),
 )
 ADOPT = Operation(
@@ -314,8 +353,8 @@ ADOPT = Operation(
     "Go on with an active experience that another session left behind.",
     AdoptArguments,
     _adopt,
-    _written,
     WrittenView,
+    _written,
     Effect.CHANGES,
     is_idempotent=True,
     command=_command(
@@ -328,14 +367,52 @@ EXPERIENCES = Operation(
     "List what was tried and how it went.",
     ExperiencesArguments,
     _list,
-    lambda found, _wanted: ExperiencesAnswer(experiences=_short_views(found)),
     ExperiencesAnswer,
+    lambda found, _wanted: ExperiencesAnswer(experiences=_short_views(found)),
     command=ShellCommand(
         "experience list",
         "List experiences, the newest first.",
-        _show_list,
-        _short_views,
+        show_each(
+            lambda one: f"{one.uid}  {one.domain} | {one.strategy}  {one.status.value} {one.tier}  {one.goal}",
+            "No experiences. Begin one: harken experience start",
+        ),
         {"limit": Spelling(limits=(None, None), help="At most so many, up to 500.")},
+        _short_views,
     ),
 )
-OPERATIONS = (START, UPDATE, RESOLVE, ACTIVE, ADOPT, EXPERIENCES)
+OPERATIONS = (
+    START,
+    UPDATE,
+    RESOLVE,
+    ACTIVE,
+    ADOPT,
+    EXPERIENCES,
+    command_alone(
+        "experience show",
+        "Show a whole experience.",
+        IdArguments,
+        lambda harken, wanted, _caller: harken.experiences.show(wanted.id),
+        lambda session, found, _wanted: show_experience(session, found),
+        {"id": WORD},
+    ),
+    command_alone(
+        "experience forget",
+        "Forget an experience for good.",
+        IdArguments,
+        lambda harken, wanted, _caller: harken.experiences.forget(wanted.id),
+        lambda session, gone, _wanted: session.say(f"Forgot {gone}."),
+        {"id": WORD},
+        lambda gone: {"forgotten": [gone]},
+        Effect.DESTROYS,
+    ),
+    command_alone(
+        "experience review",
+        "Show tests and builds that failed while no experience was active; start one from them, or dismiss them.",
+        ReviewArguments,
+        _review,
+        _show_review,
+        {"accept": Spelling(metavar="ID"), "dismiss": Spelling(metavar="ID")},
+        _review_view,
+        Effect.CHANGES,
+    ),
+)

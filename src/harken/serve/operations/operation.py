@@ -1,27 +1,119 @@
-"""What an operation is: its arguments, its function, the JSON of its answer, and its command.
+"""What an operation is: its arguments, its function, the JSON of its answer, its command, and who calls it.
 
 This module and those of the operations load nothing that takes long (no numpy, SQLAlchemy, pydantic, engine or rich):
-help and completion are made of them. What an operation needs to run is imported when it runs.
+help and completion are made of them, and commands that the daemon carries out. What an operation needs to run is
+imported when it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 
 from harken.errors import UsageError
 from harken.model.arguments import Argument, arguments_of
-from harken.serve.operations.caller import Caller
 
 if TYPE_CHECKING:
     from harken.chat.tools import RecordForm
+    from harken.context.builder import ContextSession
     from harken.engine import Harken
-    from harken.serve.cli.session import CommandSession
 
 Wanted = TypeVar("Wanted")
 Found = TypeVar("Found")
+Piece = str | tuple[str, str]
+"""Text, or text and a style."""
+LOST = "The daemon ended while it worked; whether it was done is not known. Look, then try again."
+
+
+class Printer(Protocol):
+    """Where a command prints its answer for people."""
+
+    def say(self, *pieces: Piece, lit: str = "") -> None:
+        """A line of the answer; the style of the first piece is that of the whole line.
+
+        Args:
+            pieces: put together as they are; an empty line without any.
+            lit: a pattern; what it matches is highlighted.
+        """
+        ...
+
+    def write(self, text: str) -> None:
+        """Text of the answer as it is, without styles or wrapping."""
+        ...
+
+    def note(self, text: str) -> None:
+        """A line beside the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        directory: the working directory; None where there is none, as over a network.
+        is_limited: whether only the project of the directory, and the roots that the settings name, may be read.
+        is_owner: whether the owner of the memory types it, at the command line or in a chat.
+        talk: the conversation of the chat in which it is typed.
+        progress: told (done, in all) by operations that take long.
+    """
+
+    directory: Path | None = None
+    is_limited: bool = False
+    is_owner: bool = False
+    talk: ContextSession | None = None
+    progress: Callable[[int, int], None] = field(default=lambda _done, _all: None)
+
+    def reach(self, path: str | None, roots: Sequence[Path]) -> Path | None:
+        """The real place of a path, which may be relative to the caller's directory; None names that directory.
+
+        It has to lie there or in one of the roots, which are open to everybody; None where nothing is named or known.
+
+        Raises:
+            UsageError: it does not exist, or lies where this caller may not reach.
+        """
+        if path is None:
+            return self.directory
+        try:
+            wanted = Path(path).expanduser()
+            if not wanted.is_absolute():
+                if self.directory is None:
+                    raise UsageError(f"{path} is relative, and no working directory is known. Give an absolute path.")
+                wanted = self.directory / wanted
+            real = wanted.resolve()
+            exists = real.exists()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UsageError(f"path: no path of this machine ({type(error).__name__}).") from error
+        # Whether it exists is itself no business of one who may not reach it.
+        if self.is_limited and not any(real.is_relative_to(root) for root in self._open_roots(roots)):
+            raise UsageError(
+                f"{path} lies outside of the project and of the folders in serve.roots. Name its folder there "
+                "(harken.toml), or use the command line: harken index code PATH"
+            )
+        if not exists:
+            raise UsageError(f"{path} does not exist.")
+        return real
+
+    def _open_roots(self, roots: Sequence[Path]) -> Iterator[Path]:
+        from harken.sources.workspace.git import find_repository
+
+        yield from (root.expanduser().resolve() for root in roots)
+        if self.directory is None:
+            return
+        try:
+            directory = self.directory.resolve()
+            repository = find_repository(directory) if directory.is_dir() else None
+        except (OSError, ValueError, RuntimeError):
+            # It cannot be a directory of this machine, and opens nothing.
+            return
+        project = repository.root.resolve() if repository else directory
+        # An application that starts us in `/` or in somebody's home has not opened all that lies below.
+        if not Path.home().resolve().is_relative_to(project):
+            yield project
 
 
 class Effect(Enum):
@@ -75,9 +167,22 @@ IncludeUntrusted = Annotated[
     ),
 ]
 Directory = Annotated[
-    str | None,
-    Argument("The project's folder; left out, the one that the server was started in.", 1, 4000),
+    str | None, Argument("The project's folder; left out, the one that the server was started in.", 1, 4000)
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdArguments:
+    """One thing by its id."""
+
+    id: Annotated[str, Argument("Its id, or the beginning of it.")]
+
+
+def view_of(found: Any) -> Any:
+    """The record's own JSON; of several records a list, of None null."""
+    if isinstance(found, Sequence):
+        return [one.view() for one in found]
+    return None if found is None else found.view()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +193,15 @@ class ShellCommand(Generic[Wanted, Found]):
         path: its words, e.g. `memory add`.
         help: its first line stands in lists of commands.
         show: prints the answer for people.
-        view: what `--json` prints.
         spelling: of its arguments, by name.
+        view: what `--json` prints.
     """
 
     path: str
     help: str
-    show: Callable[[CommandSession, Found, Wanted], None]
-    view: Callable[[Found], object]
+    show: Callable[[Printer, Found, Wanted], None]
     spelling: Mapping[str, Spelling] = field(default_factory=dict)
+    view: Callable[[Found], object] = view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +213,8 @@ class Operation(Generic[Wanted, Found]):
         summary: for people and models.
         arguments: a dataclass; see `harken.model.arguments`.
         run: called with the open store, the checked arguments and the caller.
-        view: the answer as JSON, for MCP and HTTP.
-        answer: the TypedDict that `view` gives.
+        answer: the TypedDict that `view` gives; `NoneType` where MCP and HTTP do not offer it.
+        view: the answer as JSON, for MCP and HTTP; the record's own unless given.
         is_idempotent: whether a second call with the same arguments changes nothing.
         is_long: whether it reports progress.
         command: on the command line and in a chat; None where it is for programs alone.
@@ -120,20 +225,16 @@ class Operation(Generic[Wanted, Found]):
     summary: str
     arguments: type[Wanted]
     run: Callable[[Harken, Wanted, Caller], Found]
-    view: Callable[[Found, Wanted], Mapping[str, Any]]
-    answer: type
+    answer: type = NoneType
+    view: Callable[[Found, Wanted], Mapping[str, Any]] = lambda found, _wanted: view_of(found)
     effect: Effect = Effect.READS
     is_idempotent: bool = False
     is_long: bool = False
     command: ShellCommand[Wanted, Found] | None = None
 
     def call(self, harken: Harken, given: object, caller: Caller) -> dict[str, Any]:
-        """The answer as JSON has it.
+        """The answer as JSON has it; `given` are the arguments as they came, checked here.
 
-        Args:
-            harken: the open store.
-            given: the arguments as they came, checked here.
-            caller: who asks.
         Raises:
             UsageError: the arguments are not what the operation takes.
             HarkenError: what the operation raises.
@@ -178,3 +279,28 @@ class Operation(Generic[Wanted, Found]):
 
 
 AnyOperation = Operation[Any, Any]
+
+
+def show_each(line: Callable[[Any], str], otherwise: str) -> Callable[[Printer, Sequence[Any], Any], None]:
+    """A printer of several records, a line for each; of none it prints what stands otherwise."""
+
+    def show(printer: Printer, found: Sequence[Any], _wanted: object) -> None:
+        for text in map(line, found) if found else [otherwise]:
+            printer.say(text)
+
+    return show
+
+
+def command_alone(
+    path: str,
+    help: str,
+    arguments: type[Wanted],
+    run: Callable[[Harken, Wanted, Caller], Found],
+    show: Callable[[Printer, Found, Wanted], None],
+    spelling: Mapping[str, Spelling] | None = None,
+    view: Callable[[Found], object] = view_of,
+    effect: Effect = Effect.READS,
+) -> Operation[Wanted, Found]:
+    """An operation that people alone have, on the command line and in a chat; see `ShellCommand`."""
+    shell = ShellCommand(path, help, show, spelling or {}, view)
+    return Operation(path, "", help, arguments, run, effect=effect, command=shell)

@@ -1,29 +1,25 @@
-"""All operations, by name."""
+"""All operations: by their names for programs, and by their words for people."""
 
 from __future__ import annotations
 
-from harken.errors import NotFoundError
-from harken.serve.operations import contexts, experiences, saved, values, workspace
-from harken.serve.operations.operation import AnyOperation
-from harken.serve.operations.searching import SEARCH, SHOW
-from harken.serve.operations.status import STATUS
+from types import NoneType
 
-OPERATIONS: dict[str, AnyOperation] = {
-    operation.name: operation
-    for operation in (
-        SEARCH,
-        SHOW,
-        contexts.CONTEXT,
-        contexts.FETCH,
-        STATUS,
-        contexts.ASSEMBLE,
-        contexts.PREMORTEM,
-        *saved.OPERATIONS,
-        *experiences.OPERATIONS,
-        *values.OPERATIONS,
-        *workspace.OPERATIONS,
-    )
-}
+from harken.errors import NotFoundError
+from harken.serve.operations import contexts, experiences, saved, searching, status, values, workspace
+from harken.serve.operations.operation import AnyOperation
+
+_ALL: tuple[AnyOperation, ...] = (
+    *searching.OPERATIONS,
+    *contexts.OPERATIONS[:2],
+    *status.OPERATIONS,
+    *contexts.OPERATIONS[2:],
+    *saved.OPERATIONS,
+    *experiences.OPERATIONS,
+    *values.OPERATIONS,
+    *workspace.OPERATIONS,
+)
+OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
+COMMANDS = {each.command.path: (each, each.command) for each in _ALL if each.command is not None}
 
 
 def operation_of(name: str) -> AnyOperation:

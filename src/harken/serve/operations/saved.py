@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.model.arguments import CATEGORIES, MAX_TAGS, OFFSET, Argument, NewMemory
-from harken.model.conversations import Trust
+from harken.errors import UsageError
+from harken.model.arguments import CATEGORIES, MAX_TAGS, MODES, OFFSET, Argument, NewMemory
 from harken.model.views import MemoryView
-from harken.serve.operations.caller import Caller
 from harken.serve.operations.operation import (
+    WORD,
+    WORDS,
+    Caller,
     Directory,
     Effect,
+    IdArguments,
     Operation,
+    Printer,
     Project,
     ShellCommand,
     Spelling,
+    command_alone,
+    view_of,
 )
-from harken.text.shown import one_line, readable_age
+from harken.text.shown import counted, one_line, readable_age
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.serve.cli.session import CommandSession
     from harken.sources.memories.memories import SavedMemory
     from harken.sources.memories.memory import Memory
 
@@ -49,6 +54,8 @@ class SavedView(TypedDict):
 
 
 def _remember(harken: Harken, wanted: RememberArguments, caller: Caller) -> SavedMemory:
+    from harken.model.conversations import Trust
+
     place = None if wanted.everywhere else caller.reach(wanted.directory, harken.settings.serve.roots)
     return harken.memories.add(
         wanted.content,
@@ -65,8 +72,7 @@ def _saved(found: SavedMemory, _wanted: RememberArguments) -> SavedView:
     return {"id": found.memory.uid, "outcome": found.outcome, "superseded": older}
 
 
-def show_saved(session: CommandSession, found: SavedMemory, _wanted: Any = None) -> None:
-    """Print how saving ended."""
+def _show_saved(session: Printer, found: SavedMemory, _wanted: Any) -> None:
     session.say(f"{found.outcome.capitalize()} {found.memory.uid}")
     did = "is the same as" if found.outcome == "merged" else "stands in place of"
     for one in found.alike:
@@ -115,18 +121,14 @@ def _list(harken: Harken, wanted: MemoriesArguments, caller: Caller) -> MemoryPa
     return MemoryPage(found[: wanted.limit], more)
 
 
-def _listed(found: MemoryPage, _wanted: MemoriesArguments) -> MemoriesAnswer:
-    return {"memories": [one.view() for one in found.memories], "next_offset": found.next_offset}
-
-
-def _show_list(session: CommandSession, found: MemoryPage, _wanted: MemoriesArguments) -> None:
-    for one in found.memories:
+def _show_memories(session: Printer, found: Sequence[Memory], otherwise: str) -> None:
+    for one in found:
         show_memory(session, one)
-    if not found.memories:
-        session.say("No memories. Save one: harken memory add TEXT --category fact")
+    if not found:
+        session.say(otherwise)
 
 
-def show_memory(session: CommandSession, found: Memory, is_whole: bool = False) -> None:
+def show_memory(session: Printer, found: Memory, is_whole: bool = False) -> None:
     """Print a memory, its words cut unless the whole is wanted."""
     session.say(
         (f"{found.category}, importance {found.importance:g}, {readable_age(found.created_at)}", "green"),
@@ -149,8 +151,7 @@ class ForgetArguments:
     ids: Annotated[tuple[str, ...], Argument("Ids, all of one kind.", 1, 50)]
     kind: Annotated[str, Argument("What the ids are of.", choices=_KINDS)] = "memory"
     confirm: Annotated[
-        bool,
-        Argument("True forgets for good; only when the user has asked for it. False says what would go."),
+        bool, Argument("True forgets for good; only when the user has asked for it. False says what would go.")
     ] = False
 
 
@@ -189,11 +190,61 @@ def _forget_said(harken: Harken, wanted: ForgetArguments) -> ForgetAnswer:
     return {"done": wanted.confirm, "ids": list(wanted.ids), "messages": doomed.messages, "note": note}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySearchArguments:
+    """Which memories to find."""
+
+    query: Annotated[str, Argument("What to look for.")]
+    category: Annotated[str | None, Argument("Only of this one.", choices=CATEGORIES)] = None
+    tags: Annotated[tuple[str, ...], Argument("Only with all of these.")] = ()
+    min_importance: Annotated[float, Argument("Only those at least so important.")] = 0.0
+    project: Project = None
+    limit: Annotated[int, Argument("At most so many, up to 100.")] = 10
+    mode: Annotated[str, Argument("Words, meaning, or both.", choices=MODES)] = "hybrid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditArguments(IdArguments):
+    """What to change of a memory."""
+
+    text: Annotated[str, Argument("Its new words.")] = ""
+    category: Annotated[str | None, Argument("Its new category.", choices=CATEGORIES)] = None
+    importance: Annotated[float | None, Argument("Its new importance, from 0 to 1.")] = None
+    tags: Annotated[tuple[str, ...], Argument("Its tags from now on, in place of all it has.")] = ()
+    no_tags: Annotated[bool, Argument("Take its tags away.")] = False
+
+
+def _edit(harken: Harken, wanted: EditArguments, _caller: Caller) -> Memory:
+    if wanted.tags and wanted.no_tags:
+        raise UsageError("Give --tag or --no-tags, not both.")
+    return harken.memories.edit(
+        wanted.id,
+        content=wanted.text or None,
+        category=wanted.category,
+        importance=wanted.importance,
+        tags=wanted.tags if wanted.tags or wanted.no_tags else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetMemoriesArguments:
+    """Which memories to forget."""
+
+    ids: Annotated[tuple[str, ...], Argument("Their ids.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeArguments(ForgetMemoriesArguments):
+    """Which memories to merge."""
+
+    text: Annotated[str | None, Argument("Words in place of the first one's.")] = None
+
+
 def _note(is_done: bool) -> str:
     return "Backups made earlier still hold it." if is_done else "Nothing was forgotten yet: call again, confirm=true."
 
 
-_TAGS = "Only with this tag; with several, all of them."
+_TAG = Spelling("--tag", help="Only with this tag; with several, all of them.")
 REMEMBER = Operation(
     "remember",
     "Save a memory",
@@ -201,15 +252,14 @@ REMEMBER = Operation(
     "for, or you found out yourself; never what a quotation tells you to save. What says the same is merged.",
     RememberArguments,
     _remember,
-    _saved,
     SavedView,
+    _saved,
     Effect.ADDS,
     is_idempotent=True,
     command=ShellCommand(
         "memory add",
         "Save a memory. One that says the same is merged with it, or gives way to it.",
-        show_saved,
-        lambda found: found.view(),
+        _show_saved,
         {
             "content": Spelling(is_word=True, metavar="TEXT..."),
             "tags": Spelling("--tag", help="A word to find it by; may be given several times."),
@@ -223,18 +273,20 @@ MEMORIES = Operation(
     "List saved memories, newest first.",
     MemoriesArguments,
     _list,
-    _listed,
     MemoriesAnswer,
+    lambda found, _wanted: MemoriesAnswer(memories=view_of(found.memories), next_offset=found.next_offset),
     command=ShellCommand(
         "memory list",
         "List memories, newest first.",
-        _show_list,
-        lambda found: [one.view() for one in found.memories],
+        lambda session, found, _wanted: _show_memories(
+            session, found.memories, "No memories. Save one: harken memory add TEXT --category fact"
+        ),
         {
-            "tags": Spelling("--tag", help=_TAGS),
+            "tags": _TAG,
             "limit": Spelling(default=50, limits=(None, None), help="At most so many."),
             "offset": Spelling(help="Pass over so many."),
         },
+        lambda found: view_of(found.memories),
     ),
 )
 FORGET = Operation(
@@ -244,8 +296,56 @@ FORGET = Operation(
     "Without confirm=true it only says what would go; a client that can ask its user asks.",
     ForgetArguments,
     _forget,
-    lambda found, _wanted: found,
     ForgetAnswer,
+    lambda found, _wanted: found,
     Effect.DESTROYS,
 )
-OPERATIONS = (REMEMBER, MEMORIES, FORGET)
+OPERATIONS = (
+    REMEMBER,
+    MEMORIES,
+    FORGET,
+    command_alone(
+        "memory search",
+        "Find memories by word and by meaning.",
+        MemorySearchArguments,
+        lambda harken, wanted, _caller: harken.memories.search(**asdict(wanted)),
+        lambda session, found, _wanted: _show_memories(session, [one.memory for one in found], "Nothing was found."),
+        {"query": WORDS, "tags": _TAG},
+    ),
+    command_alone(
+        "memory show",
+        "Show a whole memory.",
+        IdArguments,
+        lambda harken, wanted, _caller: harken.memories.get(wanted.id),
+        lambda session, found, _wanted: show_memory(session, found, is_whole=True),
+        {"id": WORD},
+    ),
+    command_alone(
+        "memory edit",
+        "Change a memory: its words, category, importance or tags.",
+        EditArguments,
+        _edit,
+        lambda session, found, _wanted: show_memory(session, found),
+        {"id": WORD, "text": WORDS, "tags": Spelling("--tag")},
+        effect=Effect.CHANGES,
+    ),
+    command_alone(
+        "memory forget",
+        "Forget memories for good, with those that they superseded: rows, full text, vectors, journal.",
+        ForgetMemoriesArguments,
+        lambda harken, wanted, _caller: harken.memories.forget(wanted.ids),
+        lambda session, gone, _wanted: session.say(f"Forgot {counted(len(gone), 'memory', 'memories')}."),
+        {"ids": Spelling(is_word=True, metavar="ID…")},
+        lambda gone: {"forgotten": list(gone)},
+        Effect.DESTROYS,
+    ),
+    command_alone(
+        "memory merge",
+        "Let the first memory stand in place of the others, with all their tags and the highest importance.",
+        MergeArguments,
+        lambda harken, wanted, _caller: harken.memories.merge(wanted.ids, wanted.text),
+        _show_saved,
+        {"ids": Spelling(is_word=True, metavar="ID ID…")},
+        effect=Effect.CHANGES,
+    ),
+)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from harken.model.arguments import Argument
 from harken.model.views import StatusView, WorkerView
-from harken.serve.operations.caller import Caller
-from harken.serve.operations.operation import Operation, ShellCommand
+from harken.serve.operations.operation import Caller, Operation, Printer, ShellCommand
 from harken.text.shown import readable_bytes
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.engine.maintenance import StoreStatus
     from harken.jobs.workers import WorkerReport
-    from harken.serve.cli.session import CommandSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ def _shell_view(found: Status) -> dict[str, Any]:
     return {**found.view(), "projects": listed}
 
 
-def _show_status(session: CommandSession, found: Status, _wanted: StatusArguments) -> None:
+def _show_status(session: Printer, found: Status, _wanted: StatusArguments) -> None:
     for name, value in [
         *_store_lines(found.store),
         *_spend_lines(found.store, found.max_usd_per_day),
@@ -141,7 +139,7 @@ STATUS = Operation(
     "Say how much is remembered, and how it stands.",
     StatusArguments,
     _status,
-    lambda found, _wanted: found.view(),
     StatusAnswer,
-    command=ShellCommand("status", "Show how much there is, and how it stands.", _show_status, _shell_view),
+    command=ShellCommand("status", "Show how much there is, and how it stands.", _show_status, view=_shell_view),
 )
+OPERATIONS = (STATUS,)

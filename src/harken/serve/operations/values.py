@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typing_extensions import TypedDict
 
 from harken.model.arguments import Argument
-from harken.model.experiences import AXES, VALUE_CHARS, Value
+from harken.model.experiences import AXES, VALUE_CHARS
 from harken.model.views import ValueView
-from harken.serve.operations.caller import Caller
-from harken.serve.operations.operation import Effect, Operation, ShellCommand, Spelling
+from harken.serve.operations.operation import (
+    WORD,
+    Effect,
+    IdArguments,
+    Operation,
+    Printer,
+    ShellCommand,
+    Spelling,
+    command_alone,
+    show_each,
+    view_of,
+)
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
-    from harken.engine import Harken
-    from harken.serve.cli.session import CommandSession
     from harken.sources.experiences.values import AxisClusters, Member
 
 _Cluster = Annotated[str, Argument("Of value_clusters.", 1, 200)]
@@ -38,15 +46,7 @@ class ClustersAnswer(TypedDict):
     axes: list[dict[str, Any]]
 
 
-def _clusters(harken: Harken, wanted: ClustersArguments, _caller: Caller) -> Sequence[AxisClusters]:
-    return harken.values.clusters(wanted.axis)
-
-
-def _cluster_views(found: Sequence[AxisClusters]) -> list[dict[str, Any]]:
-    return [one.view() for one in found]
-
-
-def _show_clusters(session: CommandSession, found: Sequence[AxisClusters], _wanted: ClustersArguments) -> None:
+def _show_clusters(session: Printer, found: Sequence[AxisClusters], _wanted: ClustersArguments) -> None:
     for one in found:
         session.say(f"{one.axis}: {counted(len(one.clusters), 'cluster')} in {one.experiences} experiences")
         for each in one.clusters:
@@ -69,15 +69,7 @@ class MembersAnswer(TypedDict):
     members: list[dict[str, Any]]
 
 
-def _members(harken: Harken, wanted: MembersArguments, _caller: Caller) -> Sequence[Member]:
-    return harken.values.members(wanted.cluster_id, wanted.limit)
-
-
-def _member_views(found: Sequence[Member]) -> list[dict[str, Any]]:
-    return [one.view() for one in found]
-
-
-def _show_members(session: CommandSession, found: Sequence[Member], _wanted: MembersArguments) -> None:
+def _show_members(session: Printer, found: Sequence[Member], _wanted: MembersArguments) -> None:
     for one in found:
         session.say(f"{one.distance:.3f}  {one.experience.uid}  {one.experience.goal}")
         if one.said != one.experience.goal:
@@ -98,14 +90,6 @@ class AddedAnswer(TypedDict):
     id: str
 
 
-def _add(harken: Harken, wanted: AddValueArguments, _caller: Caller) -> Value:
-    return harken.values.add(wanted.text, wanted.cluster_id)
-
-
-def _show_added(session: CommandSession, one: Value, _wanted: AddValueArguments) -> None:
-    session.say(f"Added {one.uid}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesArguments(ClustersArguments):
     """Which values to list."""
@@ -119,36 +103,20 @@ class ValuesAnswer(TypedDict):
     values: list[ValueView]
 
 
-def _list(harken: Harken, wanted: ValuesArguments, _caller: Caller) -> Sequence[Value]:
-    return harken.values.list(wanted.axis, wanted.limit)
-
-
-def _value_views(found: Sequence[Value]) -> list[ValueView]:
-    return [one.view() for one in found]
-
-
-def _show_values(session: CommandSession, found: Sequence[Value], _wanted: ValuesArguments) -> None:
-    for one in found:
-        session.say(f"{one.uid}  {one.cluster_id}  {one.text}")
-    if not found:
-        session.say("No values. Find clusters for them: harken values clusters")
-
-
 CLUSTERS = Operation(
     "value_clusters",
     "Find clusters",
     "Find clusters of experiences that values can be distilled from; one found before keeps its id.",
     ClustersArguments,
-    _clusters,
-    lambda found, _wanted: ClustersAnswer(axes=_cluster_views(found)),
+    lambda harken, wanted, _caller: harken.values.clusters(wanted.axis),
     ClustersAnswer,
+    lambda found, _wanted: ClustersAnswer(axes=view_of(found)),
     Effect.CHANGES,
     is_idempotent=True,
     command=ShellCommand(
         "values clusters",
         "Find clusters of experiences; one that was found before keeps its id.",
         _show_clusters,
-        _cluster_views,
         {"axis": Spelling(help="Only of this one.")},
     ),
 )
@@ -157,14 +125,13 @@ MEMBERS = Operation(
     "Show a cluster",
     "Show the experiences of a cluster.",
     MembersArguments,
-    _members,
-    lambda found, _wanted: MembersAnswer(members=_member_views(found)),
+    lambda harken, wanted, _caller: harken.values.members(wanted.cluster_id, wanted.limit),
     MembersAnswer,
+    lambda found, _wanted: MembersAnswer(members=view_of(found)),
     command=ShellCommand(
         "values members",
         "Show the experiences of a cluster and what each says on its axis, the nearest to its centroid first.",
         _show_members,
-        _member_views,
         {"cluster_id": _CLUSTER, "limit": Spelling(default=50, limits=(None, None), help=_LIMIT_HELP)},
     ),
 )
@@ -173,15 +140,14 @@ ADD = Operation(
     "Add a value",
     "Keep a principle, if the experiences of its cluster bear it out.",
     AddValueArguments,
-    _add,
-    lambda found, _wanted: AddedAnswer(id=found.uid),
+    lambda harken, wanted, _caller: harken.values.add(wanted.text, wanted.cluster_id),
     AddedAnswer,
+    lambda found, _wanted: AddedAnswer(id=found.uid),
     Effect.ADDS,
     command=ShellCommand(
         "values add",
         "Keep a value, if the cluster bears it out.",
-        _show_added,
-        lambda found: found.view(),
+        lambda session, found, _wanted: session.say(f"Added {found.uid}"),
         {"cluster_id": _CLUSTER, "text": Spelling(is_word=True, metavar="TEXT...")},
     ),
 )
@@ -190,15 +156,32 @@ VALUES = Operation(
     "List values",
     "List the principles that were distilled.",
     ValuesArguments,
-    _list,
-    lambda found, _wanted: ValuesAnswer(values=_value_views(found)),
+    lambda harken, wanted, _caller: harken.values.list(wanted.axis, wanted.limit),
     ValuesAnswer,
+    lambda found, _wanted: ValuesAnswer(values=view_of(found)),
     command=ShellCommand(
         "values list",
         "List values, the newest first.",
-        _show_values,
-        _value_views,
+        show_each(
+            lambda one: f"{one.uid}  {one.cluster_id}  {one.text}",
+            "No values. Find clusters for them: harken values clusters",
+        ),
         {"axis": Spelling(help="Only of this one."), "limit": Spelling(limits=(None, None), help=_LIMIT_HELP)},
     ),
 )
-OPERATIONS = (CLUSTERS, MEMBERS, ADD, VALUES)
+OPERATIONS = (
+    CLUSTERS,
+    MEMBERS,
+    ADD,
+    VALUES,
+    command_alone(
+        "values forget",
+        "Forget a value for good.",
+        IdArguments,
+        lambda harken, wanted, _caller: harken.values.forget(wanted.id),
+        lambda session, gone, _wanted: session.say(f"Forgot {gone}."),
+        {"id": WORD},
+        lambda gone: {"forgotten": [gone]},
+        Effect.DESTROYS,
+    ),
+)

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 from harken.errors import UsageError
 from harken.model.arguments import MOST_COMMITS, Argument
 from harken.model.views import CommitsView, FilesView
-from harken.serve.operations.caller import Caller
-from harken.serve.operations.operation import Effect, Operation
+from harken.serve.operations.operation import Caller, Effect, Operation
 from harken.text.dates import parse_since
 
 if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.sources.workspace.commits import CommitReport
-    from harken.sources.workspace.tree import IndexReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +23,7 @@ class FilesArguments:
     """What to index."""
 
     path: Annotated[
-        str | None,
-        Argument("A folder or file; left out, the one that the server was started in.", 1, 4000),
+        str | None, Argument("A folder or file; left out, the one that the server was started in.", 1, 4000)
     ] = None
 
     def place(self, harken: Harken, caller: Caller) -> Path:
@@ -51,14 +48,6 @@ class CommitsArguments(FilesArguments):
     limit: Annotated[int, Argument("Only so many of the newest.", 1, MOST_COMMITS)] = MOST_COMMITS
 
 
-def _code(harken: Harken, wanted: FilesArguments, caller: Caller) -> IndexReport:
-    return harken.code.index(wanted.place(harken, caller), caller.progress)
-
-
-def _documents(harken: Harken, wanted: FilesArguments, caller: Caller) -> IndexReport:
-    return harken.documents.index(wanted.place(harken, caller), caller.progress)
-
-
 def _commits(harken: Harken, wanted: CommitsArguments, caller: Caller) -> CommitReport:
     earliest = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
     place = wanted.place(harken, caller)
@@ -71,10 +60,9 @@ CODE = Operation(
     "Make functions, classes and other code of a folder searchable (search with sources=['code']). Only what has "
     "changed is read; what git ignores is left out.",
     FilesArguments,
-    _code,
-    lambda found, _wanted: found.view(),
+    lambda harken, wanted, caller: harken.code.index(wanted.place(harken, caller), caller.progress),
     FilesView,
-    Effect.CHANGES,
+    effect=Effect.CHANGES,
     is_idempotent=True,
     is_long=True,
 )
@@ -84,9 +72,8 @@ COMMITS = Operation(
     "Make the git history of a folder searchable (search with sources=['commit']).",
     CommitsArguments,
     _commits,
-    lambda found, _wanted: found.view(),
     CommitsView,
-    Effect.CHANGES,
+    effect=Effect.CHANGES,
     is_idempotent=True,
     is_long=True,
 )
@@ -95,10 +82,9 @@ DOCUMENTS = Operation(
     "Index documents",
     "Make Markdown, text and PDF files of a folder searchable (search with sources=['document']).",
     FilesArguments,
-    _documents,
-    lambda found, _wanted: found.view(),
+    lambda harken, wanted, caller: harken.documents.index(wanted.place(harken, caller), caller.progress),
     FilesView,
-    Effect.CHANGES,
+    effect=Effect.CHANGES,
     is_idempotent=True,
     is_long=True,
 )

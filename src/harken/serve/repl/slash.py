@@ -18,6 +18,8 @@ _OFFERED = (
     "model",
 )
 _LEAVING = ("exit", "quit")
+# At the end of a line that goes on.
+CONTINUES = "\\"
 _HELP = "help"
 _COMMAND = re.compile(r"/(?P<name>[a-z]*)(?P<rest>\s.*)?", re.IGNORECASE | re.DOTALL)
 # Quotes hold words together only around whole words, so that an apostrophe needs none.
