@@ -20,7 +20,7 @@ from harken.text.dates import parse_since
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
-    from harken.sources.found import SourceHit
+    from harken.sources.source import SourceHit
     from harken.sources.workspace.commits import CommitReport
     from harken.sources.workspace.tree import IndexReport
 

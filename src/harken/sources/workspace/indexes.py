@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harken.redact.redactor import Redactor
-from harken.sources.found import SourceSearch
-from harken.sources.memories.memories import SearchPort
+from harken.sources.source import SearchPort, SourceSearch
 from harken.sources.workspace.code import CodeIndex, CodeSource
 from harken.sources.workspace.commits import CommitIndex, CommitSource
 from harken.sources.workspace.documents import DocumentIndex, DocumentSource
