@@ -122,7 +122,7 @@ def measure(harken: Harken, rounds: int) -> Iterator[Figure]:
     from harken.context import assembler as assembling
     from harken.context import compose
     from harken.context import compose as shares
-    from harken.sources.found import SourceSearch
+    from harken.sources.source import SourceSearch
 
     whole = Times()
     parts: dict[str, tuple[Any, str]] = {

@@ -33,7 +33,9 @@ class Source:
         self._imports = {"AsyncGenerator": "from collections.abc import AsyncGenerator"}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.ImportFrom):
-                self._imports.update({each.name: f"from {node.module} import {each.name}" for each in node.names})
+                self._imports.update(
+                    {each.asname or each.name: f"from {node.module} import {ast.unparse(each)}" for each in node.names}
+                )
             elif isinstance(node, ast.Import):
                 self._imports.update({each.name: f"import {each.name}" for each in node.names})
 

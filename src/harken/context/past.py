@@ -1,20 +1,55 @@
-"""Past conversations as a context quotes them: each with its summary, then its exchanges, cut short."""
+"""What was saved, and past conversations, as a context quotes them: summaries, then exchanges, cut short."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harken.context.rank import marked, on_one_scale
+from harken.context.compose import marked, on_one_scale
 from harken.context.render import Quote
-from harken.model.conversations import ContextItem, Message, MessageType, ProjectIdentity, Trust, least_trusted
+from harken.model.conversations import (
+    ContextItem,
+    Message,
+    MessageType,
+    ProjectIdentity,
+    SearchScope,
+    Trust,
+    least_trusted,
+)
 from harken.search.past import PastConversation, PastExchange
+from harken.search.query import is_small_talk, parse_query
+from harken.search.relevance import Gate
+from harken.search.search import Searcher
+from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable
+from harken.storage.scopes import present_sources
 from harken.text.words import content_terms
 
 _SHOWN_CHARS = 200
 _LAST_EXCHANGES = 3
+_SAVED = SearchScope(sources=("memory", "experience", "value"))
+_MOST_SAVED, _SAVED_SHOWN = 12, 4
+
+
+def saved_quotes(searcher: Searcher, prompt: str, session: SearchSession) -> list[Quote]:
+    """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
+    query = parse_query(prompt)
+    if not query.text or is_small_talk(query):
+        return []
+    with session.view.reading() as tx:
+        if not present_sources(tx, _SAVED.sources):
+            # Another search would cost the person who waits as much as that of past conversations.
+            return []
+    found = searcher.search(query.text, _SAVED, _MOST_SAVED, session=session)
+    gate = Gate(found.threshold, session.config.untrusted_margin)
+    # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
+    near = [hit.entry for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
+    once = {
+        entry.ref_uid: Quote(entry.text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value)
+        for entry in reversed(near)
+    }
+    return list(reversed(once.values()))[:_SAVED_SHOWN]
 
 
 def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:

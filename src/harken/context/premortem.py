@@ -1,21 +1,20 @@
-"""What is about a query, out of what a search found: for texts that come without being asked for."""
+"""Warnings before work begins: what went wrong in work like this, from experiences and values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from harken.config.settings import AssembleConfig
-from harken.context.compose import FormattedContext, Items, Plan, compose, gather
+from harken.context.compose import FormattedContext, Items, Plan, compose, gather, ranked
 from harken.context.dedupe import distinct
-from harken.context.rank import ranked
 from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.model.experiences import DOMAINS, STRATEGIES, ExperienceStatus, check_one_of
 from harken.search.query import parse_query
-from harken.search.recall import has_enough, rare_holders, telling_holders
-from harken.sources.found import SourceHit
+from harken.search.relevance import Gate, RareWords
 from harken.sources.searches import SourceSearcher
+from harken.sources.source import SourceHit
 from harken.storage.ports import Readable
 from harken.storage.scopes import row_scope
 
@@ -25,28 +24,27 @@ def near(store: Readable, found: SourceHit, query: str) -> SourceHit:
 
     What has no vector must have half of the query's rare words instead: rare among all of its source.
     """
-    unsure = [hit for hit in found.hits if hit.similarity is None]
+    gate = Gate(found.threshold)
+    admitted = [gate.admits(hit.similarity, is_untrusted=False) for hit in found.hits]
+    unsure = [hit for hit, is_near in zip(found.hits, admitted, strict=True) if is_near is None]
     wordy = _with_enough_words(store, unsure, query) if unsure else set()
-
-    def is_near(hit: Hit) -> bool:
-        if hit.similarity is None or found.threshold is None:
-            return hit.entry.id in wordy
-        return hit.keyword_rank is not None and hit.similarity >= found.threshold
-
-    pairs = [(hit, item) for hit, item in zip(found.hits, found.items, strict=True) if is_near(hit)]
+    pairs = [
+        (hit, item)
+        for hit, item, is_near in zip(found.hits, found.items, admitted, strict=True)
+        if (is_near and hit.keyword_rank is not None) or hit.entry.id in wordy
+    ]
     return replace(found, hits=tuple(hit for hit, _ in pairs), items=tuple(item for _, item in pairs))
 
 
-def _with_enough_words(store: Readable, hits: list[Hit], query: str) -> set[int]:
+def _with_enough_words(store: Readable, hits: Sequence[Hit], query: str) -> set[int]:
     sources = tuple({hit.entry.source for hit in hits})
     with store.reading() as tx:
-        rare = rare_holders(telling_holders(tx, parse_query(query), row_scope(tx, SearchScope(sources=sources))))
-    wordy = set()
-    for hit in hits:
-        held = [term for term, holders in rare.items() if hit.entry.id in holders]
-        if has_enough(held, rare, near=False, is_trusted=not hit.entry.trust.is_untrusted):
-            wordy.add(hit.entry.id)
-    return wordy
+        rare = RareWords.read(tx, parse_query(query), row_scope(tx, SearchScope(sources=sources)))
+    return {
+        hit.entry.id
+        for hit in hits
+        if rare.are_enough(len(rare.held_by(hit.entry.id)), is_near=False, is_untrusted=hit.entry.trust.is_untrusted)
+    }
 
 
 HEADINGS: Mapping[str, str] = {

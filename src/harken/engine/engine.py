@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from harken.chat.tasks import Answer, TaskRun
     from harken.context.builder import ContextSession
     from harken.context.compose import FormattedContext
-    from harken.context.layers import ChatContext
-    from harken.context.pending import Pending
+    from harken.context.layers import ChatContext, Pending
     from harken.importers.importer import ImportReport, Progress
     from harken.importers.parsed import TranscriptFormat
     from harken.jobs.job import Worker
@@ -191,7 +190,7 @@ class Harken(Parts):
         system_prompt: str | None = None,
         include_untrusted: bool = True,
     ) -> ChatContext:
-        """Everything that the model gets to see in its next call; see `ContextBuilder.build_context`.
+        """Everything that the model gets to see in its next call; see `Chats.build`.
 
         Args:
             session: the caller's own name for the conversation, or one that `chats` found.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from harken.record.recorder import Recorder
     from harken.redact.redactor import Redactor
     from harken.search.search import Searcher
+    from harken.search.session import SearchSessions
     from harken.sources.experiences.experiences import Experiences
     from harken.sources.experiences.values import Values
     from harken.sources.memories.memories import Memories
@@ -218,14 +219,14 @@ class Parts:
         """One context out of everything that is remembered."""
         from harken.context.assembler import ContextAssembler
 
-        return ContextAssembler(self.store, self._searcher, self._current, self._now)
+        return ContextAssembler(self._searcher, self._current)
 
     @lazy_part
     def chats(self) -> Chats:
         """Contexts of chats, and their rolling summaries."""
         from harken.context.chats import Chats
 
-        return Chats(self.store, self.recorder, self._current, self.spaces.answering, self._task_history, self._now)
+        return Chats(self.recorder, self._current, self._searcher, self._task_history)
 
     @lazy_part
     def background(self) -> Background:
@@ -272,8 +273,13 @@ class Parts:
     def _searcher(self) -> Searcher:
         from harken.search.search import Searcher
 
-        answering = self.spaces.answering
-        return Searcher(self.store, self.settings.search, answering, self._open_reranker, self._now)
+        return Searcher(self._sessions, self._open_reranker)
+
+    @lazy_part
+    def _sessions(self) -> SearchSessions:
+        from harken.search.session import SearchSessions
+
+        return SearchSessions(self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now)
 
     @property
     def settings(self) -> Settings:
@@ -323,5 +329,3 @@ class Parts:
     def _follow_settings(self, loaded: LoadedSettings) -> None:
         before, self.loaded = self.settings.llm, loaded
         self._language_model.note(before)
-        if searcher := vars(self).get("_searcher"):
-            searcher.config = loaded.settings.search

@@ -1,55 +1,22 @@
-"""Which embedding model fills the store, which one answers meanwhile, and the queries that it was asked last."""
+"""Which embedding model fills the store, and which one answers meanwhile."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from harken.config.settings import Settings
 from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spend import EmbeddingMeter, SpendBook
-from harken.providers.embedder import Embedder, Space, Vectors
+from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import embedding_price, open_embedder
 from harken.storage.ports import Store, StoredSpace
 from harken.storage.vectors import answering_space, ensure_space
-
-# What is searched for one prompt, by several people at once; more would only be kept and never asked for.
-_QUERIES = 4
-
-
-class RecentQueries:
-    """An embedder that remembers the vectors of the last few queries; threads may share it.
-
-    One prompt is looked for among what was saved, in this conversation and in others, each by a search of its own.
-    """
-
-    def __init__(self, embedder: Embedder) -> None:
-        self.embedder = embedder
-        self._vector = lru_cache(_QUERIES)(self._made)
-
-    @property
-    def space(self) -> Space:
-        """The space its vectors live in."""
-        return self.embedder.space
-
-    def embed_query(self, text: str) -> Vectors:
-        """The query's vector, prefix added: `(dims,)` float32, unit length; shared, so it cannot be written."""
-        return self._vector(text)
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """The texts' vectors; see `Embedder.embed_passages`."""
-        return self.embedder.embed_passages(texts)
-
-    def _made(self, text: str) -> Vectors:
-        vector = self.embedder.embed_query(text)
-        vector.flags.writeable = False
-        return vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +52,7 @@ class Spaces:
         self._spec = spec
         self._from_spec = from_spec
         self._embedder: Embedder | None = None
-        self._answering: dict[str, RecentQueries] = {}
+        self._older: dict[str, Embedder] = {}
         self._lock = threading.RLock()
 
     @property
@@ -117,22 +84,35 @@ class Spaces:
 
     def answering(self) -> OpenSpace | None:
         """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
-        if self._configured is None:
-            return None
         with self._store.reading() as tx:
             active = answering_space(tx)
-        if active is None:
+        embedder = None if active is None else self.embedder_of(active)
+        return None if active is None or embedder is None else OpenSpace(active, embedder)
+
+    def embedder_of(self, space: StoredSpace) -> Embedder | None:
+        """The model of a space, whether the settings still name it or not; None where they name none at all.
+
+        Raises:
+            ProviderError: it cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        if self._configured is None:
             return None
+        configured = self._configured_as(space.name)
+        if configured is not None:
+            return configured
         with self._lock:
-            if active.name not in self._answering:
-                # The old space answers on where the configured model cannot be opened.
-                with suppress(ProviderError, MissingExtraError):
-                    embedder = self.embedder()
-                    if embedder is not None and embedder.space.id == active.name:
-                        self._answering[active.name] = RecentQueries(embedder)
-            if active.name not in self._answering:
-                self._answering[active.name] = RecentQueries(self._from_spec(active.spec))
-            return OpenSpace(active, self._answering[active.name])
+            if space.name not in self._older:
+                self._older[space.name] = self._from_spec(space.spec)
+            return self._older[space.name]
+
+    def _configured_as(self, name: str) -> Embedder | None:
+        """The configured model where it embeds into that space; the old space answers on where it cannot be opened."""
+        try:
+            embedder = self.embedder()
+            return embedder if embedder is not None and embedder.space.id == name else None
+        except (ProviderError, MissingExtraError):
+            return None
 
 
 def open_spaces(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,10 +10,8 @@ from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import SavedRecord
 from harken.model.experiences import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
 from harken.sources.experiences.source import ExperienceSource, ValueSource
-from harken.sources.found import SourceHit, SourceSearch
-from harken.sources.memories.memories import SearchPort
 from harken.sources.memories.memory import MemorySource, checked_category
-from harken.sources.source import Source
+from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch
 from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
@@ -106,12 +104,8 @@ class SourceSearcher:
         """
         check_one_of("axis", axis, AXES)
         filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
-        facets = [f"axis:{axis}"]
-        for name, value, known in filters:
-            if value is not None:
-                check_one_of(name, value, known)
-                facets.append(f"{name}:{value}")
-        return self._found(ExperienceSource(), query, tuple(facets), limit, mode, is_filled)
+        facets = (f"axis:{axis}", *_checked_facets(*filters))
+        return self._filled(ExperienceSource(), query, facets, limit, mode, is_filled)
 
     def search_values(
         self,
@@ -135,12 +129,8 @@ class SourceSearcher:
         Raises:
             UsageError: a value is not possible.
         """
-        facets = []
-        for name, value, known in (("axis", axis, AXES), ("domain", domain, DOMAINS)):
-            if value is not None:
-                check_one_of(name, value, known)
-                facets.append(f"{name}:{value}")
-        return self._found(ValueSource(), query, tuple(facets), limit, mode, is_filled)
+        facets = _checked_facets(("axis", axis, AXES), ("domain", domain, DOMAINS))
+        return self._filled(ValueSource(), query, facets, limit, mode, is_filled)
 
     def search_commits(
         self,
@@ -176,9 +166,17 @@ class SourceSearcher:
     def _of(self, source: Source) -> SourceSearch:
         return SourceSearch(self.store, source, self.search)
 
-    def _found(
+    def _filled(
         self, source: Source, query: str, facets: tuple[str, ...], limit: int, mode: str, is_filled: bool
     ) -> SourceHit:
         search = self._of(source)
         found = search.find(query, facets=facets, limit=limit, mode=mode)
         return search.fill(found, facets, limit) if is_filled and len(found.hits) < limit else found
+
+
+def _checked_facets(*wanted: tuple[str, str | None, Sequence[str]]) -> tuple[str, ...]:
+    """A facet for each that is named, held to what there is of it."""
+    named = [(name, value, known) for name, value, known in wanted if value is not None]
+    for name, value, known in named:
+        check_one_of(name, value, known)
+    return tuple(f"{name}:{value}" for name, value, _ in named)

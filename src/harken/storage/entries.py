@@ -15,7 +15,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     insert,
-    or_,
     select,
     tuple_,
     type_coerce,
@@ -181,17 +180,6 @@ def _facts(dialect: Dialect) -> Select[Any]:
     places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
     chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
     return select(entries.c.id, *columns, *places).where(*chosen)
-
-
-def untrusted_among(tx: Transaction, entry_ids: Sequence[int]) -> set[int]:
-    """Those of the entries that are not to be trusted."""
-    return {row[0] for row in bare_among(tx, _untrusted(tx.dialect), entry_ids)}
-
-
-@cache
-def _untrusted(dialect: Dialect) -> Select[Any]:
-    chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
-    return select(entries.c.id).where(*chosen, or_(*(entries.c.trust == trust.value for trust in UNTRUSTED)))
 
 
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:

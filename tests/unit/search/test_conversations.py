@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from chatting import break_vectors
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.errors import ConfigError, ProviderError
@@ -176,6 +177,19 @@ def test_a_model_that_fails_leaves_the_words(harken: Harken, clock: Clock, embed
     assert found.notes == ("Searched by words alone: ProviderError.",)
 
 
+def test_vectors_that_cannot_be_compared_leave_the_words_and_are_told_of(harken: Harken, clock: Clock) -> None:
+    uids = three_talks(harken, clock)
+    with harken.store.writing() as tx:
+        break_vectors(tx)
+    found = harken.chats.past("kitchen tap seal")
+    assert [each.uid for each in found.conversations] == [uids["tap"]]
+    assert found.notes == ("Searched by words alone: ValueError.",)
+    assert harken.chats.past_log()[0].error_class is None
+    context = harken.build_context("new", ["kitchen tap seal"])
+    assert context.layer("past") is not None
+    assert context.notes == context.failures == ("Past conversations were searched by words alone: ValueError.",)
+
+
 def test_the_store_is_asked_as_often_for_many_conversations_as_for_few(harken: Harken, clock: Clock) -> None:
     asked: list[str] = []
 
@@ -229,5 +243,8 @@ def test_a_store_that_cannot_be_asked_leaves_the_chat_going(harken: Harken, cloc
     found = harken.chats.past(ASKED)
     assert found.conversations == ()
     assert found.notes[0].startswith("Past conversations were not searched:")
+    context = harken.build_context("new", [ASKED])
+    assert context.failures == found.notes
+    assert set(context.failures) <= set(context.notes)
     assert harken.chats.past_log()[0].error_class is not None
     assert clock() - harken.chats.past_log()[0].at < timedelta(seconds=5)

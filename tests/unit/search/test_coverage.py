@@ -10,7 +10,7 @@ from sqlalchemy import event
 from harken.jobs.embed import EmbedWork
 from harken.model.conversations import Role
 from harken.record.recorder import NewMessage
-from harken.search.coverage import GO_ON, Coverage
+from harken.search.session import GO_ON, Coverage
 from harken.storage.enrichment.jobs import EMBED, claim_unembedded, fail, put_enabled, put_halted
 from harken.storage.ports import StoredSpace
 from harken.storage.vectors import ensure_space

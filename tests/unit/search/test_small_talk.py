@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from harken.search.query import Query, parse_query
-from harken.search.small_talk import courtesies, distinctive_terms, is_mostly_foreign, is_small_talk, small_talk
+from harken.search.query import (
+    Query,
+    courtesies,
+    distinctive_terms,
+    is_mostly_foreign,
+    is_small_talk,
+    parse_query,
+    small_talk,
+)
 from harken.text.words import STOP_WORDS
 
 

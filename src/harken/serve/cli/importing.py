@@ -133,7 +133,7 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
         _tell_how_embedding_goes_on(session, harken)
         return None
     except KeyboardInterrupt as interruption:
-        from harken.search.coverage import GO_ON
+        from harken.search.session import GO_ON
 
         session.note(f"Embedding stopped; everything is recorded and searchable by word. Go on: {GO_ON}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
@@ -141,7 +141,7 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
 
 def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None:
     """Who embeds what waits, where that is not done now."""
-    from harken.search.coverage import GO_ON
+    from harken.search.session import GO_ON
     from harken.serve.daemon.lock import holder
     from harken.serve.daemon.place import DaemonPaths
 

@@ -23,7 +23,7 @@ from harken.text.shown import counted
 if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.model.conversations import ContextItem
-    from harken.sources.found import SourceHit
+    from harken.sources.source import SourceHit
     from harken.sources.workspace.commits import CommitReport
     from harken.sources.workspace.tree import IndexReport
 

@@ -1,4 +1,4 @@
-"""What was saved on purpose, and what a project's last conversation came to, as hooks quote it."""
+"""Answers to hooks: what a model is to read as a session begins, with a prompt, or after a failed check."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from typing import Any
 
 import structlog
 
-from harken.config.settings import SearchConfig
-from harken.context.past import past_quotes
 from harken.context.render import Quote, block, core_block, fenced
 from harken.engine import Harken
-from harken.model.conversations import ContextItem, Hit, SavedRecord, SearchScope, Trust
+from harken.model.conversations import ContextItem, SavedRecord, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
 from harken.model.experiences import EXPERIENCE, read_experience, read_value
 from harken.record.ids import conversation_uid
-from harken.search.query import parse_query
-from harken.search.small_talk import is_small_talk
-from harken.search.weights import least_similarity
 from harken.serve.daemon.spool import Transcript, put
 from harken.serve.hooks.events import (
     AGENTS,
@@ -38,25 +33,6 @@ from harken.sources.experiences.checks import CheckFailure, failure_of
 from harken.text import tokens
 from harken.text.fence import BRIEF, PAST, PREMORTEM
 
-SAVED = SearchScope(sources=("memory", "experience", "value"))
-_MOST = 12
-_MEMORIES_SHOWN = 4
-
-
-def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
-    """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
-    query = parse_query(prompt)
-    if not query.text or is_small_talk(query):
-        return []
-    if not harken.sources.are_present(SAVED.sources):
-        # A second search would cost the person who waits as much as the first.
-        return []
-    found = harken.search(query.text, scope=SAVED, limit=_MOST)
-    config = harken.settings.search
-    near = [hit for hit in found.hits if _is_near(hit, found.threshold, config)]
-    once = {hit.entry.ref_uid: _quote(hit) for hit in reversed(near)}
-    return list(reversed(once.values()))[:_MEMORIES_SHOWN]
-
 
 def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]:
     """The experience that is under way in a folder's project, and whether another session has left it open."""
@@ -70,18 +46,6 @@ def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]
     if found.is_orphan:
         text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
     return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
-
-
-def _is_near(hit: Hit, threshold: float | None, config: SearchConfig) -> bool:
-    """By meaning alone: one shared word is no reason to tell of something that nobody asked for."""
-    if hit.similarity is None or threshold is None:
-        return False
-    return hit.similarity >= least_similarity(threshold, hit.entry.trust, config)
-
-
-def _quote(hit: Hit) -> Quote:
-    entry = hit.entry
-    return Quote(entry.text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value)
 
 
 _DEFAULT_DOMAIN = "debugging"
@@ -240,8 +204,8 @@ class Hooks:
     def _recall(self, agent: Agent, session_id: str, prompt: str) -> HookAnswer:
         """Return what was saved or said elsewhere about the prompt, and this conversation was not told yet."""
         session = self.harken.chats.session(session_id, agent.format)
-        past = past_quotes(self.harken.chats.past(prompt, session).conversations)
-        return self._told(agent, session.conversation_uid, PAST, [*saved_quotes(self.harken, prompt), *past])
+        found = self.harken.chats.quotes_about(prompt, session)
+        return self._told(agent, session.conversation_uid, PAST, found)
 
     def _premortem(self, event: str, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
         """Return what earlier work says about the test or build that failed; once for each cause."""

@@ -148,7 +148,7 @@ def _footer(turn: Turn) -> str:
     if earlier is not None:
         back.append(counted(len(earlier.items), "earlier message"))
     parts.append(f"back came {', '.join(back)}" if back else "nothing came back")
-    return " · ".join(parts)
+    return " · ".join([*parts, *turn.context.failures])
 
 
 @contextmanager

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from harken.errors import UsageError
 from harken.model.arguments import MAX_TAGS
 from harken.model.conversations import Hit, ProjectIdentity, SearchScope, Trust
-from harken.model.lookups import SearchResult
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder, RecordTransaction
 from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
@@ -24,6 +23,7 @@ from harken.sources.memories.memory import (
     kept_memory,
     memory_of,
 )
+from harken.sources.source import SearchPort
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.memories import SOURCE, accessed_times, list_memories, standing_memories
 from harken.storage.records.rows import find_kept, kept_uid, set_local
@@ -32,13 +32,6 @@ from harken.storage.scopes import ensure_project, known_project, project_row
 _MOST_FOUND, _MOST_LISTED = 100, 1000
 # Who asks for important ones only gets them from among so many times as many.
 _OVER_FETCH = 5
-
-
-class SearchPort(Protocol):
-    """The one retrieval path."""
-
-    def __call__(self, query: str, scope: SearchScope, limit: int, mode: str, /) -> SearchResult:
-        """What answers the query, best first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from harken.errors import UsageError
 from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.workspace import LANGUAGES, CodeUnit
-from harken.sources.found import SourceHit
-from harken.sources.source import relevance_of
+from harken.sources.source import SourceHit, relevance_of
 from harken.sources.workspace.languages import GRAMMARS, language_of
 from harken.sources.workspace.tree import FileIndex, found_parts
 from harken.sources.workspace.units import parse_units

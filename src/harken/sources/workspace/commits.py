@@ -15,8 +15,7 @@ from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
 from harken.record.project import identify_project
-from harken.sources.found import SourceHit
-from harken.sources.source import relevance_of
+from harken.sources.source import SourceHit, relevance_of
 from harken.sources.workspace.code import is_test_code, spelled
 from harken.sources.workspace.files import find_place, shown_name
 from harken.sources.workspace.git import Repository

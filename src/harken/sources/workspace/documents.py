@@ -14,8 +14,7 @@ from typing import Any
 from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.workspace import Passage
-from harken.sources.found import SourceHit
-from harken.sources.source import relevance_of
+from harken.sources.source import SourceHit, relevance_of
 from harken.sources.workspace.files import FileContent, read
 from harken.sources.workspace.passages import split_markdown, split_pages, split_text
 from harken.sources.workspace.tree import NEEDS, FileIndex, SkippedError, found_parts

@@ -15,9 +15,7 @@ from harken.model.conversations import Hit
 from harken.model.views import FilesView
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
-from harken.sources.found import SourceSearch
-from harken.sources.memories.memories import SearchPort
-from harken.sources.source import Source
+from harken.sources.source import SearchPort, Source, SourceSearch
 from harken.sources.workspace.files import FileContent, find_place, list_files, read, shown_name, stamp
 from harken.storage.ports import Transaction
 from harken.storage.workspace import files as rows
