@@ -126,14 +126,6 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
         daemon.wake_intake()
         return Response(answer, media_type="application/json")
 
-    async def command(request: Request) -> Response:
-        _check_local(request)
-        asked = json.loads(await _content_of(request, _LONGEST_ARGUMENTS))
-        if daemon.is_lost():
-            raise BodyError(409, "This daemon serves a store that was replaced.")
-        answer = await run_sync(answer_command, harken, asked, environment())
-        return Response(json.dumps(answer, default=str), media_type="application/json")
-
     async def describe(_request: Request) -> Response:
         return JSONResponse(openapi())
 
@@ -152,7 +144,7 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
         Route("/v1/ping", ping, methods=["GET"]),
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
-        Route(COMMAND_ROUTE, command, methods=["POST"]),
+        Route(COMMAND_ROUTE, _command(harken, daemon), methods=["POST"]),
         Route("/mcp", mcp),
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),
@@ -164,6 +156,18 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
         Exception: _problem,
     }
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_SameHarken, daemon=daemon)])
+
+
+def _command(harken: Harken, daemon: DaemonControl) -> Callable[[Request], Awaitable[Response]]:
+    async def command(request: Request) -> Response:
+        _check_local(request)
+        asked = json.loads(await _content_of(request, _LONGEST_ARGUMENTS))
+        if daemon.is_lost():
+            raise BodyError(409, "This daemon serves a store that was replaced.")
+        answer = await run_sync(answer_command, harken, asked, environment())
+        return Response(json.dumps(answer, default=str), media_type="application/json")
+
+    return command
 
 
 class _SameHarken:
