@@ -96,13 +96,7 @@ class Calls:
 
 
 class AsyncPart:
-    """Has the public verbs of another class, each awaited; those that yield are async iterators.
-
-    Args:
-        engine: gives the open Harken; its error is that of every verb.
-        name: of the part; empty for Harken itself.
-        calls: runs the verbs.
-    """
+    """Has the public verbs of a part of Harken, or, without a name, of Harken itself, each awaited."""
 
     def __init__(self, engine: Callable[[], Harken], name: str, calls: Calls) -> None:
         self._engine = engine

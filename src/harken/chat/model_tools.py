@@ -150,12 +150,7 @@ class SearchHistory:
 
 
 def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Tool]:
-    """Tools for all conversations of a store.
-
-    Args:
-        store: where conversations are read.
-        search: see `Harken.search`.
-    """
+    """Tools that look into all conversations of a store; `search` is `Harken.search`."""
 
     def fetch(wanted: DetailsWanted, here: ToolContext) -> ToolOutcome:
         try:

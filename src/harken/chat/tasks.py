@@ -26,7 +26,7 @@ from harken.model.conversations import (
 from harken.record.ids import conversation_uid, task_name
 from harken.record.recorder import NewMessage, Recorder
 from harken.record.threads import Thread, read_thread
-from harken.storage.conversations import find_conversation, find_tombstones, resolve_uid
+from harken.storage.conversations import find_conversation, find_tombstones
 from harken.storage.events import Ingest
 from harken.storage.past import list_tasks, newest_exchanges
 from harken.storage.ports import Transaction
@@ -75,14 +75,8 @@ class Runs:
         error: str | None = None,
         deliver: tuple[str, NewMessage] | None = None,
     ) -> tuple[list[Message], ExchangeEnd, Message | None]:
-        """Record what a run has brought and how it ended, and say it elsewhere, all in one transaction.
+        """Record a run's answers and its end, and a message for another conversation, all in one transaction.
 
-        Args:
-            run: as it was begun.
-            answers: of the assistant and its tools.
-            status: how it ended.
-            error: why it failed.
-            deliver: another conversation, and what is said there.
         Returns:
             The answers and the end as they were kept, and the message that was delivered.
         Raises:
@@ -138,12 +132,7 @@ _NO_MODEL = (
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A run that has ended.
-
-    Attributes:
-        task: its name as it is kept.
-        delivered: the message by which another conversation has the answer too; None for a silent run.
-    """
+    """A run that has ended; `delivered` is the message that another conversation got, None for a silent run."""
 
     task: str
     run: Run
@@ -152,13 +141,12 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """A task, and how it stands.
+    """A task and its runs so far.
 
     Attributes:
         uid: of the conversation that holds its runs.
-        runs: how many there were, whatever their end.
-        completed: how many of them did not fail, die or still go on.
-        last: the newest run's beginning and state.
+        completed: runs that did not fail, die or still go on.
+        last_at: the beginning of the newest run.
     """
 
     name: str
@@ -170,12 +158,7 @@ class TaskState:
 
 
 class Tasks:
-    """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`.
-
-    Args:
-        chats: build the contexts of runs.
-        settings: those in force; read anew each time.
-    """
+    """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`."""
 
     def __init__(
         self, recorder: Recorder, history: TaskHistory, chats: Chats, settings: Callable[[], Settings]
@@ -195,20 +178,19 @@ class Tasks:
         *,
         system: str = "",
     ) -> TaskRun:
-        """Run a task once and record it: the request first, then what was answered, and how it ended.
+        """Run a task once and record it: the request first, then the answer, and its end.
 
         Args:
             name: letters, digits, `.`, `_`, `-`; capitals do not count.
-            message: what the task is asked.
-            answer: called with `context`; what it returns is recorded. What it raises is recorded as a failure and
-                raised on.
-            deliver: id of a conversation, or the beginning of one, that gets the answer too; else it is silent.
+            message: the request.
+            answer: called with `context`; its result is recorded, or its error, which is raised on.
+            deliver: a conversation's id, the beginning of it, or its own name, that gets the answer too.
             system: the system prompt.
         Returns:
             The run; failed where the answer does not end with the assistant's words.
         Raises:
             ConfigError: there is nothing that answers; nothing is recorded then.
-            UsageError: the name or the message is none, or `answer` returns what is no answer.
+            UsageError: the name or the message is none, or `answer` returns no answer.
             NotFoundError: there is no conversation to deliver to, or the task was forgotten.
         """
         kept_name = _checked(name)
@@ -218,7 +200,7 @@ class Tasks:
             raise UsageError("A task needs a message: what it is asked.")
         if answer is None:
             raise ConfigError(_NO_MODEL)
-        target = None if deliver is None else self._conversation(deliver)
+        target = None if deliver is None else self._chats.find(deliver).conversation_uid
         begun, asked = self._runs.begin(kept_name, message)
         try:
             answers = _messages(answer(self.context(kept_name, message, system=system)))
@@ -253,12 +235,8 @@ class Tasks:
         ]
 
     def history(self, name: str, runs: int | None = None, only_complete: bool = False) -> Sequence[Run]:
-        """A task's last runs, oldest first.
+        """A task's last runs, oldest first; as many as the setting says, or only those that the next run will see.
 
-        Args:
-            name: the task's.
-            runs: how many at most; None takes the setting.
-            only_complete: those alone that the next run will see.
         Raises:
             NotFoundError: there is no such task.
             UsageError: the name or the number is none.
@@ -271,14 +249,6 @@ class Tasks:
                 raise NotFoundError(f"There is no task {kept_name}. List them: harken task list")
         most = runs or self._settings().context.subagent_history
         return self._history.last_runs(kept_name, most, only_complete)
-
-    def _conversation(self, beginning: str) -> str:
-        with self._recorder.store.reading() as tx:
-            found = [uid for kind, uid in resolve_uid(tx, beginning) if kind == "conversation"] if beginning else []
-        if len(found) != 1:
-            what = "There is no conversation" if not found else "Several conversations begin with"
-            raise NotFoundError(f"{what} {beginning}. Ids are printed by: harken search QUERY")
-        return found[0]
 
 
 def _checked(name: str) -> str:

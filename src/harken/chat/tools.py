@@ -41,9 +41,8 @@ def form_of(record: type[Any]) -> type[RecordForm]:
     """The pydantic model of a dataclass of arguments, without those that the command line alone takes."""
     if record not in _FORMS:
         shared: dict[str, Any] = {each.name: _field(each) for each in arguments_of(record) if each.about.is_shared}
-        form = create_model(record.__name__, __base__=RecordForm, __doc__=record.__doc__, **shared)
-        form.record_type = record
-        _FORMS[record] = form
+        _FORMS[record] = create_model(record.__name__, __base__=RecordForm, __doc__=record.__doc__, **shared)
+        _FORMS[record].record_type = record
     return _FORMS[record]
 
 
@@ -71,12 +70,7 @@ def _one_of(names: Sequence[str], given: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Where a tool is called from.
-
-    Attributes:
-        exchange_uid: of the turn that goes on.
-        room_tokens: how much the answer may take.
-    """
+    """The turn that a tool is called in, and the room for its answer."""
 
     conversation_uid: str
     exchange_uid: str
@@ -85,12 +79,12 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool answers.
+    """A tool's answer.
 
     Attributes:
-        text: what the model gets to see.
-        kept: what is recorded in its place; empty where that is the text itself. Recalled words are never recorded
-            again: they would come back as their own echo.
+        text: for the model.
+        kept: recorded in its place, unless empty. Recalled words are never recorded again: they would come back as
+            their own echo.
     """
 
     text: str
@@ -100,12 +94,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that a chat's model may call.
-
-    Attributes:
-        arguments: a dataclass (`harken.model.arguments`), from which the schema is made that the model gets.
-        run: called with the checked arguments; a `HarkenError` that it raises is told to the model.
-    """
+    """A tool that a chat's model may call; its arguments are a dataclass of `harken.model.arguments`."""
 
     name: str
     description: str
@@ -119,11 +108,7 @@ class Tool:
 
 
 class Toolbox:
-    """Tools by name.
-
-    Args:
-        tools: in the order in which the model is told of them.
-    """
+    """Tools by name, in the order in which the model is told of them."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}

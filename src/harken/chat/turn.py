@@ -38,11 +38,7 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """The model has called a tool.
-
-    Attributes:
-        arguments: as the model wrote them, not checked yet.
-    """
+    """The model has called a tool; its arguments are as it wrote them, not checked yet."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -50,11 +46,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolEnded:
-    """A tool has answered.
-
-    Attributes:
-        text: what the model gets to see.
-    """
+    """A tool has answered; the text is what the model gets."""
 
     name: str
     failed: bool
@@ -72,10 +64,10 @@ class Turn:
     Attributes:
         text: the answer, or as much of it as was said.
         error: why it failed, secrets taken out.
-        stopped: whether the user stopped it.
+        stopped: by the user.
         usage: of all calls of the model whose tokens were counted.
         price_usd: of all calls; None where one was broken off or has no known price.
-        context: what the first call got to see.
+        context: of the first call.
     """
 
     text: str
@@ -113,12 +105,7 @@ _NO_MODEL = (
 
 
 class Chat:
-    """Talks with the configured model, with memory; reached as `Harken.chat`.
-
-    Args:
-        settings: those in force; read anew for each turn.
-        tools: what the model may call.
-    """
+    """Talks with the configured model, with memory and tools; reached as `Harken.chat`."""
 
     def __init__(
         self,
@@ -143,11 +130,7 @@ class Chat:
         return self._settings().llm.model or None
 
     def begin(self, directory: str | Path | None = None) -> ContextSession:
-        """A new conversation; it is recorded with its first turn, so that one without a word leaves nothing.
-
-        Args:
-            directory: the working directory, which tells the project.
-        """
+        """A new conversation, of the directory's project; it is recorded with its first turn, not before."""
         project = identify_project(directory) if directory is not None else None
         head = NewConversation(CHAT_CHANNEL, new_uid(self._recorder.now()), project=project)
         self._begun[head.uid] = head
@@ -174,13 +157,13 @@ class Chat:
 
         Args:
             session: from `begin` or `Chats.find`; its newest segment goes on.
-            text: what the user says.
+            text: the user's words.
             listen: told what happens, in the thread of the turn.
             stop: set by another thread, it ends the turn at once.
         Raises:
             ConfigError: no model is configured, or none that can be. Nothing is recorded then: a question that nobody
                 answers would stand in memory as a failure.
-            MissingExtraError: what the model needs is not installed; nothing is recorded.
+            MissingExtraError: the model needs what is not installed; nothing is recorded.
             UsageError: nothing is said, or a turn of the conversation goes on already.
             NotFoundError: there is no such conversation.
         """

@@ -156,13 +156,11 @@ class Harken(Parts):
         return importer.run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
-        """Give every entry that waits for one its vector, in this thread.
+        """Give every entry that waits for one its vector, in this thread; how many were stored.
 
         Args:
             progress: called with (done, in all) after each batch.
             patient: wait for what backs off after a failure, or is leased to another process, until all is settled.
-        Returns:
-            How many vectors were stored; 0 also where the settings name no model.
         Raises:
             ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
             MissingExtraError: what it needs is not installed.
@@ -174,7 +172,7 @@ class Harken(Parts):
 
         Raises:
             ConfigError: the settings name a model that cannot be; the workers run all the same.
-            MissingExtraError, ModelFileError: what a model needs is not there; likewise.
+            MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
         return self.background.start()
 

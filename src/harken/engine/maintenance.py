@@ -24,16 +24,9 @@ from harken.record.forget import ForgetPlan, Forgotten, forget, plan_conversatio
 from harken.record.recorder import Recorder
 from harken.search.query import whole_words
 from harken.storage.conversations import Counts, count_all, list_projects, messages_holding
-from harken.storage.enrichment.jobs import (
-    FailedWork,
-    count_unembedded,
-    count_vectors,
-    embeddable_texts,
-    list_failed,
-    retry_failed,
-    stale_leases,
-)
-from harken.storage.enrichment.spend import Spent, day_of, spent_in_all, spent_on_day
+from harken.storage.enrichment import jobs, spend
+from harken.storage.enrichment.jobs import FailedWork
+from harken.storage.enrichment.spend import Spent
 from harken.storage.open import migrate_store
 from harken.storage.ports import Migrated, Store, Transaction
 from harken.storage.source_entries import wait_again
@@ -49,8 +42,7 @@ class StoreStatus:
     Attributes:
         queue: entries that wait for a vector.
         redactions: secrets taken out, by kind.
-        space: the embedding space that answers; None while nothing is embedded.
-        filling: the space that is to take over; None when none is.
+        space: the embedding space that answers; `filling` is the one that is to take over.
         spent_today: by the day of UTC.
         sizes: bytes on disk by part.
         torn: files with broken journal lines that were set aside.
@@ -152,14 +144,14 @@ class Maintenance:
             target = filling or active
             return StoreStatus(
                 counts=counts,
-                queue=count_unembedded(tx, target) if target else counts.embeddable,
+                queue=jobs.count_unembedded(tx, target) if target else counts.embeddable,
                 redactions=read_counters(tx, "redacted:"),
                 space=active.name if active else None,
                 filling=filling.name if filling else None,
-                spent=spent_in_all(tx),
-                spent_today=spent_on_day(tx, day_of(self._now())),
+                spent=spend.spent_in_all(tx),
+                spent_today=spend.spent_on_day(tx, spend.day_of(self._now())),
                 sizes=self._sizes(),
-                stale_leases=stale_leases(tx, self._now()),
+                stale_leases=jobs.stale_leases(tx, self._now()),
                 torn=len(self._journal.torn()) if self._journal else 0,
                 home=self._home,
                 store=self._store.url,
@@ -173,12 +165,12 @@ class Maintenance:
     def failures(self, limit: int = 100) -> list[FailedWork]:
         """Work that was given up, newest first."""
         with self._store.reading() as tx:
-            return list_failed(tx, limit)
+            return jobs.list_failed(tx, limit)
 
     def retry_failed(self) -> int:
         """Let everything that was given up be tried again; how many items that is."""
         with self._store.writing() as tx:
-            count = retry_failed(tx)
+            count = jobs.retry_failed(tx)
         self._recorder.wake()
         return count
 
@@ -205,19 +197,18 @@ class Maintenance:
         """
         filled = self._filled()
         with self._store.reading() as tx:
-            counts = count_vectors(tx, filled.space)
-            count = sum(map(tokens.estimate, embeddable_texts(tx, sources)))
+            counts = jobs.count_vectors(tx, filled.space)
+            count = sum(map(tokens.estimate, jobs.embeddable_texts(tx, sources)))
         mine = {source: found for source, found in counts.items() if not sources or source in sources}
         deleted = sum(found.embedded for found in mine.values())
         texts = {source: found.embedded + found.waiting for source, found in mine.items()}
         return EmbeddingPlan(deleted, texts, count, filled.space.name, self._spaces.price(count))
 
     def embed_again(self, progress: Callable[[int], None] = lambda _done: None, sources: Sequence[str] = ()) -> int:
-        """Let entries wait for a new vector, which `Harken.embed` or a worker makes; until then words find them.
+        """Let entries of all sources, or of some, wait for a new vector; until then words find them.
 
-        Args:
-            progress: called with the number of entries looked at.
-            sources: only entries of these, e.g. `exchange`; all where none is named.
+        `progress` is called with the number of entries looked at. `Harken.embed` or a worker makes the vectors.
+
         Returns:
             How many wait.
         Raises:
@@ -280,11 +271,10 @@ class Maintenance:
     def export(
         self, target: str | Path | BinaryIO, progress: Callable[[int, int], None] = lambda _done, _all: None
     ) -> Exported:
-        """Write everything that was recorded, without vectors, as `jsonl` for a store of any engine.
+        """Write everything that was recorded, without vectors, as `jsonl` for any store: to a new file, or a stream.
 
-        Args:
-            target: a file that is not there yet, or a stream.
-            progress: called with (messages done, in all) now and then.
+        `progress` is called with (messages done, in all) now and then.
+
         Raises:
             UsageError: the target exists.
             StoreError: it cannot be written.

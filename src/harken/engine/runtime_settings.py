@@ -24,7 +24,7 @@ class RunTimeSettings:
 
     Args:
         store: keeps them.
-        load: loads the settings with these values as their run-time layer.
+        load: loads the settings with these values above the rest.
         changed: called with the new settings after each change.
     """
 
@@ -57,7 +57,7 @@ class RunTimeSettings:
         Raises:
             UsageError: there is no such setting.
         """
-        self._known(key)
+        self._check(key)
         return next(value for value in self._understood(self._kept()).values() if value.key == key)
 
     def set(self, key: str, value: Any) -> SettingValue:
@@ -67,7 +67,7 @@ class RunTimeSettings:
             UsageError: there is no such setting, or it cannot be set at run time.
             ConfigError: the value is outside its range.
         """
-        self._known(key)
+        self._check(key)
         if key in _ELSEWHERE or without_password(str(value)) != str(value):
             raise UsageError(f"{key} cannot be set at run time. Put it into the settings file or the environment.")
         if value is None:
@@ -82,7 +82,7 @@ class RunTimeSettings:
             UsageError: there is no such setting.
         """
         if key not in self._kept():
-            self._known(key)
+            self._check(key)
         return self._keep(key, None)
 
     def _keep(self, key: str, value: Any) -> SettingValue:
@@ -97,7 +97,7 @@ class RunTimeSettings:
             try:
                 return self._load(kept)
             except ConfigError:
-                refused = next((key for key in kept if not self._accepted(key, kept[key])), None)
+                refused = next((key for key in kept if not self._is_accepted(key, kept[key])), None)
                 if refused is None:
                     raise
                 _log.warning("run_time_setting_refused", key=refused)
@@ -108,14 +108,14 @@ class RunTimeSettings:
             found = all_settings(tx)
         return {key.removeprefix(_PREFIX): value for key, value in found.items() if key.startswith(_PREFIX)}
 
-    def _accepted(self, key: str, value: Any) -> bool:
+    def _is_accepted(self, key: str, value: Any) -> bool:
         try:
             self._load({key: value})
         except ConfigError:
             return False
         return True
 
-    def _known(self, key: str) -> None:
+    def _check(self, key: str) -> None:
         if key not in known_keys():
             meant = like_it(key)
             hint = f"Did you mean {meant}?" if meant else "List them: harken config"

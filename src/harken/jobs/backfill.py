@@ -17,20 +17,10 @@ from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_LEAST, Summarizer, 
 from harken.providers.summarizers import written as prompts
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import ANSWER_TOKENS, WrittenSummarizer
+from harken.storage.enrichment import summaries
 from harken.storage.enrichment.consent import SummaryBacklog
 from harken.storage.enrichment.spend import mean_output_tokens, spent_by_kind
-from harken.storage.enrichment.summaries import (
-    CONVERSATION,
-    EXCHANGE,
-    SUMMARIZE,
-    DueSummary,
-    conversation_messages,
-    count_backlog,
-    exchange_messages,
-    list_backlog,
-    read_summaries,
-    short_exchanges,
-)
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary
 from harken.storage.ports import Store, Transaction
 from harken.storage.scopes import project_row
 from harken.text import tokens
@@ -125,7 +115,7 @@ class Backfill:
             return 0
         backlog, rest_seconds = self.backlog(), self.settings().worker.rest_seconds
         with self.store.reading() as tx:
-            return sum(count_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS)
+            return sum(summaries.count_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS)
 
     def plan(
         self, backlog: SummaryBacklog, progress: Callable[[int, int], None] = lambda _done, _all: None
@@ -146,7 +136,7 @@ class Backfill:
             )
         rest_seconds = self.settings().worker.rest_seconds
         with self.store.reading() as tx:
-            due = {kind: list_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS}
+            due = {kind: summaries.list_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS}
         count, done, kinds = sum(map(len, due.values())), 0, {}
         for kind in KINDS:
             counter = _PromptCounter(model)
@@ -205,7 +195,9 @@ class Backfill:
     def _work(self, kind: str, backlog: SummaryBacklog) -> SummarizeWork:
         config = self.settings().worker.model_copy(update={"batch_size": _CLAIMED_AT_ONCE})
         with self.store.reading() as tx:
-            asked = [item.item_id for item in list_backlog(tx, kind, self.now(), config.rest_seconds, backlog)]
+            asked = [
+                item.item_id for item in summaries.list_backlog(tx, kind, self.now(), config.rest_seconds, backlog)
+            ]
         settings = (self.summarizer_for, lambda: config, self.now)
         return SummarizeWork(self.store, kind, *settings, backlog=backlog, asked=asked)
 
@@ -259,9 +251,9 @@ class _PromptCounter:
 
 
 def _count_exchanges(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
-    short = short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
+    short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
     for item in due:
-        told = short.get(item.item_id) or exchange_messages(tx, item.conversation_id, item.item_id)
+        told = short.get(item.item_id) or summaries.exchange_messages(tx, item.conversation_id, item.item_id)
         text = exchange_text(told, item.status, item.error)
         for batch in tool_batches(text.tools) if len(text.tools) >= TOOLS_AT_LEAST else ():
             summarizer.tools(batch)
@@ -271,8 +263,8 @@ def _count_exchanges(tx: Transaction, due: Sequence[DueSummary], summarizer: Sum
 def _count_conversations(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
     """By the summaries of their exchanges, which the model will have written by then."""
     for item in due:
-        told = conversation_messages(tx, item.conversation_id)
-        known = read_summaries(tx, EXCHANGE, list({message.exchange_uid for message in told}))
+        told = summaries.conversation_messages(tx, item.conversation_id)
+        known = summaries.read_summaries(tx, EXCHANGE, list({message.exchange_uid for message in told}))
         written = {uid: each.text for uid, each in known.items() if each.model != EXTRACTIVE}
         expected = {message.exchange_uid: _EXPECTED_SUMMARY for message in told}
         summarizer.conversation(exchange_texts(told, expected | written))

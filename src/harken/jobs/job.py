@@ -25,18 +25,8 @@ from harken.errors import (
     RateLimitError,
     SpendLimitError,
 )
-from harken.storage.enrichment.jobs import (
-    BACKOFF_SECONDS,
-    WAITED_OUT_SECONDS,
-    complete,
-    fail,
-    halted,
-    is_enabled,
-    lease_owners,
-    owned,
-    put_halted,
-    release,
-)
+from harken.storage.enrichment import jobs
+from harken.storage.enrichment.jobs import BACKOFF_SECONDS, WAITED_OUT_SECONDS
 from harken.storage.ports import Store, Transaction
 
 Item = TypeVar("Item")
@@ -112,9 +102,9 @@ class Job(ABC, Generic[Item, Made]):
         locks: the tables that keeping results writes; see `Store.writing`.
         wake_next: called after results were kept.
         fail_fast: raise an endpoint's failure after noting it.
-        is_paused: an endpoint fails, or the day's money is spent: only what needs no model is wanted.
-        stored: how many results were kept so far.
-        blocked_by: the failure because of which nothing is done at present; None while work goes on.
+        is_paused: only what needs no model is wanted: an endpoint fails, or the day's money is spent.
+        stored: results that were kept so far.
+        blocked_by: the failure because of which nothing is done at present.
     """
 
     name: str
@@ -138,11 +128,7 @@ class Job(ABC, Generic[Item, Made]):
         return "" if self.blocked_by is None else str(self.blocked_by)
 
     def run_once(self) -> int:
-        """Do one batch.
-
-        Returns:
-            How many items were taken on, well or not; 0 when there is nothing to do now.
-        """
+        """Do one batch; how many items were taken on, well or not, 0 when there is nothing to do now."""
         self.is_paused = self.outage.lasts(self.now())
         portions = self._claimed()
         for number, portion in enumerate(portions):
@@ -163,7 +149,7 @@ class Job(ABC, Generic[Item, Made]):
     def give_back(self) -> None:
         """Return unfinished leases, for a worker that stops in the middle."""
         with self.store.writing(of=()) as tx:
-            release(tx, self.name, self.owner)
+            jobs.release(tx, self.name, self.owner)
 
     @abstractmethod
     def count(self, tx: Transaction) -> int:
@@ -201,8 +187,8 @@ class Job(ABC, Generic[Item, Made]):
     def _claimed(self) -> list[list[Item]]:
         for rows in self.candidates():
             with self.store.writing(of=()) as tx:
-                for owner in filter(is_dead, lease_owners(tx, self.name)):
-                    release(tx, self.name, owner)
+                for owner in filter(is_dead, jobs.lease_owners(tx, self.name)):
+                    jobs.release(tx, self.name, owner)
                 if portions := self.claim(tx, rows):
                     return portions
         return []
@@ -222,7 +208,7 @@ class Job(ABC, Generic[Item, Made]):
             mine = self._owned(tx, items)
             done = [pair for pair in zip(items, made, strict=True) if getattr(pair[0], self.row) in mine]
             self.stored += self.keep(tx, done) if done else 0
-            complete(tx, self.name, sorted(mine))
+            jobs.complete(tx, self.name, sorted(mine))
         if self.wake_next is not None:
             self.wake_next()
         return True
@@ -236,7 +222,7 @@ class Job(ABC, Generic[Item, Made]):
         else:
             with self.store.writing(of=()) as tx:
                 gives_up = self.outage.gives_up(error)
-                fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, gives_up)
+                jobs.fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, gives_up)
         if isinstance(error, RateLimitError) and error.retry_after_seconds is not None:
             until = self.now() + timedelta(seconds=error.retry_after_seconds)
         stops = isinstance(error, _STOPS)
@@ -249,7 +235,7 @@ class Job(ABC, Generic[Item, Made]):
         return not stops
 
     def _owned(self, tx: Transaction, items: list[Item]) -> set[int]:
-        return owned(tx, self.name, [getattr(item, self.row) for item in items], self.owner)
+        return jobs.owned(tx, self.name, [getattr(item, self.row) for item in items], self.owner)
 
 
 AnyWork: TypeAlias = "Job[Any, Any] | SwitchedWork"
@@ -411,14 +397,14 @@ class SwitchedWork:
         if self.is_wanted:
             return True
         with self.store.reading() as tx:
-            return is_enabled(tx, self.name)
+            return jobs.is_enabled(tx, self.name)
 
     def _note(self, reason: str) -> None:
         self.blocked_reason = reason
         if self._noted is None:
             with self.store.reading() as tx:
-                self._noted = halted(tx, self.name)
+                self._noted = jobs.halted(tx, self.name)
         if reason != self._noted:
             with self.store.writing() as tx:
-                put_halted(tx, self.name, reason)
+                jobs.put_halted(tx, self.name, reason)
             self._noted = reason

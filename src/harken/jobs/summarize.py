@@ -22,27 +22,11 @@ from harken.providers.summarizer import (
     tool_batches,
 )
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
-from harken.storage.enrichment import segments
+from harken.storage.enrichment import segments, summaries
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog
 from harken.storage.enrichment.jobs import lease_owners, owned
 from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, DueSegment, Left
-from harken.storage.enrichment.summaries import (
-    EXCHANGE,
-    SUMMARIZE,
-    TOOLS,
-    DueSummary,
-    MessageText,
-    StoredSummary,
-    claim_due,
-    conversation_messages,
-    conversation_uids_of,
-    count_due,
-    exchange_messages,
-    find_due,
-    put_summaries,
-    read_summaries,
-    short_exchanges,
-)
+from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, MessageText, StoredSummary
 from harken.storage.ports import Store, Transaction
 from harken.text import tokens
 from harken.text.words import split_sentences
@@ -132,7 +116,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
         """How many items still need a summary."""
         if self.backlog is not None:
             return len(self.asked)
-        return count_due(tx, self.kind, self.now(), self.config().rest_seconds, self.consent())
+        return summaries.count_due(tx, self.kind, self.now(), self.config().rest_seconds, self.consent())
 
     def candidates(self) -> Iterator[Sequence[int]]:
         """The newest that are due; of a backlog the next, where others may have done some, or do at this moment."""
@@ -147,7 +131,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
         for _ in range(_TRIES):
             with self.store.reading() as tx:
                 has_dead = any(map(is_dead, lease_owners(tx, self.name)))
-                rows = find_due(tx, self.kind, config.batch_size, self.now(), config.rest_seconds, consent)
+                rows = summaries.find_due(tx, self.kind, config.batch_size, self.now(), config.rest_seconds, consent)
             if not rows and not has_dead:
                 return
             yield rows
@@ -156,7 +140,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
         """Lease those that are still due: extracts together, what a model writes one by one."""
         config = self.config()
         lease = (self.owner, self.now(), config.lease_seconds, config.rest_seconds)
-        due = claim_due(tx, self.kind, rows, *lease, self._wanted)
+        due = summaries.claim_due(tx, self.kind, rows, *lease, self._wanted)
         extracts = [item for item in due if not self._is_written(item)]
         return [*([extracts] if extracts else []), *([item] for item in due if self._is_written(item))]
 
@@ -170,7 +154,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
         if self.kind == EXCHANGE:
             # Read at once, not one by one as for a model, which would keep the last ones waiting too long.
             with self.store.reading() as tx:
-                short = short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
+                short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
         return [self._summary(item, ExtractiveSummarizer(), short.get(item.item_id)) for item in items]
 
     def keep(self, tx: Transaction, made: Sequence[tuple[DueSummary, Summary]]) -> int:
@@ -192,22 +176,22 @@ class SummarizeWork(Job[DueSummary, Summary]):
         if self.kind == EXCHANGE:
             if messages is None:
                 with self.store.reading() as tx:
-                    messages = exchange_messages(tx, item.conversation_id, item.item_id)
+                    messages = summaries.exchange_messages(tx, item.conversation_id, item.item_id)
             text = exchange_text(messages, item.status, item.error)
             self._summarize_tools(item, text.tools, summarizer)
             return summarizer.exchange(text)
         with self.store.reading() as tx:
-            messages = conversation_messages(tx, item.conversation_id)
+            messages = summaries.conversation_messages(tx, item.conversation_id)
             uids = {message.exchange_uid for message in messages} if summarizer.name != EXTRACTIVE else ()
-            summaries = read_summaries(tx, EXCHANGE, list(uids))
-        return summarizer.conversation(exchange_texts(messages, {uid: each.text for uid, each in summaries.items()}))
+            written = summaries.read_summaries(tx, EXCHANGE, list(uids))
+        return summarizer.conversation(exchange_texts(messages, {uid: each.text for uid, each in written.items()}))
 
     def _summarize_tools(self, item: DueSummary, uses: Sequence[ToolUse], summarizer: Summarizer) -> None:
         """Tell of the tool calls of a long exchange, batch by batch; what was told before a failure is kept."""
         if len(uses) < TOOLS_AT_LEAST:
             return
         with self.store.reading() as tx:
-            known = read_summaries(tx, TOOLS, [item.uid]).get(item.uid)
+            known = summaries.read_summaries(tx, TOOLS, [item.uid]).get(item.uid)
         # What was told by extraction is told anew by a model, which goes on where it was interrupted.
         goes_on = known and (summarizer.name == EXTRACTIVE or known.model != EXTRACTIVE)
         parts = known.text.split("\n\n") if known and known.covers == item.ended_at and goes_on else []
@@ -221,13 +205,13 @@ class SummarizeWork(Job[DueSummary, Summary]):
                         self._put(tx, TOOLS, [(item, Summary("\n\n".join(parts), model=told[-1].model))])
 
     def _put(self, tx: Transaction, kind: str, made: Sequence[tuple[DueSummary, Summary]]) -> int:
-        uids = conversation_uids_of(tx, {item.conversation_id for item, _ in made})
+        uids = summaries.conversation_uids_of(tx, {item.conversation_id for item, _ in made})
         kept = []
         for item, summary in made:
             if uid := uids.get(item.conversation_id):
                 told = (summary.text, summary.title, summary.model)
                 kept.append((StoredSummary(kind, item.uid, *told, item.ended_at, self.now()), uid))
-        put_summaries(tx, kept)
+        summaries.put_summaries(tx, kept)
         return len(kept)
 
 

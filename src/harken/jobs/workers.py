@@ -24,31 +24,12 @@ from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, term_vectors
 from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.conversations import count_all
+from harken.storage.enrichment import jobs, segments, summaries
 from harken.storage.enrichment.consent import Consent, SummaryBacklog
-from harken.storage.enrichment.jobs import (
-    EMBED,
-    VectorCounts,
-    WorkCounts,
-    count_summaries,
-    count_unembedded,
-    count_vectors,
-    count_work,
-    halted,
-    is_enabled,
-    put_enabled,
-)
-from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_made
-from harken.storage.enrichment.segments import count_due as count_segments_due
+from harken.storage.enrichment.jobs import EMBED, VectorCounts, WorkCounts
+from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
-from harken.storage.enrichment.summaries import (
-    CONVERSATION,
-    EXCHANGE,
-    SUMMARIZE,
-    count_backlog,
-    count_due,
-    count_outlived,
-    in_hand,
-)
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.vectors import list_spaces
 
@@ -72,16 +53,15 @@ class WorkerReport:
     Attributes:
         name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
         state: of this process's own worker; stopped where it runs none.
-        done: how many vectors or summaries there are.
-        waiting: how many are missing, or stale by what was said since.
-        stale: of those that are done, how many wait to be made again.
-        older: how many the configured model does not summarize unless somebody asks (`Backfill`); they are, or will be,
-            summarized by extraction.
-        done_here: how many this process's own worker has taken on since it was started.
-        current: the id of what is being summarized now, by whichever process; empty where nothing is.
+        done: vectors or summaries that there are.
+        waiting: those that are missing, or stale by what was said since.
         blocked_reason: why it stands still, in words for a person; empty while it works.
-        spent: what its calls of language models have cost in all.
-        spent_today: of that, today's part, by the day of UTC.
+        spent: by calls of language models.
+        spent_today: by the day of UTC.
+        stale: those of `done` that wait to be made again.
+        older: those that the model makes only if somebody asks (`Backfill`); they are, or will be, made by extraction.
+        done_here: by this process's own worker since it was started.
+        current: the id of what is being summarized now, by whichever process; empty where nothing is.
     """
 
     name: str
@@ -139,11 +119,7 @@ class WorkerReport:
 
 
 class Background:
-    """Runs, switches and shows the workers; reached as `Harken.background`.
-
-    Args:
-        settings: those in force; read anew each time.
-    """
+    """Runs, switches and shows the workers; reached as `Harken.background`."""
 
     def __init__(
         self,
@@ -165,12 +141,7 @@ class Background:
         self._stop_listening: Callable[[], None] | None = None
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
-        """See `Harken.embed`; done even where the worker is switched off: somebody asks for it.
-
-        Raises:
-            ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
-            MissingExtraError: what it needs is not installed.
-        """
+        """See `Harken.embed`; done even where the worker is switched off: somebody asks for it."""
         work = self._embed_work()
         if work is None:
             return 0
@@ -183,13 +154,10 @@ class Background:
     def summarize(self, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:
         """Make every summary that is due, in this thread, waiting for what backs off.
 
-        Args:
-            progress: called with how many items of one kind were taken on.
         Returns:
             How many were made, by kind; of segments, how many messages went into theirs.
         Raises:
-            ProviderError: the language model cannot be opened.
-            MissingExtraError: what it needs is not installed.
+            ProviderError, MissingExtraError: the language model cannot be opened.
         """
         # Said at once, not item by item, where it cannot be used.
         self._language_model.model()
@@ -206,14 +174,11 @@ class Background:
         Each worker opens what it needs by itself. While that fails it stands still and says why, and once it is mended
         it goes on by itself, within a minute: an endpoint that is down now stops nothing for good.
 
-        Args:
-            names: of the workers; all of them unless some are named.
         Returns:
             The embedder's worker; None where the settings name no model.
         Raises:
             ConfigError: the settings name a model that cannot be; the workers run all the same.
-            MissingExtraError: what a model needs is not installed; likewise.
-            ModelFileError: a model's files are missing or not the pinned ones; likewise.
+            MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
         for name in names:
             if name not in self._workers and (name != EMBEDDINGS or self._spaces.is_configured):
@@ -263,7 +228,7 @@ class Background:
         """
         kind = _kind_of(name)
         with self._store.writing() as tx:
-            put_enabled(tx, kind, enabled)
+            jobs.put_enabled(tx, kind, enabled)
         self.wake()
 
     def status(self, name: str | None = None) -> tuple[WorkerReport, ...]:
@@ -285,12 +250,12 @@ class Background:
     def is_summarizing(self) -> bool:
         """Whether summaries of exchanges or of conversations are switched on."""
         with self._store.reading() as tx:
-            return any(is_enabled(tx, kind) for kind in SUMMARIZE.values())
+            return any(jobs.is_enabled(tx, kind) for kind in SUMMARIZE.values())
 
     def vectors(self) -> VectorsBySource:
-        """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
+        """How many vectors there are and are missing, by source: `message`, `exchange`, `conversation`…"""
         with self._store.reading() as tx:
-            return count_vectors(tx, _target(tx))
+            return jobs.count_vectors(tx, _target(tx))
 
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
         kind, now, worker = WORKERS[name], self._now(), self._workers.get(name)
@@ -298,23 +263,23 @@ class Background:
         if name == EMBEDDINGS:
             target = _target(tx)
             counts = count_all(tx, target.id if target else None)
-            done, waiting = counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
+            done, waiting = counts.embedded, jobs.count_unembedded(tx, target) if target else counts.embeddable
         elif name == SEGMENT:
-            done, waiting = count_made(tx), count_segments_due(tx)
+            done, waiting = segments.count_made(tx), segments.count_due(tx)
         else:
             consent, due = self._consent(), (name, now, self._config().rest_seconds)
-            done, waiting = count_summaries(tx, name), count_due(tx, *due, consent)
-            older = count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
-            stale, current = count_outlived(tx, *due, consent), in_hand(tx, name, now) or ""
+            done, waiting = jobs.count_summaries(tx, name), summaries.count_due(tx, *due, consent)
+            older = summaries.count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
+            stale, current = summaries.count_outlived(tx, *due, consent), summaries.in_hand(tx, name, now) or ""
             more = {"stale": stale, "older": older, "current": current}
         return WorkerReport(
             name=name,
-            enabled=is_enabled(tx, kind),
+            enabled=jobs.is_enabled(tx, kind),
             state=worker.state if worker else WorkerState.STOPPED,
             done=done,
             waiting=waiting,
-            counts=count_work(tx, kind, now),
-            blocked_reason=halted(tx, kind),
+            counts=jobs.count_work(tx, kind, now),
+            blocked_reason=jobs.halted(tx, kind),
             spent=spent,
             spent_today=today,
             done_here=worker.done if worker else 0,
