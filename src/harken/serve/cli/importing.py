@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
-from harken.serve.cli.reporting import EMBEDDINGS
 from harken.serve.cli.session import CommandSession, print_json, with_json
+from harken.serve.operations.status import EMBEDDINGS
 from harken.serve.process import EXIT_INTERRUPTED
 from harken.text.shown import counted, readable_bytes
 

@@ -6,10 +6,10 @@ Source: seed 003, command interface.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from math import ceil
 from typing import TYPE_CHECKING
 
+from harken.serve.operations.status import CONVERSATION, EMBEDDINGS, EXCHANGE, SEGMENT, TOOLS, limit_words
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from harken.jobs.workers import VectorsBySource, WorkerReport
     from harken.serve.cli.session import CommandSession
 
-# Workers, and what they make, as reports name them.
-CONVERSATION, EXCHANGE, TOOLS, SEGMENT, EMBEDDINGS = "conversation", "exchange", "tools", "segment", "embeddings"
 HOW_TO_CONFIGURE = (
     "{prefix}model VENDOR:MODEL, e.g. openai:gpt-5-mini, anthropic:…, google:… or ollama:…; its key in OPENAI_API_KEY, "
     "ANTHROPIC_API_KEY, GOOGLE_API_KEY or HARKEN_LLM__API_KEY; pip install 'harken[llm]'"
@@ -96,11 +94,6 @@ def source_name(source: str) -> str:
     return _SOURCES.get(source, source.replace("_", " ").capitalize())
 
 
-def limit_words(limit: Decimal | None) -> str:
-    """`at most $1.00 a day`."""
-    return "without a daily limit" if limit is None else f"at most ${limit:,.2f} a day"
-
-
 def summaries_words(harken: Harken, prefix: str) -> str:
     """`Summaries: openai:gpt-5-mini for what is said from now on, at most $1.00 a day; 12 older ones by extraction`."""
     model, older = harken.chat.model_name, harken.background.backfill.count()
@@ -113,31 +106,6 @@ def summaries_words(harken: Harken, prefix: str) -> str:
     when = "is said from now on" if is_fresh else f"was said since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     words = f"Summaries: {model} for what {when}, {limit_words(harken.settings.llm.max_usd_per_day)}"
     return f"{words}; {older:,} older ones by extraction ({prefix}summarizer backfill)" if older else words
-
-
-def troubles_of(report: WorkerReport) -> list[str]:
-    """What is tried again, and why a worker stands still; nothing where all goes well."""
-    troubles = []
-    if report.counts.retrying:
-        moment = report.counts.retry_at
-        again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
-        troubles.append(f"{report.counts.retrying} tried again after a failure{again}")
-    if report.blocked_reason:
-        troubles.append(f"stands still: {report.blocked_reason}")
-    return troubles
-
-
-def report_line(report: WorkerReport) -> str:
-    """`exchange: on, 3 waiting, 12 done, 0 given up`."""
-    name = report.name if report.name == EMBEDDINGS else f"{report.name} summaries"
-    if report.name == SEGMENT:
-        name = "rolling summaries"
-    line = f"{name}: {'on' if report.enabled else 'off'}, {report.waiting} waiting, {report.done} done"
-    line += f", {report.counts.given_up} given up"
-    if report.counts.leased:
-        line += f", {report.counts.leased} in hand"
-    spent = f", ${report.spent.usd:.4f} for {counted(report.spent.calls, 'call')}" if report.spent.calls else ""
-    return line + spent
 
 
 def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:

@@ -14,22 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harken.errors import HarkenError, UsageError
-from harken.serve.cli.reporting import (
-    CONVERSATION,
-    EMBEDDINGS,
-    EXCHANGE,
-    SEGMENT,
-    TOOLS,
-    pipeline_lines,
-    report_line,
-    source_name,
-    summaries_words,
-    summarizer_lines,
-    title_line,
-    troubles_of,
-)
+from harken.serve.cli.reporting import pipeline_lines, source_name, summaries_words, summarizer_lines, title_line
 from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, print_json, with_json
 from harken.serve.operations.operation import view_of
+from harken.serve.operations.status import CONVERSATION, EMBEDDINGS, EXCHANGE, SEGMENT, TOOLS, report_line, troubles_of
 from harken.text.shown import counted
 
 if TYPE_CHECKING:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Any
 
 from harken.model.arguments import Argument
 from harken.model.views import StatusView, WorkerView
 from harken.serve.operations.operation import Caller, Operation, Printer, ShellCommand
-from harken.text.shown import readable_bytes
+from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.engine.maintenance import StoreStatus
     from harken.jobs.workers import WorkerReport
+
+# Workers, and what they make, as reports name them.
+CONVERSATION, EXCHANGE, TOOLS, SEGMENT, EMBEDDINGS = "conversation", "exchange", "tools", "segment", "embeddings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +99,6 @@ def _store_lines(found: StoreStatus) -> list[tuple[str, str]]:
 
 def _spend_lines(found: StoreStatus, limit: Decimal | None) -> list[tuple[str, str]]:
     """The cost of language models, and below it whatever is unusual."""
-    from harken.serve.cli.reporting import limit_words
-
     spent = found.spent
     line = "nothing; no language model was called"
     if spent.calls or spent.unsettled:
@@ -118,8 +120,6 @@ def _spend_lines(found: StoreStatus, limit: Decimal | None) -> list[tuple[str, s
 
 def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
     """Summaries in one line, states in one; what is off, stands still or is tried again in one of its own."""
-    from harken.serve.cli.reporting import CONVERSATION, EMBEDDINGS, EXCHANGE, report_line, troubles_of
-
     made = {report.name: report.done for report in reports}
     waiting = sum(report.waiting for report in reports if report.name != EMBEDDINGS)
     kinds = f"{made[EXCHANGE]} of exchanges, {made[CONVERSATION]} of conversations, {waiting} waiting"
@@ -131,6 +131,36 @@ def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
     for report in unusual:
         lines += [("worker", report_line(report)), *(("", f"  {why}") for why in troubles_of(report))]
     return lines
+
+
+def limit_words(limit: Decimal | None) -> str:
+    """`at most $1.00 a day`."""
+    return "without a daily limit" if limit is None else f"at most ${limit:,.2f} a day"
+
+
+def troubles_of(report: WorkerReport) -> list[str]:
+    """What is tried again, and why a worker stands still; nothing where all goes well."""
+    troubles = []
+    if report.counts.retrying:
+        moment = report.counts.retry_at
+        again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
+        troubles.append(f"{report.counts.retrying} tried again after a failure{again}")
+    if report.blocked_reason:
+        troubles.append(f"stands still: {report.blocked_reason}")
+    return troubles
+
+
+def report_line(report: WorkerReport) -> str:
+    """`exchange: on, 3 waiting, 12 done, 0 given up`."""
+    name = report.name if report.name == EMBEDDINGS else f"{report.name} summaries"
+    if report.name == SEGMENT:
+        name = "rolling summaries"
+    line = f"{name}: {'on' if report.enabled else 'off'}, {report.waiting} waiting, {report.done} done"
+    line += f", {report.counts.given_up} given up"
+    if report.counts.leased:
+        line += f", {report.counts.leased} in hand"
+    spent = f", ${report.spent.usd:.4f} for {counted(report.spent.calls, 'call')}" if report.spent.calls else ""
+    return line + spent
 
 
 STATUS = Operation(
