@@ -27,7 +27,7 @@ class RecordWriter:
     recorder: Recorder
 
     @contextmanager
-    def writing(self, source: str) -> Iterator[RecordTransaction]:
+    def saving(self, source: str) -> Iterator[RecordTransaction]:
         """A transaction on the records of a source; what is read in it still holds when they are saved.
 
         Raises:

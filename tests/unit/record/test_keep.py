@@ -46,7 +46,7 @@ def memory(place: RecordedHome, content: str, uid: str = "", **more: Any) -> Sav
     fields |= {"trust": "owner", "created_at": moment, **more}
     keeper = RecordWriter(place.recorder)
     draft = SavedRecord("memory", uid or keeper.new_uid(), place.clock(), fields, HOUSE)
-    with keeper.writing("memory") as records:
+    with keeper.saving("memory") as records:
         return records.save(draft)
 
 

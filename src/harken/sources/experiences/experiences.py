@@ -99,7 +99,7 @@ class Experiences:
     """
 
     store: Store
-    writer: RecordWriter
+    recorder: RecordWriter
 
     def start(
         self,
@@ -144,9 +144,9 @@ class Experiences:
         """
         given = {"hypothesis": hypothesis, "action": action, "prediction": prediction, "strategy": strategy}
         changes = {name: value.strip() for name, value in given.items() if value is not None}
-        with self.writer.writing(EXPERIENCE) as records:
+        with self.recorder.saving(EXPERIENCE) as records:
             kept = _found(records.tx, uid, directory, agent)
-            changed = read_experience(kept).changed(self.writer.now(), changes, note.strip())
+            changed = read_experience(kept).changed(self.recorder.now(), changes, note.strip())
             return _save(records, changed, kept.project)
 
     def resolve(
@@ -176,10 +176,10 @@ class Experiences:
         with self.store.reading() as tx:
             since = read_experience(_found(tx, uid, directory, agent)).attempted_at
         see_checks(self.store, since)
-        with self.writer.writing(EXPERIENCE) as records:
+        with self.recorder.saving(EXPERIENCE) as records:
             kept = _found(records.tx, uid, directory, agent)
             one = read_experience(kept)
-            outcome = _outcome(status, result.strip(), _suggestion(records.tx, one), self.writer.now())
+            outcome = _outcome(status, result.strip(), _suggestion(records.tx, one), self.recorder.now())
             ended = one.resolved(outcome, surprise.strip(), root_cause, lesson)
             return _save(records, replace(ended, tier=tier_of(ended)), kept.project)
 
@@ -210,12 +210,12 @@ class Experiences:
             UsageError: it is over.
             NotFoundError: there is none.
         """
-        with self.writer.writing(EXPERIENCE) as records:
+        with self.recorder.saving(EXPERIENCE) as records:
             kept = _found(records.tx, uid, directory, agent)
             one = read_experience(kept)
             if one.outcome is not None:
                 raise UsageError(f"Experience {one.uid} is {one.status} already; only an active one can be adopted.")
-            return _save(records, replace(one, session=session, updated_at=self.writer.now()), kept.project)
+            return _save(records, replace(one, session=session, updated_at=self.recorder.now()), kept.project)
 
     def list(
         self,
@@ -257,7 +257,7 @@ class Experiences:
             NotFoundError: it names nothing, or more than one.
         """
         whole = self.show(uid).uid
-        self.writer.forget(EXPERIENCE, [whole])
+        self.recorder.forget(EXPERIENCE, [whole])
         return whole
 
     def review(self) -> Sequence[Candidate]:
@@ -309,8 +309,8 @@ class Experiences:
         """
         one = self._candidate(uid)
         # As something forgotten, it stays away through rebuilds, exports and imports.
-        with self.writer.writing(EXPERIENCE) as records:
-            records.save(SavedRecord(EXPERIENCE, one.uid, self.writer.now(), None, one.project))
+        with self.recorder.saving(EXPERIENCE) as records:
+            records.save(SavedRecord(EXPERIENCE, one.uid, self.recorder.now(), None, one.project))
         return one.uid
 
     def _candidate(self, beginning: str) -> Candidate:
@@ -331,15 +331,15 @@ class Experiences:
         uid: str = "",
         note: str = "",
     ) -> Experience:
-        moment = self.writer.now()
+        moment = self.recorder.now()
         statements: dict[str, Any] = {name: text.strip() for name, text in texts.items()}
         notes = (Note(moment, note),) if note else ()
         new = Experience(
-            uid or self.writer.new_uid(), project.key if project else "", agent, session, moment, moment, moment,
+            uid or self.recorder.new_uid(), project.key if project else "", agent, session, moment, moment, moment,
             domain, strategy, **statements, notes=notes,
         )  # fmt: skip
         check_experience(new)
-        with self.writer.writing(EXPERIENCE) as records:
+        with self.recorder.saving(EXPERIENCE) as records:
             other = _active(records.tx, project, agent)
             if other is not None:
                 raise UsageError(

@@ -80,7 +80,7 @@ class Memories:
     """
 
     store: Store
-    writer: RecordWriter
+    recorder: RecordWriter
     search_entries: SearchPort
     compare: MeaningComparison
 
@@ -105,14 +105,14 @@ class Memories:
         Raises:
             UsageError: a limit is passed.
         """
-        text = checked_content(self.writer.clean(content))
-        kind, own_tags = checked_category(category), checked_tags(self.writer.clean(list(tags)))
+        text = checked_content(self.recorder.clean(content))
+        kind, own_tags = checked_category(category), checked_tags(self.recorder.clean(list(tags)))
         weight = None if importance is None else checked_importance(importance)
         project = project or identify_project(directory)
         # Before the write lock, since a model may take its time; what comes in between is known by its words.
         similarities = self._similarities(text, kind, project)
-        with self.writer.writing(SOURCE) as records:
-            moment, uid = self.writer.now(), self.writer.new_uid()
+        with self.recorder.saving(SOURCE) as records:
+            moment, uid = self.recorder.now(), self.recorder.new_uid()
             new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, trust)
             return _save(records, new, weight, similarities)
 
@@ -200,16 +200,16 @@ class Memories:
         """
         changes: dict[str, Any] = {}
         if content is not None:
-            changes["content"] = checked_content(self.writer.clean(content))
+            changes["content"] = checked_content(self.recorder.clean(content))
         if category is not None:
             changes["category"] = checked_category(category)
         if importance is not None:
             changes["importance"] = checked_importance(importance)
         if tags is not None:
-            changes["tags"] = checked_tags(self.writer.clean(list(tags)))
+            changes["tags"] = checked_tags(self.recorder.clean(list(tags)))
         if not changes:
             raise UsageError("Nothing to change. Give a content, a category, an importance or tags.")
-        with self.writer.writing(SOURCE) as records:
+        with self.recorder.saving(SOURCE) as records:
             [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
             return memory_of(records.save(kept_memory(replace(present, **changes))))
 
@@ -223,18 +223,18 @@ class Memories:
         """
         with self.store.reading() as tx:
             whole = _with_superseded(tx, [kept_uid(tx, SOURCE, uid) for uid in uids])
-        self.writer.forget(SOURCE, whole)
+        self.recorder.forget(SOURCE, whole)
         return whole
 
     def merge(self, uids: Sequence[str], content: str | None = None) -> SavedMemory:
-        """Let the first memory stand in place of the others: all tags, the highest importance.
+        """Let the first memory stand in place of the others: with all tags, and the highest importance.
 
         Raises:
             UsageError: there are not two of them.
             NotFoundError: an id names none, or several.
         """
-        text = None if content is None else checked_content(self.writer.clean(content))
-        with self.writer.writing(SOURCE) as records:
+        text = None if content is None else checked_content(self.recorder.clean(content))
+        with self.recorder.saving(SOURCE) as records:
             named = list(dict.fromkeys(kept_uid(records.tx, SOURCE, uid) for uid in uids))
             if len(named) < 2:
                 raise UsageError("Merging takes two memories or more. Ids are printed by: harken memory list")
@@ -265,7 +265,7 @@ class Memories:
         """Note that memories were looked at on purpose; what recalls them by itself does not write."""
         if uids:
             with self.store.writing(of=[SOURCE]) as tx:
-                set_local(tx, SOURCE, uids, accessed_at=self.writer.now())
+                set_local(tx, SOURCE, uids, accessed_at=self.recorder.now())
 
 
 def _save(
