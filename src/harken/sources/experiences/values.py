@@ -32,14 +32,7 @@ from harken.providers.clusters import density_clusters, distances, follow, unit,
 from harken.record.recorder import Recorder
 from harken.sources.experiences.experiences import TIER_WEIGHTS
 from harken.storage.ports import Store, StoredSpace, Transaction
-from harken.storage.records.clusters import (
-    AxisVectors,
-    StoredCluster,
-    axis_vectors,
-    put_cluster,
-    retire_clusters,
-    stored_clusters,
-)
+from harken.storage.records import clusters as stored
 from harken.storage.records.rows import each_kept, find_kept, kept_uid
 
 LEAST_EXPERIENCES = 20
@@ -53,7 +46,7 @@ class AxisClusters:
 
     axis: str
     experiences: int
-    clusters: tuple[StoredCluster, ...] = ()
+    clusters: tuple[stored.StoredCluster, ...] = ()
     note: str = ""
 
     def view(self) -> dict[str, Any]:
@@ -156,7 +149,7 @@ class Values:
         check_text("value", text, VALUE_CHARS)
         with self.store.reading() as tx:
             one = _cluster(tx, cluster_id)
-            others = [each for each in stored_clusters(tx, one.axis) if each.space == one.space]
+            others = [each for each in stored.stored_clusters(tx, one.axis) if each.space == one.space]
             known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:_MOST_SENTENCES]])
         reader = self._space()
         if reader.space.name != one.space:
@@ -248,7 +241,7 @@ class Values:
 
     def _find(self, axis: str, space: StoredSpace) -> AxisClusters:
         with self.store.reading() as tx:
-            vectors = axis_vectors(tx, space, axis)
+            vectors = stored.axis_vectors(tx, space, axis)
         known = len(vectors.uids)
         waiting = f"{vectors.waiting} of its experiences wait for a vector: harken worker run --until-idle"
         if known < LEAST_EXPERIENCES:
@@ -265,8 +258,8 @@ class Values:
                 for name, rows in zip(names, clusters, strict=True)
             ]
             for one in made:
-                put_cluster(tx, one, moment)
-            retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
+                stored.put_cluster(tx, one, moment)
+            stored.retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
         return AxisClusters(axis, known, tuple(made), waiting if vectors.waiting else "")
 
 
@@ -281,13 +274,15 @@ def _refused(validity: Validity) -> str:
 
 
 def _made(
-    uid: str, axis: str, space: StoredSpace, vectors: AxisVectors, rows: Sequence[int], moment: datetime
-) -> StoredCluster:
+    uid: str, axis: str, space: StoredSpace, vectors: stored.AxisVectors, rows: Sequence[int], moment: datetime
+) -> stored.StoredCluster:
     matrix = vectors.matrix[list(rows)]
     centroid = weighted_centroid(matrix, [TIER_WEIGHTS.get(vectors.tiers[row], 0.5) for row in rows])
     away = distances(matrix, centroid)
     members = sorted(zip([vectors.uids[row] for row in rows], map(float, away), strict=True), key=lambda one: one[::-1])
-    return StoredCluster(uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members))
+    return stored.StoredCluster(
+        uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members)
+    )
 
 
 def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set[str]]:
@@ -295,7 +290,7 @@ def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set
 
     Where the rows were lost, what the values say of their clusters stands for them.
     """
-    rows = stored_clusters(tx, axis, retired=True)
+    rows = stored.stored_clusters(tx, axis, retired=True)
     known = [read_value(kept) for kept in each_kept(tx, VALUE)]
     named = {one.cluster_id: frozenset(one.members) for one in known if one.axis == axis}
     present = {one.uid for one in rows}
@@ -311,8 +306,8 @@ def _new_names(axis: str, given: Iterable[str]) -> Iterator[str]:
     return (f"{axis}_{number}" for number in count(highest + 1))
 
 
-def _cluster(tx: Transaction, cluster_id: str) -> StoredCluster:
-    found = next((one for one in stored_clusters(tx, retired=True) if one.uid == cluster_id), None)
+def _cluster(tx: Transaction, cluster_id: str) -> stored.StoredCluster:
+    found = next((one for one in stored.stored_clusters(tx, retired=True) if one.uid == cluster_id), None)
     if found is None:
         raise NotFoundError(f"There is no cluster '{cluster_id}'. Find them: harken values clusters")
     return found

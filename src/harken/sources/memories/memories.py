@@ -220,7 +220,7 @@ class Memories:
         return whole
 
     def merge(self, uids: Sequence[str], content: str | None = None) -> SavedMemory:
-        """Let the first memory stand in place of the others: all tags, the highest importance.
+        """Let the first memory stand in place of the others: with all tags, and the highest importance.
 
         Raises:
             UsageError: there are not two of them.

@@ -163,11 +163,9 @@ _BATCH = 200
 
 @dataclass(slots=True)
 class CommitReport:
-    """What reading a history did; filled as it goes on.
+    """A report on indexed commits, filled as it goes on; the project is a key.
 
     Attributes:
-        project: its key.
-        added: commits that were new.
         known: commits of the history that were there already.
         removed: commits that are on no branch any more, after a rebase or an amendment.
         cut: commits of a shallow clone that are left out, since what they changed cannot be told without their parents.

@@ -33,14 +33,10 @@ class SkippedError(Exception):
 
 @dataclass(slots=True)
 class IndexReport:
-    """What indexing did; filled as it goes on.
+    """A report on indexed files, filled as it goes on; the project is a key.
 
     Attributes:
-        project: the key of the project that the files are of.
-        files: of this kind, in all.
-        indexed: read, and taken into parts.
-        unchanged: as they were the last time.
-        gone: that were there the last time.
+        files: of this kind, in all; so many were read and taken into parts, unchanged, or gone since the last time.
         skipped: how many for each reason.
         changes: of parts.
     """
