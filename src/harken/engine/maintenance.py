@@ -34,9 +34,9 @@ from harken.storage.enrichment.jobs import (
     stale_leases,
 )
 from harken.storage.enrichment.spend import Spent, day_of, spent_in_all, spent_on_day
+from harken.storage.entries import wait_again
 from harken.storage.open import migrate_store
 from harken.storage.ports import Migrated, Store, Transaction
-from harken.storage.source_entries import wait_again
 from harken.storage.state import read_counters
 from harken.storage.vectors import list_spaces
 from harken.text import tokens

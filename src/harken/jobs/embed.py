@@ -82,7 +82,7 @@ class EmbedWork:
                 self.halted, self.is_limited = "", False
             self._take_over()
             if self.stored > self._settled:
-                self.store.nearest.settle()
+                self.store.nearest.build_index()
                 self._settled = self.stored
             return 0
         self._embed(claimed)

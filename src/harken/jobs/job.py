@@ -16,7 +16,13 @@ from uuid import uuid4
 import structlog
 
 from harken.errors import ConfigError, EndpointError, HarkenError, MissingExtraError, ProviderError, RateLimitError
-from harken.storage.enrichment.jobs import BACKOFF_SECONDS, WAITED_OUT_SECONDS, halted, is_enabled, put_halted
+from harken.storage.enrichment.jobs import (
+    BACKOFF_SECONDS,
+    WAITED_OUT_SECONDS,
+    blocked_reason,
+    is_enabled,
+    put_blocked_reason,
+)
 from harken.storage.ports import Store
 
 # How long a worker waits for a setting to change before it looks again.
@@ -304,8 +310,8 @@ class SwitchedWork:
         self.halted = why
         if self._kept is None:
             with self.store.reading() as tx:
-                self._kept = halted(tx, self.name)
+                self._kept = blocked_reason(tx, self.name)
         if why != self._kept:
             with self.store.writing() as tx:
-                put_halted(tx, self.name, why)
+                put_blocked_reason(tx, self.name, why)
             self._kept = why

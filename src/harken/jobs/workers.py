@@ -28,11 +28,11 @@ from harken.storage.enrichment.jobs import (
     EMBED,
     VectorCounts,
     WorkCounts,
+    blocked_reason,
     count_summaries,
     count_unembedded,
     count_vectors,
     count_work,
-    halted,
     is_enabled,
     put_enabled,
 )
@@ -43,8 +43,8 @@ from harken.storage.enrichment.summaries import (
     EXCHANGE,
     SUMMARIZE,
     count_backlog,
-    count_outlived,
-    in_hand,
+    count_stale,
+    running,
 )
 from harken.storage.enrichment.summaries import count_due as count_summaries_due
 from harken.storage.ports import Store, StoredSpace, Transaction
@@ -310,13 +310,13 @@ class Background:
             done=done,
             waiting=waiting,
             counts=count_work(tx, kind, now),
-            halted=halted(tx, kind),
+            halted=blocked_reason(tx, kind),
             spent=spent,
             spent_today=today,
-            outlived=count_outlived(tx, name, now, rest_seconds, consent) if is_summary else 0,
+            outlived=count_stale(tx, name, now, rest_seconds, consent) if is_summary else 0,
             older=count_backlog(tx, name, now, rest_seconds, backlog) if is_summary and consent.since else 0,
             done_here=here.done if here else 0,
-            current=(in_hand(tx, name, now) or "") if is_summary else "",
+            current=(running(tx, name, now) or "") if is_summary else "",
         )
 
     def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from harken.errors import NotFoundError
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
 from harken.model.conversations import Grave, SavedRecord, Tombstone
-from harken.storage.forgetting import forget_rows
+from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction, rows_in
 from harken.storage.records.rows import kept_times
 from harken.storage.scopes import project_row

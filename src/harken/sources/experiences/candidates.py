@@ -17,7 +17,7 @@ from harken.sources.experiences.checks import FAILED, see_checks, told_lines
 from harken.storage.conversations import find_tombstones, messages_of_exchange
 from harken.storage.ports import Store
 from harken.storage.records.checks import SeenCheck, all_checks
-from harken.storage.records.experiences import experience_spans
+from harken.storage.records.lists import experience_spans
 from harken.storage.records.rows import find_kept
 
 _REVIEWED = 2000

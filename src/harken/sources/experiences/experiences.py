@@ -30,7 +30,7 @@ from harken.sources.experiences.tiers import tier_of
 from harken.sources.source import RecordWriter
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.checks import latest_check
-from harken.storage.records.experiences import list_experiences
+from harken.storage.records.lists import list_experiences
 from harken.storage.records.rows import find_kept, kept_uid
 from harken.storage.scopes import project_row
 

@@ -23,6 +23,7 @@ from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
 from harken.sources.workspace.tree import Progress
 from harken.storage.ports import Store, Transaction
+from harken.storage.scopes import known_project, project_of
 from harken.storage.workspace.commits import (
     SOURCE,
     Authorship,
@@ -38,7 +39,6 @@ from harken.storage.workspace.commits import (
     known_shas,
     put_history,
 )
-from harken.storage.workspace.files import known_project, project_of
 from harken.text import tokens
 
 _MESSAGE_TOKENS = 300

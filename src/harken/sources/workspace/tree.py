@@ -16,13 +16,13 @@ from harken.model.views import FilesView
 from harken.record.project import identify_project
 from harken.sources.workspace.files import FileContent, FileStamp, find_place, list_files, shown_name, stamp
 from harken.storage.ports import Store, Transaction
+from harken.storage.scopes import project_of
 from harken.storage.workspace.files import (
     Changes,
     FilePart,
     FileState,
     drop_files,
     file_states,
-    project_of,
     put_file_states,
     replace_parts,
 )
