@@ -162,7 +162,7 @@ def measure(home: Path, size: int, queries: Sequence[str], rounds: int) -> Itera
             yield from index_cache(harken, filled, size, rounds)
         else:
             begin = time.perf_counter()
-            harken.store.nearest.settle()
+            harken.store.nearest.build_index()
             yield Figure("index of vectors made", size, "s", time.perf_counter() - begin)
         yield from hybrid(harken, size, queries)
         yield from scoped(harken, size, queries)

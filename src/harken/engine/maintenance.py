@@ -27,9 +27,9 @@ from harken.storage.conversations import Counts, count_all, list_projects, messa
 from harken.storage.enrichment import jobs, spend
 from harken.storage.enrichment.jobs import FailedWork
 from harken.storage.enrichment.spend import Spent
+from harken.storage.entries import wait_again
 from harken.storage.open import migrate_store
 from harken.storage.ports import Migrated, Store, Transaction
-from harken.storage.source_entries import wait_again
 from harken.storage.state import read_counters
 from harken.storage.vectors import list_spaces
 from harken.text import tokens

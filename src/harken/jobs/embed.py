@@ -68,7 +68,7 @@ class EmbedWork(Job[Claimed, Vectors]):
         if self.space.state != "active":
             self._take_over()
         if self.stored > self._indexed:
-            self.store.nearest.settle()
+            self.store.nearest.build_index()
             self._indexed = self.stored
 
     def _take_over(self) -> None:

@@ -403,8 +403,8 @@ class SwitchedWork:
         self.blocked_reason = reason
         if self._noted is None:
             with self.store.reading() as tx:
-                self._noted = jobs.halted(tx, self.name)
+                self._noted = jobs.blocked_reason(tx, self.name)
         if reason != self._noted:
             with self.store.writing() as tx:
-                jobs.put_halted(tx, self.name, reason)
+                jobs.put_blocked_reason(tx, self.name, reason)
             self._noted = reason

@@ -270,7 +270,7 @@ class Background:
             consent, due = self._consent(), (name, now, self._config().rest_seconds)
             done, waiting = jobs.count_summaries(tx, name), summaries.count_due(tx, *due, consent)
             older = summaries.count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
-            stale, current = summaries.count_outlived(tx, *due, consent), summaries.in_hand(tx, name, now) or ""
+            stale, current = summaries.count_stale(tx, *due, consent), summaries.running(tx, name, now) or ""
             more = {"stale": stale, "older": older, "current": current}
         return WorkerReport(
             name=name,
@@ -279,7 +279,7 @@ class Background:
             done=done,
             waiting=waiting,
             counts=jobs.count_work(tx, kind, now),
-            blocked_reason=jobs.halted(tx, kind),
+            blocked_reason=jobs.blocked_reason(tx, kind),
             spent=spent,
             spent_today=today,
             done_here=worker.done if worker else 0,

@@ -25,8 +25,7 @@ from harken.model.conversations import (
 )
 from harken.storage.conversations import find_known, tombstones_of
 from harken.storage.enrichment.summaries import restore_summaries
-from harken.storage.events import Ingest
-from harken.storage.forgetting import delete_conversation_rows
+from harken.storage.events import Ingest, delete_conversation_rows
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import SOURCE_OF_FOLDER, drop_kept
 from harken.storage.state import (

@@ -13,7 +13,7 @@ from harken.errors import NotFoundError
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
 from harken.model.conversations import Grave, SavedRecord, Tombstone
-from harken.storage.forgetting import forget_rows
+from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.records.rows import kept_times

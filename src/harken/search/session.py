@@ -22,9 +22,9 @@ from harken.storage.enrichment.jobs import (
     EMBED,
     Backlog,
     backlog,
+    blocked_reason,
     count_embeddable,
     count_waiting,
-    halted,
     is_enabled,
 )
 from harken.storage.ports import Readable, SharedTransaction, Store, StoredSpace, Transaction
@@ -56,7 +56,7 @@ class Coverage:
         A batch that somebody has in hand is a moment's work: in a chat, that is what was said just now.
         """
         found = backlog(tx, now)
-        if not found.waiting or (found.waiting <= found.in_hand and found.waiting <= A_BATCH):
+        if not found.waiting or (found.waiting <= found.running and found.waiting <= A_BATCH):
             return []
         percent = self._share(tx)
         if percent is None:
@@ -78,9 +78,9 @@ class Coverage:
 def _how(tx: Transaction, found: Backlog) -> str:
     if not is_enabled(tx, EMBED):
         return f"Embedding is switched off. Go on: harken embeddings on, and then: {GO_ON}"
-    if found.in_hand:
+    if found.running:
         return "Embedding goes on in the background."
-    why = halted(tx, EMBED)
+    why = blocked_reason(tx, EMBED)
     return f"Embedding stands still: {why}" if why else f"Go on: {GO_ON}"
 
 

@@ -1,4 +1,4 @@
-"""Events into rows, the one way in, and rows back into the events that make them."""
+"""Events into rows, the one way in; out of them, what was forgotten; and rows back into the events that make them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, Table, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, insert, select, update
 
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -17,6 +17,7 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
+    Grave,
     Message,
     MessageType,
     Role,
@@ -34,23 +35,33 @@ from harken.storage.conversations import (
     raise_trust,
     tombstones_of,
 )
-from harken.storage.entries import add_entries
-from harken.storage.forgetting import forget_rows
+from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
+from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
+from harken.storage.entries import BLANK_ENTRY, MESSAGE_SOURCE, add_entries, gets_vector, remove_entries
 from harken.storage.ports import Transaction, rows_in
 from harken.storage.positions import STEP, last_position
-from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER, apply_kept, each_kept, has_kept
-from harken.storage.scopes import ensure_project, project_identity
-from harken.storage.source_entries import MESSAGE_SOURCE, gets_vector
-from harken.storage.state import apply_core_fact, core_facts, count_up, redaction_counts
-from harken.storage.tables import conversations, exchanges, messages, projects, refers, segments, tombstones
+from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
+from harken.storage.scopes import ensure_project, known_project, project_identity
+from harken.storage.state import apply_core_fact, core_facts, count_up, drop_given, redaction_counts
+from harken.storage.tables import (
+    conversations,
+    entries,
+    exchanges,
+    messages,
+    reader,
+    refers,
+    same,
+    segments,
+    tombstones,
+    writer,
+)
 
 _AT_ONCE = 1000
 
 
 def known_conversations(tx: Transaction) -> list[str]:
     """Every conversation that the rows know, the forgotten ones included, by id."""
-    present = select(conversations.c.uid).where(conversations.c.tenant == tx.tenant)
-    gone = select(tombstones.c.conversation_uid).where(tombstones.c.tenant == tx.tenant)
+    present, gone = tx.select(conversations.c.uid), tx.select(tombstones.c.conversation_uid)
     # Not by the database: engines differ in how they order texts.
     known = set(tx.connection.scalars(present.union(gone)))
     known |= {folder for folder, source in SOURCE_OF_FOLDER.items() if has_kept(tx, source)}
@@ -66,10 +77,10 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
     """
     head = find_conversation(tx, uid)
     if head is not None:
-        project = head.project and project_identity(tx, projects.c.key == head.project.key)
-        yield replace(head, project=project)
+        project_id = known_project(tx, head.project)
+        yield head if project_id is None else replace(head, project=project_identity(tx, project_id))
         for row in _rows(tx, _segments(tx, uid)):
-            yield Segment(row.uid, uid, row.number, row.started_at)
+            yield _segment(row, conversation_uid=uid)
         placed = select_exchanges(tx, uid).order_by(exchanges.c.number, exchanges.c.started_at, exchanges.c.id)
         for row in _rows(tx, placed):
             begun = ExchangeStatus.IN_PROGRESS
@@ -92,19 +103,22 @@ def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
         segments, refers(exchanges.c.segment_id, segments)
     )
     return (
-        select(exchanges, segments.c.uid.label("segment_uid"))
+        tx.select(exchanges, segments.c.uid.label("segment_uid"))
         .select_from(placed)
-        .where(exchanges.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
+        .where(conversations.c.uid == conversation_uid)
     )
 
 
 def _segments(tx: Transaction, uid: str) -> Select[Any]:
     return (
-        select(segments)
+        tx.select(segments)
         .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
-        .where(segments.c.tenant == tx.tenant, conversations.c.uid == uid)
+        .where(conversations.c.uid == uid)
         .order_by(segments.c.number, segments.c.started_at, segments.c.id)
     )
+
+
+_segment = reader(Segment, ("conversation_uid",))
 
 
 def _rows(tx: Transaction, statement: Select[Any]) -> Iterator[Row[Any]]:
@@ -161,7 +175,8 @@ class Ingest:
         raise_trust(self._tx, [event for event in wanted if isinstance(event, Trusted)])
         for event in wanted:
             if isinstance(event, Titled):
-                self._title(event)
+                named = conversations.c.uid == event.conversation_uid
+                self._tx.update(conversations, named, title=event.title)
             elif isinstance(event, Tombstone):
                 forget_rows(self._tx, event)
             elif isinstance(event, CoreFact):
@@ -199,18 +214,7 @@ class Ingest:
 
     def _conversation(self, event: Conversation) -> None:
         project_id = None if event.project is None else ensure_project(self._tx, event.project)
-        row = {
-            "uid": event.uid,
-            "channel": event.channel,
-            "external_id": event.external_id,
-            "title": event.title,
-            "project_id": project_id,
-            "parent_uid": event.parent_uid,
-            "created_at": event.created_at,
-            "updated_at": event.updated_at,
-            "metadata": event.metadata,
-        }
-        self._insert(conversations, [row])
+        self._insert(conversations, [{**_conversation_row(event), "project_id": project_id}])
         self._project_of[event.uid] = project_id
         self._new_conversations.add(self._row_ids[event.uid])
 
@@ -221,24 +225,15 @@ class Ingest:
             self._row_ids.update((row[0], row[1]) for row in found)
 
     def _segment_row(self, event: Segment) -> dict[str, Any]:
-        return {
-            "uid": event.uid,
-            "conversation_id": self._conversation_id(event.conversation_uid),
-            "number": event.number,
-            "started_at": event.started_at,
-        }
+        return {**_segment_row(event), "conversation_id": self._required(conversations, event.conversation_uid)}
 
     def _exchange_row(self, event: Exchange, end: ExchangeEnd | None) -> dict[str, Any]:
-        return {
-            "uid": event.uid,
-            "conversation_id": self._conversation_id(event.conversation_uid),
+        row = {
+            **_exchange_row(event),
+            "conversation_id": self._required(conversations, event.conversation_uid),
             "segment_id": self._required(segments, event.segment_uid),
-            "number": event.number,
-            "status": (end or event).status.value,
-            "started_at": event.started_at,
-            "completed_at": _ended_at(end) if end else event.completed_at,
-            "error": (end or event).error,
         }
+        return row if end is None else row | _end_row(end)
 
     def _messages(self, fresh: Sequence[Message]) -> None:
         self._learn(exchanges, {event.exchange_uid for event in fresh})
@@ -266,44 +261,25 @@ class Ingest:
 
     def _message_row(self, event: Message) -> dict[str, Any]:
         return {
+            **_message_row(event),
             "tenant": self._tx.tenant,
-            "uid": event.uid,
-            "conversation_id": self._conversation_id(event.conversation_uid),
+            "conversation_id": self._required(conversations, event.conversation_uid),
             "segment_id": self._required(segments, event.segment_uid),
             "exchange_id": self._required(exchanges, event.exchange_uid),
-            "role": event.role.value,
-            "type": event.type.value,
-            "author": event.author,
-            "trust": event.trust.value,
-            "call_id": event.call_id,
-            "tool_name": event.tool_name,
-            "external_id": event.external_id,
-            "created_at": event.created_at,
-            "text": event.text,
-            "metadata": event.metadata,
-            "position": event.position,
         }
 
     def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
         is_text = event.type is MessageType.TEXT
         waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
         return {
+            **BLANK_ENTRY,
+            **{name: row[name] for name in _SHARED},
             "source": MESSAGE_SOURCE,
-            "part": "",
             "ref_uid": event.uid,
-            "conversation_id": row["conversation_id"],
-            "segment_id": row["segment_id"],
-            "exchange_id": row["exchange_id"],
             "project_id": self._project_id(event.conversation_uid),
-            "role": row["role"],
-            "author": event.author,
-            "trust": row["trust"],
-            "created_at": event.created_at,
             "text": event.text if is_text else event.text[: self._tool_text_chars],
-            "weight": 1.0,
             "is_turn": is_text,
             "space_id": 0 if waits else None,
-            "position": event.position,
         }
 
     def _touch(self, fresh: Sequence[Message]) -> None:
@@ -312,66 +288,49 @@ class Ingest:
             uid, moment = event.conversation_uid, event.created_at
             latest[uid] = max(latest.get(uid, moment), moment)
         rows = [
-            {"of_tenant": self._tx.tenant, "row_id": self._conversation_id(uid), "moment": moment}
+            {"of_tenant": self._tx.tenant, "row_id": self._required(conversations, uid), "moment": moment}
             for uid, moment in latest.items()
         ]
         self._tx.connection.execute(_TOUCH, rows)
 
     def _end_exchanges(self, ends: Collection[ExchangeEnd]) -> None:
         rows = [
-            {
-                "of_tenant": self._tx.tenant,
-                "of_uid": event.exchange_uid,
-                "new_status": event.status.value,
-                "moment": _ended_at(event),
-                "new_error": event.error,
-            }
+            {"of_tenant": self._tx.tenant, "of_uid": event.exchange_uid}
+            | {f"new_{name}": value for name, value in _end_row(event).items()}
             for event in ends
         ]
         if rows:
             self._tx.connection.execute(_END_EXCHANGE, rows)
 
-    def _title(self, event: Titled) -> None:
-        self._tx.connection.execute(
-            update(conversations)
-            .where(conversations.c.tenant == self._tx.tenant, conversations.c.uid == event.conversation_uid)
-            .values(title=event.title)
-        )
-
-    def _conversation_id(self, uid: str) -> int:
-        return self._required(conversations, uid)
-
     def _project_id(self, conversation_uid: str) -> int | None:
         if conversation_uid not in self._project_of:
-            self._project_of[conversation_uid] = self._tx.connection.execute(
-                select(conversations.c.project_id).where(
-                    conversations.c.tenant == self._tx.tenant, conversations.c.uid == conversation_uid
-                )
-            ).scalar()
+            project_id = self._tx.select(conversations.c.project_id).where(conversations.c.uid == conversation_uid)
+            self._project_of[conversation_uid] = self._tx.connection.scalar(project_id)
         return self._project_of[conversation_uid]
 
     def _required(self, table: Table, uid: str) -> int:
-        row_id = self._row_id(table, uid)
-        if row_id is None:
-            raise KeyError(f"{table.name} has no {uid}")
-        return row_id
-
-    def _row_id(self, table: Table, uid: str) -> int | None:
         if uid not in self._row_ids:
-            self._learn(table, {uid})
-        return self._row_ids.get(uid)
+            self._learn(table, (uid,))
+            if uid not in self._row_ids:
+                raise KeyError(f"{table.name} has no {uid}")
+        return self._row_ids[uid]
 
     def _learn(self, table: Table, uids: Iterable[str]) -> None:
         missing = [uid for uid in uids if uid not in self._row_ids]
         if missing:
-            statement = select(table.c.uid, table.c.id).where(table.c.tenant == self._tx.tenant)
+            statement = self._tx.select(table.c.uid, table.c.id)
             self._row_ids.update((row[0], row[1]) for row in rows_in(self._tx, statement, table.c.uid, missing))
 
 
-def _ended_at(end: ExchangeEnd) -> datetime | None:
-    return None if end.status is ExchangeStatus.IN_PROGRESS else end.at
+def _end_row(end: ExchangeEnd) -> dict[str, Any]:
+    ended_at = None if end.status is ExchangeStatus.IN_PROGRESS else end.at
+    return {"status": end.status.value, "completed_at": ended_at, "error": end.error}
 
 
+# Of a message's row, its entry's has these as well.
+_SHARED = ("conversation_id", "segment_id", "exchange_id", "role", "author", "trust", "created_at", "position")
+_conversation_row, _segment_row = writer(Conversation, conversations), writer(Segment, segments)
+_exchange_row, _message_row = writer(Exchange, exchanges), writer(Message, messages)
 # Built once, like those below: they run with every recorded message.
 _INSERT_MESSAGES = insert(messages)
 _INSERTED = {
@@ -389,7 +348,7 @@ _TOUCH = (
 _END_EXCHANGE = (
     update(exchanges)
     .where(exchanges.c.tenant == bindparam("of_tenant"), exchanges.c.uid == bindparam("of_uid"))
-    .values(status=bindparam("new_status"), completed_at=bindparam("moment"), error=bindparam("new_error"))
+    .values({name: bindparam(f"new_{name}") for name in ("status", "completed_at", "error")})
 )
 
 
@@ -427,3 +386,61 @@ def names_held(tx: Transaction, uid: str) -> set[EventName]:
     )
     held.update((ExchangeEnd.__name__, found) for found in tx.connection.scalars(ended))
     return held
+
+
+def forget_rows(tx: Transaction, event: Grave) -> None:
+    """Remove every row of what was forgotten and leave the tombstone."""
+    if isinstance(event, SavedRecord):
+        forget_kept(tx, event)
+        return
+    if event.kind == "message":
+        named = messages.c.uid == event.uid
+        moment = tx.connection.scalar(tx.select(messages.c.created_at).where(named))
+        drop_summaries_with(tx, event.uid)
+        drop_segment_summaries(tx, named)
+        remove_entries(tx, entries.c.ref_uid == event.uid)
+        _delete_messages(tx, named)
+        if moment is not None:
+            _date(tx, event.conversation_uid, moment)
+    else:
+        drop_summaries_of(tx, event.uid)
+        drop_given(tx, event.uid)
+        delete_conversation_rows(tx, event.uid)
+    tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **_tombstone_row(event)}, ("uid",)))
+
+
+_tombstone_row = writer(Tombstone, tombstones)
+
+
+def delete_conversation_rows(tx: Transaction, uid: str) -> None:
+    """Remove a conversation with everything in it but its summaries; one that is not there is no error."""
+    conversation_id = tx.connection.scalar(tx.select(conversations.c.id).where(conversations.c.uid == uid))
+    if conversation_id is None:
+        return
+    remove_entries(tx, entries.c.conversation_id == conversation_id)
+    _delete_messages(tx, messages.c.conversation_id == conversation_id)
+    drop_summary_work(tx, conversation_id)
+    of_it = tx.select(segments.c.id).where(segments.c.conversation_id == conversation_id)
+    drop_orphans(tx, list(tx.connection.scalars(of_it)))
+    for table in (exchanges, segments):
+        tx.delete(table, table.c.conversation_id == conversation_id)
+    tx.delete(conversations, conversations.c.id == conversation_id)
+
+
+def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
+    """Say of a conversation what it would say had a message of that moment never been: it is as new as its newest."""
+    row = tx.connection.execute(
+        tx.select(conversations.c.id, conversations.c.created_at, func.max(messages.c.created_at).label("newest"))
+        .select_from(conversations.outerjoin(messages, same(conversations.c.id, messages.c.conversation_id)))
+        .where(conversations.c.uid == conversation_uid, conversations.c.updated_at <= moment)
+        .group_by(conversations.c.id, conversations.c.created_at)
+    ).first()
+    if row is not None:
+        newest = max(row.created_at, row.newest or row.created_at)
+        tx.update(conversations, conversations.c.id == row.id, updated_at=newest)
+
+
+def _delete_messages(tx: Transaction, condition: ColumnElement[bool]) -> None:
+    facts = tx.connection.scalars(tx.select(messages.c.metadata).where(condition, messages.c.metadata.is_not(None)))
+    count_up(tx, {name: -amount for name, amount in redaction_counts(facts).items()})
+    tx.delete(messages, condition)

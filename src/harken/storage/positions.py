@@ -51,17 +51,11 @@ def last_position(tx: Transaction, conversation_uid: str) -> int:
 def find_places(
     tx: Transaction, conversation_uid: str, sequence: Sequence[Message], lacking: set[str], after: str = ""
 ) -> dict[str, Place]:
-    """Places for messages that a conversation lacks, between those that it has.
+    """Places for messages that a conversation lacks (`lacking`), between those that it has.
 
     A message stands directly behind the one that comes before it in the sequence, whatever else follows that one in the
-    rows; a position that it has already is kept where it says the same.
-
-    Args:
-        tx: the transaction.
-        conversation_uid: of all messages.
-        sequence: in the order of the transcript, those that the rows have among them.
-        lacking: ids of those that are to get places.
-        after: the id of the message before the first one.
+    rows; a position that it has already is kept where it says the same. The sequence is in the order of the transcript,
+    with those that the rows have among them; `after` is the message before its first one.
     """
     spots = _spots(tx, [after, *(message.uid for message in sequence if message.uid not in lacking)])
     found: dict[str, Place] = {}

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
-    Row,
     Select,
     Text,
-    Update,
     bindparam,
-    delete,
     exists,
     func,
     insert,
@@ -29,12 +26,13 @@ from sqlalchemy import (
 from harken.storage.columns import Dialect
 from harken.storage.ports import StoredSpace, Transaction, batches, rows_among, rows_in
 from harken.storage.state import count_up
-from harken.storage.tables import conversations, entries, refers, spaces, vectors
+from harken.storage.tables import conversations, entries, reader, refers, spaces, vectors
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 # The counter of removals: a derived index that has seen fewer holds what is gone.
 VECTORS_REMOVED = "vectors_removed"
+_OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 
 
 def pack(vector: Float32) -> bytes:
@@ -76,37 +74,29 @@ def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], m
     Returns:
         How many were new.
     """
-    present = set(
-        tx.connection.scalars(
-            select(vectors.c.entry_id).where(
-                vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id, vectors.c.entry_id.in_(entry_ids)
-            )
-        )
-    )
-    alive = set(
-        tx.connection.scalars(select(entries.c.id).where(entries.c.tenant == tx.tenant, entries.c.id.in_(entry_ids)))
-    )
+    mine = vectors.c.space_id == space.id
+    present = set(tx.connection.scalars(tx.select(vectors.c.entry_id).where(mine, vectors.c.entry_id.in_(entry_ids))))
+    alive = set(tx.connection.scalars(tx.select(entries.c.id).where(entries.c.id.in_(entry_ids))))
     rows = [
-        {"tenant": tx.tenant, "entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
+        {"entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
         for entry_id, row in zip(entry_ids, matrix, strict=True)
         if entry_id in alive and entry_id not in present
     ]
-    if rows:
-        tx.connection.execute(insert(vectors), rows)
-    tx.connection.execute(
-        update(entries).where(entries.c.tenant == tx.tenant, entries.c.id.in_(entry_ids)).values(space_id=space.id)
-    )
+    tx.insert(vectors, rows)
+    tx.update(entries, entries.c.id.in_(entry_ids), space_id=space.id)
     return len(rows)
 
 
 def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) -> tuple[Int64, Float32]:
     """Those entries' vectors: ids and `(n, dims)` float32, in no promised order; entries without one are left out."""
-    return _matrix(list(rows_among(tx, _of_entries(tx.dialect, space.id), entry_ids)), space.dims)
+    rows = list(rows_among(tx, _of_entries(tx.dialect, space.id), entry_ids))
+    ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+    return ids, unpack([row[1] for row in rows], space.dims)
 
 
 @cache
 def _of_entries(dialect: Dialect, space_id: int) -> Select[Any]:
-    mine = vectors.c.tenant == bindparam("of_tenant"), vectors.c.space_id == space_id
+    mine = vectors.c.tenant == _OF_TENANT, vectors.c.space_id == space_id
     return select(vectors.c.entry_id, vectors.c.vector).where(*mine, dialect.among(vectors.c.entry_id))
 
 
@@ -124,16 +114,10 @@ def delete_vectors(tx: Transaction, entry_ids: Sequence[int]) -> None:
 
 def delete_vectors_where(tx: Transaction, condition: ColumnElement[bool]) -> None:
     """Remove every vector that meets the condition; indexes derived from them are told."""
-    if tx.connection.execute(delete(vectors).where(vectors.c.tenant == tx.tenant, condition)).rowcount:
+    if tx.delete(vectors, condition):
         count_up(tx, {VECTORS_REMOVED: 1})
 
 
-def _matrix(rows: Sequence[Any], dims: int) -> tuple[Int64, Float32]:
-    ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-    return ids, unpack([row[1] for row in rows], dims)
-
-
-_OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 # Built once: these two run before every search.
 _SPACES = select(spaces).where(spaces.c.tenant == _OF_TENANT).order_by(spaces.c.id)
 _ANY_VECTOR = (
@@ -143,14 +127,10 @@ _ANY_VECTOR = (
 
 def list_spaces(tx: Transaction) -> list[StoredSpace]:
     """Every space that the store has vectors or plans for, oldest first."""
-    rows = tx.connection.execute(_SPACES, {"of_tenant": tx.tenant}).all()
-    return [_stored(row) for row in rows]
+    return list(map(_stored_space, tx.connection.execute(_SPACES, {"of_tenant": tx.tenant}).all()))
 
 
-def _stored(row: Row[Any]) -> StoredSpace:
-    return StoredSpace(row.id, row.name, row.dims, row.threshold, dict(row.spec), row.state)
-
-
+_stored_space = reader(StoredSpace, spec=dict)
 _HOLDS_SOME = exists().where(vectors.c.tenant == spaces.c.tenant, vectors.c.space_id == spaces.c.id)
 # Made once: it runs with every search.
 _ANSWERING = (
@@ -158,7 +138,7 @@ _ANSWERING = (
         *(spaces.c.id, spaces.c.name, spaces.c.dims, spaces.c.threshold),
         *(type_coerce(spaces.c.spec, Text), spaces.c.state, _HOLDS_SOME),
     )
-    .where(spaces.c.tenant == bindparam("of_tenant"), spaces.c.state == "active")
+    .where(spaces.c.tenant == _OF_TENANT, spaces.c.state == "active")
     .order_by(spaces.c.id)
     .limit(1)
 )
@@ -184,44 +164,27 @@ def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: 
     state = "active" if answering is None or answering == found else "filling"
     values = {"dims": dims, "threshold": threshold, "spec": spec, "state": state}
     if found is None:
-        tx.connection.execute(insert(spaces).values(tenant=tx.tenant, name=name, **values))
+        tx.insert(spaces, [{"name": name, **values}])
     elif any(getattr(found, key) != value for key, value in values.items()):
-        tx.connection.execute(_of_space(tx, found).values(values))
+        tx.update(spaces, spaces.c.id == found.id, **values)
     unwanted = [space for space in known if space not in (found, answering) and space.state != "retired"]
     for space in unwanted:
-        tx.connection.execute(_of_space(tx, space).values(state="retired"))
+        tx.update(spaces, spaces.c.id == space.id, state="retired")
     if unwanted and answering is not None and answering == found:
-        _prefer(tx, answering)
+        # Entries that another space was filled with meanwhile need nothing more where they have this one's vector.
+        here = tx.select(vectors.c.entry_id).where(vectors.c.space_id == answering.id)
+        others = entries.c.space_id.not_in([0, answering.id])
+        tx.update(entries, others, entries.c.id.in_(here), space_id=answering.id)
     return next(space for space in list_spaces(tx) if space.name == name)
 
 
 def activate_space(tx: Transaction, space: StoredSpace) -> None:
     """Let a complete space answer from now on; the others are retired and their vectors removed."""
-    tx.connection.execute(
-        update(spaces).where(spaces.c.tenant == tx.tenant, spaces.c.id != space.id).values(state="retired")
-    )
-    tx.connection.execute(_of_space(tx, space).values(state="active"))
+    tx.update(spaces, spaces.c.id != space.id, state="retired")
+    tx.update(spaces, spaces.c.id == space.id, state="active")
     delete_vectors_where(tx, vectors.c.space_id != space.id)
     # What was given up has no vector any more and waits for one, should it be tried again.
-    tx.connection.execute(
-        update(entries)
-        .where(entries.c.tenant == tx.tenant, entries.c.space_id.not_in([0, space.id]))
-        .values(space_id=0)
-    )
-
-
-def _prefer(tx: Transaction, space: StoredSpace) -> None:
-    """Entries that another space was filled with meanwhile need nothing more where they have this one's vector."""
-    here = select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id)
-    tx.connection.execute(
-        update(entries)
-        .where(entries.c.tenant == tx.tenant, entries.c.space_id.not_in([0, space.id]), entries.c.id.in_(here))
-        .values(space_id=space.id)
-    )
-
-
-def _of_space(tx: Transaction, space: StoredSpace) -> Update:
-    return update(spaces).where(spaces.c.tenant == tx.tenant, spaces.c.id == space.id)
+    tx.update(entries, entries.c.space_id.not_in([0, space.id]), space_id=0)
 
 
 def vectors_of_folder(tx: Transaction, folder: str, source: str | None) -> Sequence[Any]:

@@ -14,7 +14,7 @@ from harken.journal.export import export
 from harken.journal.replay import FORGETTING
 from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.record.recorder import Recorder
-from harken.storage.forgetting import forget_rows
+from harken.storage.events import forget_rows
 from harken.storage.ports import RowScope
 from harken.storage.records.rows import each_kept, set_local
 from harken.storage.state import put_journal_offset

@@ -25,7 +25,8 @@ from harken.sources.memories.memory import (
 )
 from harken.sources.source import SearchPort
 from harken.storage.ports import Store, Transaction
-from harken.storage.records.memories import SOURCE, accessed_times, list_memories, standing_memories
+from harken.storage.records.lists import accessed_times, list_memories, standing_memories
+from harken.storage.records.rows import MEMORY as SOURCE
 from harken.storage.records.rows import find_kept, kept_uid, set_local
 from harken.storage.scopes import ensure_project, known_project, project_row
 

@@ -13,8 +13,8 @@ from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdenti
 from harken.model.views import MemoryView, format_moment, parse_moment
 from harken.sources.source import relevance_of
 from harken.storage.ports import Transaction
-from harken.storage.records.memories import MEMORIES, SOURCE
-from harken.storage.records.rows import find_kept
+from harken.storage.records.rows import KEPT, find_kept
+from harken.storage.records.rows import MEMORY as SOURCE
 
 MAX_TAG_CHARS = 50
 DEFAULT_IMPORTANCE = 0.5
@@ -105,7 +105,7 @@ class MemorySource:
 
     def entries(self, record: Memory) -> Sequence[NewEntry]:
         """Its content, weighed by its importance; nothing for one that was superseded."""
-        return MEMORIES.entries(kept_memory(record))
+        return KEPT[SOURCE].entries(kept_memory(record))
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The memories among what was found."""

@@ -18,6 +18,7 @@ from harken.record.recorder import Recorder
 from harken.sources.source import SearchPort, Source, SourceSearch
 from harken.sources.workspace.files import FileContent, find_place, list_files, read, shown_name, stamp
 from harken.storage.ports import Transaction
+from harken.storage.scopes import project_of
 from harken.storage.workspace import files as rows
 
 Progress = Callable[[int, int], None]
@@ -114,7 +115,7 @@ class FileIndex(WorkspaceIndex, ABC):
         place, store, source = find_place(path), self.recorder.store, self.source.name
         listed = {shown_name(name): place.root / name for name in list_files(place) if self._wants(name)}
         with store.writing() as tx:
-            project_id, report.project = rows.project_of(tx, identify_project(place.root))
+            project_id, report.project = project_of(tx, identify_project(place.root))
         with store.reading() as tx:
             known = rows.file_states(tx, source, project_id)
         stamps = {name: found for name, file in listed.items() if (found := stamp(file)) is not None}

@@ -16,21 +16,12 @@ from sqlalchemy import (
     text,
 )
 
-from harken.storage.records.checks import checks
-from harken.storage.records.clusters import cluster_members, clusters
-from harken.storage.records.rows import KEPT
 from harken.storage.tables import metadata
-from harken.storage.workspace.tables import INDEXED
 
 # The oldest version that was released. Those before it, 0001 to 0010, are known to `adopt`.
 FIRST = "0011"
 
-# By name; what is imported here is in the same metadata.
-ALL_TABLES: dict[str, Table] = {
-    **metadata.tables,
-    **{kept.table.name: kept.table for kept in KEPT.values()},
-    **{table.name: table for table in (*INDEXED, checks, clusters, cluster_members)},
-}
+ALL_TABLES: dict[str, Table] = dict(metadata.tables)
 
 # What no two rows may have in common, of tables whose rows have no `uid`.
 _KEYS = {

@@ -28,8 +28,8 @@ from harken.storage.postgres.connection import (
 )
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
-from harken.storage.postgres.nearest import PgvectorIndex
 from harken.storage.postgres.rights import check_functions
+from harken.storage.postgres.vectors import PgvectorIndex
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0

@@ -12,11 +12,11 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harken.model.conversations import UNTRUSTED
+from harken.storage.columns import spaced
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.sqlite import postings
-from harken.storage.sqlite.connection import words
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS
 
@@ -296,7 +296,7 @@ def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
 
 def _phrase(term: str) -> str:
     text = term.encode("utf-8", "ignore").decode().translate(_NO_SYNTAX)
-    inner = " ".join(words(text).split())
+    inner = " ".join(spaced(text).split())
     return f'"{inner}"' if any(character.isalnum() for character in inner) else ""
 
 

@@ -96,13 +96,8 @@ class VectorIndex:
     ) -> Int64:
         """Ids of about the `limit` nearest entries of a space that it `serves`, best first.
 
-        Args:
-            connection: of a transaction.
-            space: whose vectors are compared.
-            version: of the vectors, as that transaction sees them.
-            query: `(dims,)` float32, unit length.
-            limit: how many at most.
-            among: entries that have a vector; None for all.
+        The version is that of the vectors as the transaction sees them, the query `(dims,)` float32 of unit length;
+        among entries that have a vector, or all.
         """
         removed, newest = version
         with self._lock:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from harken.storage.entries import in_scope, scope_conditions
-from harken.storage.ports import RowScope, StoredSpace, Transaction
+from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.sqlite.postings import parsed_ids
 from harken.storage.sqlite.vector_index import VectorIndex
 from harken.storage.tables import entries, refers, vectors
@@ -76,7 +76,7 @@ class _ScopeList:
     ids: Int64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
-class ScopedNearest:
+class ScopedNearest(NearestIndex):
     """A `NearestIndex` over one matrix of vectors that were read from their rows, and the index derived from the rows.
 
     Args:
@@ -89,12 +89,6 @@ class ScopedNearest:
         self._matrix = VectorMatrix()
         self._lists: dict[tuple[int, RowScope], _ScopeList] = {}
         self._lock = threading.Lock()
-
-    def nearest(
-        self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int
-    ) -> dict[int, float]:
-        """The nearest entries in the scope, best first."""
-        return self.compare(tx, space, query, scope, limit, ())[0]
 
     def compare(
         self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int, also: Sequence[int]
@@ -112,7 +106,7 @@ class ScopedNearest:
         """Keep the derived index in its folder if it grew enough."""
         self.index.save()
 
-    def settle(self) -> None:
+    def build_index(self) -> None:
         """The same: the derived index is made by whoever first searches."""
         self.save()
 

@@ -19,6 +19,7 @@ from harken.testing.store_conformance.asking import (
     entry_ids,
     found,
     keep,
+    read,
     space_of,
     spoken_at_length,
     text_problems,
@@ -31,17 +32,14 @@ class ForgettingTests:
     """Inherited by `StoreConformance`."""
 
     def test_a_forgotten_message_is_found_by_no_word_and_no_neighbour(self, store: Store) -> None:
-        talk = talk_of("row", "one", "two", "zebra", "four", "five")
-        keep(store, talk)
+        talk = keep(store, talk_of("row", "one", "two", "zebra", "four", "five"))
         apply(store, [talk.forget(talk.messages[2])])
         assert found(store, "zebra") == []
-        with store.reading() as tx:
-            assert find_message(tx, talk.messages[2].uid) is None
+        assert read(store, find_message, talk.messages[2].uid) is None
         assert text_problems(store) == []
 
     def test_the_neighbours_of_a_forgotten_message_become_each_others(self, store: Store) -> None:
-        talk = talk_of("row", "one", "two", "zebra", "four", "five")
-        keep(store, talk)
+        talk = keep(store, talk_of("row", "one", "two", "zebra", "four", "five"))
         apply(store, [talk.forget(talk.messages[2])])
         assert set(found(store, "four")) == {talk.messages[index].uid for index in (0, 1, 3, 4)}
 
@@ -56,8 +54,7 @@ class ForgettingTests:
         assert text_problems(store) == []
 
     def test_several_forgotten_at_once_leave_the_others_intact(self, store: Store) -> None:
-        talk = talk_of("row", *(f"word{number}" for number in range(20)))
-        keep(store, talk)
+        talk = keep(store, talk_of("row", *(f"word{number}" for number in range(20))))
         gone = {0, 3, 4, 9, 10, 11, 12, 19}
         apply(store, [talk.forget(talk.messages[number]) for number in sorted(gone)])
         for number in range(20):
@@ -77,21 +74,18 @@ class ForgettingTests:
         assert (counts.conversations, counts.messages, counts.entries, counts.forgotten) == (1, 1, 1, 1)
 
     def test_a_forgotten_message_is_not_added_again(self, store: Store) -> None:
-        talk = talk_of("row", "a zebra", "a giraffe")
-        keep(store, talk)
+        talk = keep(store, talk_of("row", "a zebra", "a giraffe"))
         apply(store, [talk.forget(talk.messages[0])])
         assert apply(store, talk.events) == 0
         assert len(found(store, "zebra")) == 0
 
     def test_a_forgotten_conversation_is_not_added_again_nor_added_to(self, store: Store) -> None:
-        talk = talk_of("gone", "a zebra")
-        keep(store, talk)
+        talk = keep(store, talk_of("gone", "a zebra"))
         apply(store, [talk.forget()])
         talk.say("another zebra")
         talk.end_exchange()
         assert apply(store, talk.events) == 0
-        with store.reading() as tx:
-            assert count_all(tx, None).conversations == 0
+        assert read(store, count_all, None).conversations == 0
 
     def test_what_is_forgotten_before_it_comes_never_comes(self, store: Store) -> None:
         talk = talk_of("row", "a zebra", "a giraffe")
@@ -99,8 +93,7 @@ class ForgettingTests:
         assert apply(store, talk.events) == 1
 
     def test_a_tombstone_stays_as_it_was_first_set(self, store: Store) -> None:
-        talk = talk_of("row", "a zebra")
-        keep(store, talk)
+        talk = keep(store, talk_of("row", "a zebra"))
         first = talk.forget(talk.messages[0])
         talk.say("later")
         apply(store, [first])
@@ -112,8 +105,7 @@ class ForgettingTests:
         ]
 
     def test_vectors_go_with_their_entries_in_every_space(self, store: Store) -> None:
-        talk = spoken_at_length("row", 3)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 3))
         ids = entry_ids(store, talk.messages)
         old = space_of(store, "old")
         embed(store, old, ids, unit_vectors(3))
@@ -124,8 +116,7 @@ class ForgettingTests:
         assert sorted(kept) == sorted(ids[1:] * 2)
 
     def test_work_and_failures_go_with_their_entries(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 2))
         ids = entry_ids(store, talk.messages)
         space = space_of(store)
         with store.writing() as tx:
@@ -140,29 +131,23 @@ class ForgettingTests:
             assert tx.connection.execute(select(work)).all() == []
 
     def test_the_index_of_vectors_forgets_too(self, store: Store) -> None:
-        talk = spoken_at_length("row", 20)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 20))
         ids, matrix, space = entry_ids(store, talk.messages), unit_vectors(20), space_of(store)
         embed(store, space, ids, matrix)
-        with store.reading() as tx:
-            assert ids[4] in store.nearest.nearest(tx, space, matrix[4], RowScope(), 20)
+        assert ids[4] in read(store, store.nearest.nearest, space, matrix[4], RowScope(), 20)
         apply(store, [talk.forget(talk.messages[4])])
-        with store.reading() as tx:
-            near = store.nearest.nearest(tx, space, matrix[4], RowScope(), 20)
+        near = read(store, store.nearest.nearest, space, matrix[4], RowScope(), 20)
         assert sorted(near) == sorted(set(ids) - {ids[4]})
 
     def test_a_conversation_of_thousands_is_forgotten_whole(self, store: Store) -> None:
-        talk = talk_of("long", *(f"word{number} zebra" for number in range(3_000)))
-        keep(store, talk)
+        talk = keep(store, talk_of("long", *(f"word{number} zebra" for number in range(3_000))))
         apply(store, [talk.forget()])
         assert found(store, "zebra") == []
-        with store.reading() as tx:
-            assert count_all(tx, None).entries == 0
+        assert read(store, count_all, None).entries == 0
         assert text_problems(store) == []
 
     def test_scrubbing_leaves_everything_else_as_it_was(self, store: Store) -> None:
-        talk = talk_of("row", "a zebra", LONG)
-        keep(store, talk, other := talk_of("other", "a giraffe"))
+        talk = keep(store, talk_of("row", "a zebra", LONG), other := talk_of("other", "a giraffe"))
         embed(store, space_of(store), entry_ids(store, talk.messages[1:]), unit_vectors(1))
         apply(store, [talk.forget(talk.messages[0])])
         assert store.scrub() is True

@@ -11,7 +11,7 @@ from harken.engine import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import NewEntry, SearchScope, Trust
 from harken.sources.memories.memory import MemorySource
-from harken.storage.source_entries import RecordHead, add_record_entries
+from harken.storage.entries import RecordHead, add_record_entries
 from harken.testing.models import HashingEmbedder
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import psycopg
 import structlog
-from numpy.typing import NDArray
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from sqlalchemy import (
     BindParameter,
+    ColumnElement,
     CompoundSelect,
     Connection,
     Engine,
@@ -37,12 +37,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import Float, UserDefinedType
 
 from harken.storage.entries import scope_conditions
-from harken.storage.ports import RowScope, StoredSpace, Transaction
+from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.postgres.connection import COUNT_AGAIN, Statistics
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
-from harken.storage.postgres.held_vectors import MOST_VECTORS, HeldVectors
-from harken.storage.tables import entries, refers, vectors
+from harken.storage.tables import counters, entries, refers, vectors
+from harken.storage.vectors import VECTORS_REMOVED, Float32, Int64, best_of, similarities
 
+# The vectors of a space of up to so many are compared here; with 384 dimensions 7 MB.
+MOST_VECTORS = 5_000
 # Up to so many rows comparing all is quicker than the index, and finds all (shared facts: "exact per tenant").
 EXACT_UP_TO = 20_000
 _EF_SEARCH_MOST = 1000
@@ -57,7 +59,7 @@ _log = structlog.get_logger(__name__)
 class _Sent:
     """A vector on its way to the server."""
 
-    numbers: NDArray[np.float32]
+    numbers: Float32
 
 
 class _Vector(UserDefinedType[str]):
@@ -79,15 +81,112 @@ class _Halves(UserDefinedType[str]):
         return f"halfvec({self.dims})"
 
 
-class PgvectorIndex:
-    """A `NearestIndex` by pgvector.
+_OF_TENANT: BindParameter[str] = bindparam("of_tenant")
+_MINE = vectors.c.tenant == _OF_TENANT, vectors.c.space_id == bindparam("of_space")
+_REMOVED = (
+    select(counters.c.value)
+    .where(counters.c.tenant == _OF_TENANT, counters.c.name == VECTORS_REMOVED)
+    .scalar_subquery()
+)
+_NUMBERS: list[ColumnElement[Any]] = [func.count(), func.coalesce(_REMOVED, 0)]
+_STATE = select(*_NUMBERS).select_from(vectors).where(*_MINE)
+_BEHIND = select(vectors.c.id, vectors.c.entry_id, func.halfvec_send(vectors.c.vector)).where(
+    *_MINE, vectors.c.id > bindparam("behind")
+)
 
-    Args:
-        engine: makes indexes, outside of any transaction.
-        tenant: whose spaces get one.
-        translated: turns the driver's errors into ours.
-        statistics: of the tenant's tables.
+
+class HeldVectors:
+    """Keeps the vectors of the space that was asked last, if they are few; threads may share it.
+
+    To have the server compare them takes five times as long. They are held to the rows each time by two numbers: how
+    many there are, and how often any were removed. Ids are no measure here, for of two who write at once the later id
+    may be committed first.
     """
+
+    def __init__(self) -> None:
+        self._held: Matrix | None = None
+        self._lock = threading.Lock()
+
+    def of(self, tx: Transaction, space: StoredSpace) -> Matrix | None:
+        """All vectors of a space as the transaction sees them; None where they are too many to be held."""
+        asked = {"of_tenant": tx.tenant, "of_space": space.id}
+        ((count, removed),) = tx.dialect.bare_rows(tx.connection, _STATE, asked)
+        if count > MOST_VECTORS:
+            self.discard()
+            return None
+        with self._lock:
+            held = self._held
+        if held is None or (held.space_id, held.removed) != (space.id, removed) or len(held.ids) > count:
+            held = Matrix.empty(space, removed)
+        if len(held.ids) < count:
+            grown = held.with_rows(tx.dialect.bare_rows(tx.connection, _BEHIND, {**asked, "behind": held.newest}))
+            if len(grown.ids) < count:
+                # Somebody whose ids are lower has committed since.
+                empty = Matrix.empty(space, removed)
+                grown = empty.with_rows(tx.dialect.bare_rows(tx.connection, _BEHIND, {**asked, "behind": 0}))
+            held = grown
+        with self._lock:
+            self._held = held
+        return held
+
+    def discard(self) -> None:
+        """Forget them."""
+        with self._lock:
+            self._held = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The vectors of a space.
+
+    Attributes:
+        removed: how often vectors of the tenant had been removed.
+        newest: the highest id of a vector's row.
+        ids: of the entries, `(n,)`.
+        matrix: `(n, dims)` float32, unit length.
+    """
+
+    space_id: int
+    removed: int
+    newest: int
+    ids: Int64
+    matrix: Float32
+
+    @classmethod
+    def empty(cls, space: StoredSpace, removed: int) -> Matrix:
+        """No vectors yet."""
+        return cls(space.id, removed, 0, np.empty(0, dtype=np.int64), np.empty((0, space.dims), dtype=np.float32))
+
+    def with_rows(self, rows: Sequence[Sequence[Any]]) -> Matrix:
+        """The same and these: a row's id, its entry's, and a vector as the server sends it."""
+        if not rows:
+            return self
+        dims = self.matrix.shape[1]
+        # Two bytes say how many numbers follow, two are empty.
+        whole = np.frombuffer(b"".join(row[2] for row in rows), dtype=">f2").reshape(len(rows), dims + 2)
+        fresh = whole[:, 2:].astype(np.float32)
+        fresh /= np.maximum(np.sqrt(np.einsum("nd,nd->n", fresh, fresh)), np.finfo(np.float32).tiny)[:, None]
+        ids = np.fromiter((row[1] for row in rows), dtype=np.int64, count=len(rows))
+        return Matrix(
+            self.space_id,
+            self.removed,
+            max(self.newest, *(row[0] for row in rows)),
+            np.concatenate([self.ids, ids]),
+            np.concatenate([self.matrix, fresh]),
+        )
+
+    def compare(self, query: Float32, limit: int, also: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:
+        """The nearest with their cosine similarity, best first; and that of those and of these entries besides."""
+        length = float(np.sqrt(np.einsum("d,d->", query, query)))
+        scores = similarities(self.matrix, query / np.float32(length or 1.0))
+        near = best_of(self.ids, scores, limit)
+        named = np.flatnonzero(np.isin(self.ids, np.asarray(also, dtype=np.int64)))
+        rest = dict(zip(self.ids[named].tolist(), scores[named].tolist(), strict=True))
+        return near, near | rest
+
+
+class PgvectorIndex(NearestIndex):
+    """A `NearestIndex` by pgvector; makes the indexes of a tenant's spaces outside of any transaction."""
 
     def __init__(
         self,
@@ -105,20 +204,8 @@ class PgvectorIndex:
         self._dialect = PostgresDialect()
         self._held = HeldVectors()
 
-    def nearest(
-        self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
-    ) -> dict[int, float]:
-        """The nearest entries in the scope, best first."""
-        return self.compare(tx, space, query, scope, limit, ())[0]
-
     def compare(
-        self,
-        tx: Transaction,
-        space: StoredSpace,
-        query: NDArray[np.float32],
-        scope: RowScope,
-        limit: int,
-        also: Sequence[int],
+        self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int, also: Sequence[int]
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides, by one question."""
         is_small = scope.is_open and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
@@ -143,7 +230,7 @@ class PgvectorIndex:
     def save(self) -> None:
         """Nothing: what was derived is on the server."""
 
-    def settle(self) -> None:
+    def build_index(self) -> None:
         """Make the index of every space that has outgrown comparing all, where the role may."""
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
@@ -212,9 +299,7 @@ class PgvectorIndex:
         return _comparing(self._dialect, _by_index(_scoped(scope), space.id, space.dims, reach)), False
 
 
-_OF_SPACE = select(vectors.c.entry_id, vectors.c.vector).where(
-    vectors.c.tenant == bindparam("of_tenant"), vectors.c.space_id == bindparam("of_space")
-)
+_OF_SPACE = select(vectors.c.entry_id, vectors.c.vector).where(*_MINE)
 _SIZE = select(func.count()).select_from(_OF_SPACE.limit(literal_column(str(EXACT_UP_TO + 1))).subquery())
 _QUERY: BindParameter[str] = bindparam("query", type_=_Vector())
 
@@ -245,10 +330,7 @@ def _by_index(found: Select[Any], space_id: int, dims: int, reach: int) -> Selec
 def _comparing(dialect: PostgresDialect, found: Select[Any], whole: bool = False) -> CompoundSelect[Any]:
     """Exact similarities of the nearest that a statement finds, and of entries that are named.
 
-    Args:
-        dialect: how they are named.
-        found: entries and their vectors.
-        whole: whether it finds all vectors of the space, so that those named need not be looked for.
+    Where it finds the whole space, those that are named need not be looked for.
     """
     compared = _compared(found).cte("compared")
     columns = (compared.c.entry_id, compared.c.similarity)
