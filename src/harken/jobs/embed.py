@@ -44,27 +44,22 @@ class EmbedWork(Job[Claimed, Vectors]):
     row = "entry_id"
     locks = ()
 
-    def count(self, tx: Transaction) -> int:
-        """How many entries still need a vector."""
+    def _count(self, tx: Transaction) -> int:
         return count_unembedded(tx, self.space)
 
-    def claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Claimed]]:
-        """Lease the newest entries without a vector."""
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Claimed]]:
         claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
         return [claimed] if claimed else []
 
-    def make(self, items: list[Claimed]) -> Sequence[Vectors]:
-        """The vectors of their beginnings, with their speakers."""
+    def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
         matrix = self.embedder.embed_passages([_read(item) for item in items])
-        self.answered()
+        self._answered()
         return list(matrix)
 
-    def keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
-        """Store vectors; how many are new."""
+    def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
         return put_vectors(tx, self.space, [item.entry_id for item, _ in made], np.stack([each for _, each in made]))
 
-    def idle(self) -> None:
-        """Let the space answer queries once nothing waits for it any more, and index what was stored."""
+    def _idle(self) -> None:
         if self.space.state != "active":
             self._take_over()
         if self.stored > self._indexed:

@@ -130,21 +130,21 @@ class Job(ABC, Generic[Item, Made]):
     def run_once(self) -> int:
         """Do one batch; how many items were taken on, well or not, 0 when there is nothing to do now."""
         self.is_paused = self.outage.lasts(self.now())
-        portions = self._claimed()
+        portions = self._lease()
         for number, portion in enumerate(portions):
             if not self._do(portion):
-                self.leave([item for left in portions[number:] for item in left])
+                self._leave([item for left in portions[number:] for item in left])
                 break
         if not portions and not self.is_paused:
             if self.blocked_by and not self.waiting():
                 self.blocked_by = None
-            self.idle()
+            self._idle()
         return sum(map(len, portions))
 
     def waiting(self) -> int:
         """How many items are still to be done."""
         with self.store.reading() as tx:
-            return self.count(tx)
+            return self._count(tx)
 
     def give_back(self) -> None:
         """Return unfinished leases, for a worker that stops in the middle."""
@@ -152,44 +152,44 @@ class Job(ABC, Generic[Item, Made]):
             jobs.release(tx, self.name, self.owner)
 
     @abstractmethod
-    def count(self, tx: Transaction) -> int:
+    def _count(self, tx: Transaction) -> int:
         """How many items are still to be done."""
 
-    def candidates(self) -> Iterator[Sequence[int]]:
+    def _candidates(self) -> Iterator[Sequence[int]]:
         """Batches of rows to claim one of, until some are got; empty where claiming looks for itself."""
         if not self.is_paused:
             yield ()
 
     @abstractmethod
-    def claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Item]]:
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Item]]:
         """Lease what is to be done, in portions that are made and kept together."""
 
     @abstractmethod
-    def make(self, items: list[Item]) -> Sequence[Made]:
-        """The results of a portion, in order; says `answered` where a model has made them."""
+    def _make(self, items: list[Item]) -> Sequence[Made]:
+        """The results of a portion, in order; says `_answered` where a model has made them."""
 
     @abstractmethod
-    def keep(self, tx: Transaction, made: Sequence[tuple[Item, Made]]) -> int:
+    def _keep(self, tx: Transaction, made: Sequence[tuple[Item, Made]]) -> int:
         """Write results that are still wanted; how many that was."""
 
-    def leave(self, items: Sequence[Item]) -> None:
+    def _leave(self, items: Sequence[Item]) -> None:
         """Let what is not done be found again: whoever can go on need not wait for leases to end."""
         self.give_back()
 
-    def idle(self) -> None:
+    def _idle(self) -> None:
         """Do what is to be done once nothing is found any more."""
 
-    def answered(self) -> None:
+    def _answered(self) -> None:
         """The model has answered: nothing blocks the work."""
         self.outage.end()
         self.blocked_by = None
 
-    def _claimed(self) -> list[list[Item]]:
-        for rows in self.candidates():
+    def _lease(self) -> list[list[Item]]:
+        for rows in self._candidates():
             with self.store.writing(of=()) as tx:
                 for owner in filter(is_dead, jobs.lease_owners(tx, self.name)):
                     jobs.release(tx, self.name, owner)
-                if portions := self.claim(tx, rows):
+                if portions := self._claim(tx, rows):
                     return portions
         return []
 
@@ -197,7 +197,7 @@ class Job(ABC, Generic[Item, Made]):
         """Make and keep a portion, all or nothing; whether the rest of the batch may be tried."""
         asked_at = self.now()
         try:
-            made = self.make(items)
+            made = self._make(items)
         except HarkenError as error:
             if len(items) > 1 and not isinstance(error, _STOPS):
                 # One bad item must not take its batch with it into the list of the given up.
@@ -207,7 +207,7 @@ class Job(ABC, Generic[Item, Made]):
         with self.store.writing(of=self.locks) as tx:
             mine = self._owned(tx, items)
             done = [pair for pair in zip(items, made, strict=True) if getattr(pair[0], self.row) in mine]
-            self.stored += self.keep(tx, done) if done else 0
+            self.stored += self._keep(tx, done) if done else 0
             jobs.complete(tx, self.name, sorted(mine))
         if self.wake_next is not None:
             self.wake_next()

@@ -83,8 +83,7 @@ def _tools(told: Sequence[MessageText]) -> tuple[ToolUse, ...]:
 class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
-    A model's summaries are stored one by one, since they were paid for. Extracts cost nothing, are stored by the batch,
-    and are made also while the model fails or the day's money is spent.
+    Extracts cost nothing, are stored by the batch, and are made also while the model fails or the day's money is spent.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -112,17 +111,16 @@ class SummarizeWork(Job[DueSummary, Summary]):
         super().__post_init__()
         self.name = SUMMARIZE[self.kind]
 
-    def count(self, tx: Transaction) -> int:
-        """How many items still need a summary."""
+    def _count(self, tx: Transaction) -> int:
         if self.backlog is not None:
             return len(self.asked)
         return summaries.count_due(tx, self.kind, self.now(), self.config().rest_seconds, self.consent())
 
-    def candidates(self) -> Iterator[Sequence[int]]:
-        """The newest that are due; of a backlog the next, where others may have done some, or do at this moment."""
+    def _candidates(self) -> Iterator[Sequence[int]]:
         config = self.config()
         if self.backlog is not None:
             self._wanted = self.backlog
+            # What others have done, or do at this moment, is passed over.
             while self.asked and not self.is_paused:
                 rows, self.asked = self.asked[: config.batch_size], self.asked[config.batch_size :]
                 yield rows
@@ -136,19 +134,18 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 return
             yield rows
 
-    def claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[DueSummary]]:
-        """Lease those that are still due: extracts together, what a model writes one by one."""
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[DueSummary]]:
         config = self.config()
         lease = (self.owner, self.now(), config.lease_seconds, config.rest_seconds)
         due = summaries.claim_due(tx, self.kind, rows, *lease, self._wanted)
+        # A model's are kept one by one, for they are paid for.
         extracts = [item for item in due if not self._is_written(item)]
         return [*([extracts] if extracts else []), *([item] for item in due if self._is_written(item))]
 
-    def make(self, items: list[DueSummary]) -> list[Summary]:
-        """Extracts of several items, or what a model writes of one."""
+    def _make(self, items: list[DueSummary]) -> list[Summary]:
         if self._is_written(items[0]):
             written = [self._summary(item, self.summarizer_for(self.kind, item.uid)) for item in items]
-            self.answered()
+            self._answered()
             return written
         short: Mapping[int, Sequence[MessageText]] = {}
         if self.kind == EXCHANGE:
@@ -157,13 +154,11 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
         return [self._summary(item, ExtractiveSummarizer(), short.get(item.item_id)) for item in items]
 
-    def keep(self, tx: Transaction, made: Sequence[tuple[DueSummary, Summary]]) -> int:
-        """Write the summaries of what was not forgotten meanwhile."""
+    def _keep(self, tx: Transaction, made: Sequence[tuple[DueSummary, Summary]]) -> int:
         return self._put(tx, self.kind, made)
 
-    def leave(self, items: Sequence[DueSummary]) -> None:
-        """Let what is not done be found again."""
-        super().leave(items)
+    def _leave(self, items: Sequence[DueSummary]) -> None:
+        super()._leave(items)
         if self.backlog is not None:
             self.asked += [item.item_id for item in items]
 
@@ -244,27 +239,22 @@ class SummarizeSegmentWork(Job[DueSegment, Summary]):
     name = SUMMARIZE_SEGMENT
     row = "segment_id"
 
-    def count(self, tx: Transaction) -> int:
-        """How many segments have messages that no summary covers yet."""
+    def _count(self, tx: Transaction) -> int:
         return segments.count_due(tx)
 
-    def candidates(self) -> Iterator[Sequence[int]]:
-        """Claiming finds the segment; what a model may read is asked before."""
+    def _candidates(self) -> Iterator[Sequence[int]]:
         self._since = self.since()
-        return super().candidates()
+        return super()._candidates()
 
-    def claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[DueSegment]]:
-        """Lease one segment with what left its window."""
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[DueSegment]]:
         lease_seconds = self.settings().worker.lease_seconds
         due = segments.claim_due(tx, self.owner, _AT_ONCE, self.now(), lease_seconds, self._since)
         return [[due]] if due else []
 
-    def make(self, items: list[DueSegment]) -> list[Summary]:
-        """The next summary of each."""
+    def _make(self, items: list[DueSegment]) -> list[Summary]:
         return [self._written(due) or self._chosen(due) for due in items]
 
-    def keep(self, tx: Transaction, made: Sequence[tuple[DueSegment, Summary]]) -> int:
-        """Write the summaries; how many messages went into them."""
+    def _keep(self, tx: Transaction, made: Sequence[tuple[DueSegment, Summary]]) -> int:
         now = self.now()
         kept = [due for due, summary in made if segments.put_summary(tx, due, summary.text, now, summary.model)]
         return sum(len(due.left) for due in kept)
@@ -277,7 +267,7 @@ class SummarizeSegmentWork(Job[DueSegment, Summary]):
         before = [ExchangeText((), summary=due.text)] if due.text else []
         spoken = tuple(Spoken(Role(each.role), each.text, each.author) for each in _spoken_of(due))
         written = summarizer.segment([*before, ExchangeText(spoken)] if spoken else [])
-        self.answered()
+        self._answered()
         if not written.text or written.model == EXTRACTIVE:
             return None
         return replace(written, text=tokens.clip(written.text, self.settings().context.summary_tokens))
