@@ -137,6 +137,11 @@ class CommandLine:
         return facts
 
 
+def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings of a store as a command's environment has them."""
+    return {f"HARKEN_{name.upper()}": value for name, value in settings.items()}
+
+
 @cache
 def _warm_start() -> WarmStart:
     return WarmStart()

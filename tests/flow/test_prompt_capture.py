@@ -34,16 +34,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def harken(
-    tmp_path: Path, embedder: HashingEmbedder, clock: Clock, engine_settings: dict[str, Any]
-) -> Iterator[Harken]:
+def harken(tmp_path: Path, embedder: HashingEmbedder, clock: Clock) -> Iterator[Harken]:
     env = {"HARKEN_CONTEXT__SYSTEM_PROMPT": SYSTEM, "HARKEN_CONTEXT__SLIDING_WINDOW": "4"}
 
     def ticking() -> Any:
         clock.go_on(seconds=1)
         return clock()
 
-    with Harken(tmp_path / "home", env=env, embedder=embedder, now=ticking, settings=engine_settings) as harken:
+    with Harken(tmp_path / "home", env=env, embedder=embedder, now=ticking) as harken:
         yield harken
 
 

@@ -21,8 +21,8 @@ ASKED = "Which database does the billing service keep its invoices in?"
 
 
 @pytest.fixture
-def harken(engine_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
-    settings = {"embedding.min_message_tokens": 3, **engine_settings}
+def harken(store_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
+    settings = {"embedding.min_message_tokens": 3, **store_settings}
     with Harken(tmp_path / "home", env={}, settings=settings, embedder=HashingEmbedder(1024, threshold=0.3)) as harken:
         yield harken
 
@@ -39,6 +39,7 @@ def told(hooks: Hooks, session: str, prompt: str, agent: str = "claude-code") ->
     return json.loads(said)["hookSpecificOutput"]["additionalContext"] if said else ""
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_saved_memory_comes_back_once_in_each_conversation(hooks: Hooks) -> None:
     hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
     hooks.harken.embed()
@@ -107,6 +108,7 @@ def test_a_session_begins_with_the_projects_open_experience(hooks: Hooks, tmp_pa
     assert hooks.answer("SessionStart", "claude-code", json.dumps(elsewhere).encode()) == b""
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_forgotten_conversation_leaves_no_note_of_what_it_was_given(hooks: Hooks) -> None:
     harken = hooks.harken
     harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
@@ -157,6 +159,7 @@ def talk_and_begin(harken: Harken, directory: Path, result: str = "", rest_secon
     harken.core.update("user", "name", "Maya")
 
 
+@pytest.mark.usefixtures("engine_settings")
 @pytest.mark.parametrize("rest_seconds", [0.0, 600.0])
 @pytest.mark.parametrize("source", ["startup", "resume", "compact"])
 def test_a_brief_has_core_memory_the_last_conversation_and_the_open_experience(

@@ -76,8 +76,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", settings={"embedder": "none", **engine_settings}, env={}) as opened:
+def harken(ready_home: Path, store_settings: dict[str, Any]) -> Iterator[Harken]:
+    with Harken(ready_home, settings={"embedder": "none", **store_settings}, env={}) as opened:
         yield opened
 
 
@@ -91,6 +91,7 @@ def app(harken: Harken, life: DaemonControl) -> ASGIApp:
     return make_app(harken, life, Mount(harken))
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_every_verb_answers_in_its_schema(app: ASGIApp, harken: Harken, project: Path) -> None:
     http = Http(app, x_harken_directory=quote(str(project)))
     done = set()
@@ -107,11 +108,62 @@ def test_every_verb_answers_in_its_schema(app: ASGIApp, harken: Harken, project:
     assert done == set(OPERATIONS)
 
 
-@pytest.mark.parametrize(("name", "arguments"), WRONG)
-def test_what_is_wrong_is_said_in_a_sentence(app: ASGIApp, project: Path, name: str, arguments: dict[str, Any]) -> None:
-    response = Http(app, x_harken_directory=quote(str(project))).verb(name, arguments)
-    assert response.status_code in (404, 422)
-    check_sentence(response.json()["error"])
+@pytest.fixture(scope="module")
+def shared_harken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harken]:
+    with Harken(tmp_path_factory.mktemp("home"), settings={"embedder": "none"}, env={}) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("project"))
+
+
+class Sharing:
+    """Tests that change nothing: one store and one project serve them all."""
+
+    @pytest.fixture
+    def harken(self, shared_harken: Harken) -> Harken:
+        return shared_harken
+
+    @pytest.fixture
+    def project(self, shared_project: Path) -> Path:
+        return shared_project
+
+
+class TestWrong(Sharing):
+    """What cannot be meant."""
+
+    @pytest.mark.parametrize(("name", "arguments"), WRONG)
+    def test_what_is_wrong_is_said_in_a_sentence(
+        self, app: ASGIApp, project: Path, name: str, arguments: dict[str, Any]
+    ) -> None:
+        response = Http(app, x_harken_directory=quote(str(project))).verb(name, arguments)
+        assert response.status_code in (404, 422)
+        check_sentence(response.json()["error"])
+
+    @pytest.mark.parametrize(
+        ("content", "status"),
+        [(b"{", 400), (b"\xff\xfe", 400), (b"[" * 100_000, 400), (b"[]", 422), (b'"text"', 422), (b"null", 422),
+         (b'{"query": "\\ud800"}', 422), (b'{"query": NaN}', 422), (b'{"query": 1e999}', 422), (b"x" * 5_000_000, 413),
+         (b'{"query": "quay", "limit": 99999999999999999999999}', 422)],
+    )  # fmt: skip
+    def test_malformed_and_oversized_bodies(self, app: ASGIApp, content: bytes, status: int) -> None:
+        response = Http(app)("POST", "/v1/search", content)
+        assert response.status_code == status
+        check_sentence(response.json()["error"])
+
+    def test_what_is_not_there_is_named(self, app: ASGIApp) -> None:
+        http = Http(app)
+        assert "There are: search, " in http.verb("serch", {}).json()["error"]
+        assert "There are: " in http("GET", "/v2").json()["error"]
+        assert http("GET", "/v1/search").status_code == 405
+
+    def test_the_document_is_open_api(self, app: ASGIApp) -> None:
+        document = Http(app)("GET", "/openapi.json").json()
+        validate(document)
+        assert document == json.loads(json.dumps(openapi()))
+        assert document["paths"].keys() == {f"/v1/{name}" for name in OPERATIONS}
 
 
 def test_answers_have_the_keys_of_the_command_line(cli: CommandLine, tmp_path: Path) -> None:
@@ -232,13 +284,8 @@ class TestReach:
             assert http.verb("index_code", {"path": path}).status_code == 422
 
 
-class TestGuard:
+class TestGuard(Sharing):
     """Who may speak over TCP."""
-
-    @pytest.fixture
-    def harken(self, tmp_path: Path) -> Iterator[Harken]:
-        with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
-            yield opened
 
     @pytest.fixture
     def http(self, app: ASGIApp) -> Http:
@@ -273,32 +320,6 @@ class TestGuard:
         assert http("POST", path, b"{}").status_code == 403
         assert http("POST", "/v1/status", b"{}", x_harken_version="0.0.1").status_code == 200
         assert not life.left
-
-
-@pytest.mark.parametrize(
-    ("content", "status"),
-    [(b"{", 400), (b"\xff\xfe", 400), (b"[" * 100_000, 400), (b"[]", 422), (b'"text"', 422), (b"null", 422),
-     (b'{"query": "\\ud800"}', 422), (b'{"query": NaN}', 422), (b'{"query": 1e999}', 422), (b"x" * 5_000_000, 413),
-     (b'{"query": "quay", "limit": 99999999999999999999999}', 422)],
-)  # fmt: skip
-def test_malformed_and_oversized_bodies(app: ASGIApp, content: bytes, status: int) -> None:
-    response = Http(app)("POST", "/v1/search", content)
-    assert response.status_code == status
-    check_sentence(response.json()["error"])
-
-
-def test_what_is_not_there_is_named(app: ASGIApp) -> None:
-    http = Http(app)
-    assert "There are: search, " in http.verb("serch", {}).json()["error"]
-    assert "There are: " in http("GET", "/v2").json()["error"]
-    assert http("GET", "/v1/search").status_code == 405
-
-
-def test_the_document_is_open_api(app: ASGIApp) -> None:
-    document = Http(app)("GET", "/openapi.json").json()
-    validate(document)
-    assert document == json.loads(json.dumps(openapi()))
-    assert document["paths"].keys() == {f"/v1/{name}" for name in OPERATIONS}
 
 
 def test_the_guide_names_every_verb() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from harken.redact.redactor import Redactor
@@ -58,14 +60,14 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(("kind", "token"), [(kind, token) for kind, tokens in TOKENS.items() for token in tokens])
-def test_a_vendors_token_is_found_wherever_it_stands(kind: str, token: str, place: str) -> None:
-    found = redactor.redact(place.format(token))
-    assert token not in found.text
-    assert "[redacted:" in found.text
-    if place == "{}":
-        assert (found.text, dict(found.counts)) == (f"[redacted:{kind}]", {kind: 1})
+@pytest.mark.parametrize("kind", TOKENS)
+def test_a_vendors_token_is_found_wherever_it_stands(kind: str) -> None:
+    for token, place in itertools.product(TOKENS[kind], PLACES):
+        found = redactor.redact(place.format(token))
+        assert token not in found.text, (token, place)
+        assert "[redacted:" in found.text, (token, place)
+        if place == "{}":
+            assert (found.text, dict(found.counts)) == (f"[redacted:{kind}]", {kind: 1})
 
 
 # The secret of each line stands after the last `~`.
