@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
@@ -59,9 +58,12 @@ class _Placed:
     directory: Directory = None
     agent: Annotated[str, Argument("Whose; a project has one for each.", 1, 100)] = DEFAULT_AGENT
 
-    def place(self, harken: Harken, caller: Caller) -> Path | None:
-        """The folder that tells the project."""
-        return caller.reach(self.directory, harken.settings.serve.roots)
+    def given(self, harken: Harken, caller: Caller) -> dict[str, Any]:
+        """The arguments as the verbs of experiences take them, with the real folder that tells the project."""
+        words = {**asdict(self), "directory": caller.reach(self.directory, harken.settings.serve.roots)}
+        if "id" in words:
+            words["uid"] = words.pop("id")
+        return words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +79,6 @@ class StartArguments(_Placed):
     session: _Session = ""
 
 
-def _start(harken: Harken, wanted: StartArguments, caller: Caller) -> Experience:
-    words = {**asdict(wanted), "directory": wanted.place(harken, caller)}
-    return harken.experiences.start(**words)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateArguments(_Placed):
     """Changes of an experience."""
@@ -92,11 +89,6 @@ class UpdateArguments(_Placed):
     prediction: Annotated[str | None, Argument("What is to be seen now.", 1, STATEMENT_CHARS)] = None
     strategy: Annotated[str | None, Argument("How it is gone about now.", choices=STRATEGIES)] = None
     note: Annotated[str, Argument("A remark.", most=REPORT_CHARS)] = ""
-
-
-def _update(harken: Harken, wanted: UpdateArguments, caller: Caller) -> Experience:
-    words = {**asdict(wanted), "directory": wanted.place(harken, caller)}
-    return harken.experiences.update(words.pop("id"), **words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +112,11 @@ def _resolve(harken: Harken, wanted: ResolveArguments, caller: Caller) -> Experi
         raise UsageError("cause and cause_description go together: give both or neither.")
     if wanted.takeaway and not wanted.worked:
         raise UsageError("takeaway needs worked: give both.")
-    return harken.experiences.resolve(
-        wanted.status,
-        wanted.result,
-        surprise=wanted.surprise,
-        root_cause=RootCause(wanted.cause, wanted.cause_description) if wanted.cause else None,
-        lesson=Lesson(wanted.worked, wanted.takeaway) if wanted.worked else None,
-        uid=wanted.id,
-        directory=wanted.place(harken, caller),
-        agent=wanted.agent,
-    )
+    words = wanted.given(harken, caller)
+    category, description = words.pop("cause"), words.pop("cause_description")
+    worked, takeaway = words.pop("worked"), words.pop("takeaway")
+    cause = RootCause(category, description) if category else None
+    return harken.experiences.resolve(**words, root_cause=cause, lesson=Lesson(worked, takeaway) if worked else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +130,6 @@ class ActiveAnswer(TypedDict):
     """The active experience; null where there is none."""
 
     experience: dict[str, Any] | None
-
-
-def _active(harken: Harken, wanted: ActiveArguments, caller: Caller) -> Active | None:
-    place = wanted.place(harken, caller)
-    return harken.experiences.active(directory=place, agent=wanted.agent, session=wanted.session)
 
 
 def _show_active(session: Printer, found: Active | None, _wanted: ActiveArguments) -> None:
@@ -170,11 +152,6 @@ class AdoptArguments(ActiveArguments):
     """Which experience to adopt."""
 
     id: OneId = None
-
-
-def _adopt(harken: Harken, wanted: AdoptArguments, caller: Caller) -> Experience:
-    place = wanted.place(harken, caller)
-    return harken.experiences.adopt(wanted.id, session=wanted.session, directory=place, agent=wanted.agent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,14 +243,19 @@ def _show_review(session: Printer, found: Experience | str | Sequence[Candidate]
         session.say("Nothing to review: no test or build failed without an active experience.")
 
 
-def _written(one: Experience, _wanted: object) -> WrittenView:
-    return one.written_view()
-
-
-def _command(
-    path: str, help: str, did: Callable[[Experience], str], spelling: dict[str, Spelling]
-) -> ShellCommand[Any, Experience]:
-    """A command that changes an experience, and says in a line what it did."""
+def _changing(
+    name: str,
+    title: str,
+    summary: str,
+    arguments: type[Any],
+    run: Callable[[Harken, Any, Caller], Experience],
+    help: str,
+    did: Callable[[Experience], str],
+    spelling: dict[str, Spelling],
+    effect: Effect = Effect.CHANGES,
+    is_idempotent: bool = False,
+) -> Operation[Any, Experience]:
+    """An operation that changes an experience, and says in a line what it did."""
 
     def show(session: Printer, one: Experience, _wanted: object) -> None:
         session.say(f"{did(one)} {one.uid}")
@@ -282,63 +264,57 @@ def _command(
         "directory": Spelling(help="Its project's, in place of the current one."),
         "agent": Spelling(help="Whose."),
     }
-    return ShellCommand(path, help, show, {**place, **spelling}, Experience.written_view)
+    return Operation(
+        name,
+        title,
+        summary,
+        arguments,
+        run,
+        WrittenView,
+        lambda one, _wanted: one.written_view(),
+        effect,
+        is_idempotent,
+        command=ShellCommand(name.replace("_", " "), help, show, {**place, **spelling}, Experience.written_view),
+    )
 
 
-START = Operation(
+START = _changing(
     "experience_start",
     "Begin an experience",
     "Write down what you are about to try: goal, hypothesis, action and prediction. One is active at a time.",
     StartArguments,
-    _start,
-    WrittenView,
-    _written,
+    lambda harken, wanted, caller: harken.experiences.start(**wanted.given(harken, caller)),
+    "Begin an experience; a project and an agent have one at a time.",
+    lambda _one: "Started",
+    {},
     Effect.ADDS,
-    command=_command(
-        "experience start",
-        "Begin an experience; a project and an agent have one at a time.",
-        lambda _one: "Started",
-        {},
-    ),
 )
-UPDATE = Operation(
+UPDATE = _changing(
     "experience_update",
     "Go on with an experience",
     "Change the active experience; another hypothesis, action or prediction is a new iteration.",
     UpdateArguments,
-    _update,
-    WrittenView,
-    _written,
-    Effect.CHANGES,
-    command=_command(
-        "experience update",
-        "Change the active experience; another hypothesis, action or prediction is a new iteration.",
-        lambda one: f"Iteration {one.iteration_count} of",
-        {},
-    ),
+    lambda harken, wanted, caller: harken.experiences.update(**wanted.given(harken, caller)),
+    "Change the active experience; another hypothesis, action or prediction is a new iteration.",
+    lambda one: f"Iteration {one.iteration_count} of",
+    {},
 )
-RESOLVE = Operation(
+RESOLVE = _changing(
     "experience_resolve",
     "End an experience",
     "Say how it went: confirmed, falsified (with surprise and cause) or abandoned.",
     ResolveArguments,
     _resolve,
-    WrittenView,
-    _written,
-    Effect.CHANGES,
-    command=_command(
-        "experience resolve",
-        "End the active experience; without STATUS as the last test or build suggests.",
-        lambda one: f"{one.status.value.capitalize()} ({one.tier})",
-        {"status": WORD},
-    ),
+    "End the active experience; without STATUS as the last test or build suggests.",
+    lambda one: f"{one.status.value.capitalize()} ({one.tier})",
+    {"status": WORD},
 )
 ACTIVE = Operation(
     "experience_active",
     "Show the active experience",
     "Show the active experience, whether another session left it behind, and what a test or build says of it.",
     ActiveArguments,
-    _active,
+    lambda harken, wanted, caller: harken.experiences.active(**wanted.given(harken, caller)),
     ActiveAnswer,
     lambda found, _wanted: ActiveAnswer(experience=view_of(found)),
     command=ShellCommand(
@@ -347,19 +323,16 @@ ACTIVE = Operation(
         _show_active,
     ),
 )
-ADOPT = Operation(
+ADOPT = _changing(
     "experience_adopt",
     "Adopt an experience",
     "Go on with an active experience that another session left behind.",
     AdoptArguments,
-    _adopt,
-    WrittenView,
-    _written,
-    Effect.CHANGES,
+    lambda harken, wanted, caller: harken.experiences.adopt(**wanted.given(harken, caller)),
+    "Go on with an experience that another session began.",
+    lambda _one: "Adopted",
+    {"id": WORD},
     is_idempotent=True,
-    command=_command(
-        "experience adopt", "Go on with an experience that another session began.", lambda _one: "Adopted", {"id": WORD}
-    ),
 )
 EXPERIENCES = Operation(
     "experiences",
