@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from harken.model.views import FilesView, view_of
+from harken.model.views import FilesView
 from harken.record.project import identify_project
 from harken.sources.workspace.files import FileContent, FileStamp, find_place, list_files, shown_name, stamp
 from harken.storage.ports import Store, Transaction
@@ -100,7 +100,17 @@ class IndexReport:
 
     def view(self) -> FilesView:
         """The report as JSON."""
-        return view_of(FilesView, self, self.changes, skipped=dict(self.skipped))
+        return {
+            "project": self.project,
+            "files": self.files,
+            "indexed": self.indexed,
+            "unchanged": self.unchanged,
+            "gone": self.gone,
+            "skipped": dict(self.skipped),
+            "added": self.changes.added,
+            "changed": self.changes.changed,
+            "removed": self.changes.removed,
+        }
 
 
 @dataclass(slots=True)
