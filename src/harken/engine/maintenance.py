@@ -18,7 +18,7 @@ from harken.journal.backup import TYPED_NAME, backup
 from harken.journal.export import Exported, export, export_to_file
 from harken.journal.journal import DATABASE_NAME, Journal
 from harken.journal.replay import Replayed, drop_set_aside, reindex
-from harken.model.views import StatusView
+from harken.model.views import StatusView, view_of
 from harken.record.doctor import Doctor, Finding
 from harken.record.forget import ForgetPlan, Forgotten, forget, plan_conversations, plan_messages, plan_project
 from harken.record.recorder import Recorder
@@ -63,32 +63,22 @@ class StoreStatus:
 
     def view(self) -> StatusView:
         """The status as JSON."""
-        counts = self.counts
-        return {
-            "messages": counts.messages,
-            "conversations": counts.conversations,
-            "exchanges": counts.exchanges,
-            "project_count": counts.projects,
-            "entries": counts.entries,
-            "embeddable": counts.embeddable,
-            "embedded": counts.embedded,
-            "queue": self.queue,
-            "failed": counts.failed,
-            "forgotten": counts.forgotten,
-            "redactions": sum(self.redactions.values()),
-            "redactions_by_kind": self.redactions,
-            "spend_usd": float(self.spent.usd),
-            "spend_today_usd": float(self.spent_today.usd),
-            "spend_unsettled_usd": float(self.spent.unsettled_usd),
-            "spend_unpriced_calls": self.spent.unpriced,
-            "space": self.space,
-            "filling_space": self.filling,
-            "bytes": self.sizes,
-            "stale_leases": self.stale_leases,
-            "torn_lines": self.torn,
-            "home": str(self.home),
-            "store": self.store,
-        }
+        return view_of(
+            StatusView,
+            self.counts,
+            self,
+            project_count=self.counts.projects,
+            redactions=sum(self.redactions.values()),
+            redactions_by_kind=self.redactions,
+            spend_usd=float(self.spent.usd),
+            spend_today_usd=float(self.spent_today.usd),
+            spend_unsettled_usd=float(self.spent.unsettled_usd),
+            spend_unpriced_calls=self.spent.unpriced,
+            filling_space=self.filling,
+            bytes=self.sizes,
+            torn_lines=self.torn,
+            home=str(self.home),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,12 +63,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended.
-
-    Attributes:
-        auto_captured: a test or build that ran said so, not the agent.
-        evidence_uid: the message that the check printed; empty where nothing was captured.
-    """
+    """The end of an experience; where it was auto-captured, a test or build said so, and a message is the evidence."""
 
     status: ExperienceStatus
     result: str

@@ -36,12 +36,7 @@ class Syntax(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One thing that is ours.
-
-    Attributes:
-        keys: where it stands.
-        listed: whether it is one item of the list at these keys, a hook; else it is an MCP server.
-    """
+    """One thing of ours and where it stands: an MCP server, or, listed there with others, a hook."""
 
     keys: Keys
     value: Mapping[str, Any]

@@ -28,12 +28,7 @@ class InstallError(HarkenError):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is wanted in one file.
-
-    Attributes:
-        path: as the agent looks for it.
-        new_mode: of the file, if it is made.
-    """
+    """What is wanted in one file; `new_mode` is for one that is made."""
 
     path: Path
     syntax: Syntax
@@ -43,13 +38,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What is kept of one changed file until that is undone.
-
-    Attributes:
-        before: its content before we came; None where it did not exist.
-        after: hash of what was left there.
-        folders: made for it, outermost first.
-    """
+    """A file's content before we came, None where there was none, the hash of what we left, and folders made for it."""
 
     before: bytes | None
     after: str
@@ -62,13 +51,11 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file, as it is and as it will be.
+    """One file's content as it is and as it will be, None where there is none.
 
     Attributes:
         place: its path without symbolic links: what is written is what a link points to.
-        now: its content; None where there is no file.
-        then: likewise.
-        folders: made for it, at this or an earlier time.
+        folders: made for it, at this or an earlier time, outermost first.
         backup: kept from now on; None where nothing of ours is left.
     """
 

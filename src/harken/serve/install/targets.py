@@ -26,19 +26,14 @@ _GROWING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 
 
 class Command(NamedTuple):
-    """How an agent starts Harken later, from wherever it is.
-
-    Attributes:
-        words: the program, and what it is always given.
-        home: named where it is not the one that Harken finds by itself.
-    """
+    """The words that start Harken from wherever an agent is; `home` is None where Harken finds it by itself."""
 
     words: tuple[str, ...]
     home: str | None = None
 
     def hook(self, event: str, agent: str) -> str:
         """Return a hook as a line of a shell."""
-        home = () if self.home is None else ("--home", self.home)
+        home = ["--home", self.home] if self.home else []
         return shlex.join([*self.words, "hook", event, "--agent", agent, *home])
 
     def server(self, **more: Any) -> dict[str, Any]:
@@ -81,13 +76,7 @@ def is_found() -> bool:
 
 
 class Where(NamedTuple):
-    """Where an agent is looked for.
-
-    Attributes:
-        person: `~`.
-        project: the folder whose files are changed; None for the person's own.
-        env: `CLAUDE_CONFIG_DIR`, `CODEX_HOME` and `XDG_CONFIG_HOME` of the agents.
-    """
+    """The home folder of a person, or the project whose files are changed instead, and the agents' own variables."""
 
     person: Path
     project: Path | None
@@ -106,13 +95,7 @@ class Where(NamedTuple):
 
 
 class Hooked(NamedTuple):
-    """How an agent starts hooks.
-
-    Attributes:
-        events: those that are answered, as the agent calls them.
-        timeout: in the agent's own unit.
-        shell: the tool that runs commands, as the agent calls it; of no other is what it came to reported.
-    """
+    """The events that are answered, the timeout in the agent's unit, and its shell, whose results alone are told."""
 
     events: tuple[str, ...]
     timeout: int
@@ -120,14 +103,7 @@ class Hooked(NamedTuple):
 
 
 class Target(NamedTuple):
-    """An agent.
-
-    Attributes:
-        title: its name as people write it.
-        edits: makes the changes to its files.
-        hooked: None where it has the MCP server alone.
-        notes: what is left to be done, or not to be had.
-    """
+    """An agent; `hooked` is None where it has the MCP server alone, `notes` say what is left to be done by hand."""
 
     title: str
     edits: Callable[[Where, Command, Hooked | None], list[Edit]]

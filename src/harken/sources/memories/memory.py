@@ -10,7 +10,7 @@ from datetime import datetime
 from harken.errors import UsageError
 from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
 from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, Trust
-from harken.model.views import MemoryView, format_moment, parse_moment
+from harken.model.views import MemoryView, format_moment, parse_moment, view_of
 from harken.sources.source import relevance_of
 from harken.storage.ports import Transaction
 from harken.storage.records.rows import KEPT, find_kept
@@ -46,21 +46,15 @@ class Memory:
 
     def view(self) -> MemoryView:
         """The memory as JSON."""
-        return {
-            "id": self.uid,
-            "content": self.content,
-            "category": self.category,
-            "importance": self.importance,
-            "tags": list(self.tags),
-            "project": self.project.key if self.project else None,
-            "trust": self.trust.value,
-            "untrusted": self.trust.is_untrusted,
-            "created_at": format_moment(self.created_at),
-            "updated_at": format_moment(self.updated_at),
-            "accessed_at": None if self.accessed_at is None else format_moment(self.accessed_at),
-            "supersedes": list(self.supersedes),
-            "superseded_by": self.superseded_by,
-        }
+        return view_of(
+            MemoryView,
+            self,
+            project=self.project.key if self.project else None,
+            untrusted=self.trust.is_untrusted,
+            created_at=format_moment(self.created_at),
+            updated_at=format_moment(self.updated_at),
+            accessed_at=None if self.accessed_at is None else format_moment(self.accessed_at),
+        )
 
 
 def memory_of(kept: SavedRecord, accessed_at: datetime | None = None) -> Memory:
