@@ -38,7 +38,7 @@ class SearchPort(Protocol):
     """The one retrieval path."""
 
     def __call__(self, query: str, scope: SearchScope, limit: int, mode: str, /) -> SearchResult:
-        """What answers the query, best first."""
+        """The entries that answer the query, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class FoundMemory:
 
 @dataclass(slots=True)
 class Memories:
-    """What was saved on purpose; reached as `Harken.memories`.
+    """Memories saved on purpose; reached as `Harken.memories`.
 
     Ids may be abbreviated to their beginnings, of at least four characters.
     """

@@ -38,7 +38,7 @@ class CommitSource:
     name = "commit"
 
     def entries(self, record: Commit) -> Sequence[NewEntry]:
-        """What it says and changed, and what it brought into each file of code; found by any of the author's names.
+        """Its message and files, and what it brought into each file of code; found by any of the author's names.
 
         A commit of a hundred lines is about its message; one of a thousand also about each thing that it made.
         """
@@ -67,7 +67,7 @@ def _addition_text(subject: str, addition: Addition) -> str:
 
 
 def author_facets(author: str, email: str) -> tuple[str, ...]:
-    """What a search for an author may name: the whole name, each word of it, the address."""
+    """The facets of an author, who may be searched for by the whole name, each word of it, or the address."""
     names = (author, email, *author.split())
     return tuple(dict.fromkeys(author_facet(name) for name in names if name.strip()))
 
@@ -115,7 +115,7 @@ _LINES_TO_DOCSTRING = 12
 
 
 def parse_patch(patch: str) -> Iterator[Addition]:
-    """What a patch adds to each file: names of definitions, each with the first line that is said of it."""
+    """The additions of a patch to each file: names of definitions, each with the first line that is said of it."""
     path, lines, begins = "", list[str](), False
     for line in patch.split("\n"):
         if line.startswith("diff --git "):
