@@ -24,6 +24,7 @@ from harken.sources.workspace.languages import SUFFIXES
 from harken.sources.workspace.tree import Progress, WorkspaceIndex
 from harken.storage.ports import Transaction
 from harken.storage.workspace import commits as rows
+from harken.storage.workspace.commits import Authorship, Churn
 from harken.storage.workspace.files import known_project, project_of
 from harken.text import tokens
 
@@ -273,7 +274,7 @@ class CommitIndex(WorkspaceIndex):
         with self.recorder.store.reading() as tx:
             return rows.file_history(tx, _project(tx, repository), name, limit)
 
-    def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[rows.Churn]:
+    def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[Churn]:
         """The files of a repository that changed most often in the last days.
 
         Raises:
@@ -286,7 +287,7 @@ class CommitIndex(WorkspaceIndex):
         with self.recorder.store.reading() as tx:
             return rows.churn(tx, _project(tx, repository), self.recorder.now() - timedelta(days=days), limit)
 
-    def authors(self, path: str | Path = ".") -> list[rows.Authorship]:
+    def authors(self, path: str | Path = ".") -> list[Authorship]:
         """The people who changed a file, or what lies in a folder, most commits first.
 
         Raises:
