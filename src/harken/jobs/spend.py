@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from typing import Unpack
 from uuid import uuid4
 
 from harken.config.settings import LlmConfig, Settings
 from harken.errors import EndpointTimeoutError, HarkenError, SpendLimitError
-from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolSpec
+from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
 from harken.storage.enrichment.consent import drop_model, model_since, note_model
@@ -107,23 +108,16 @@ class MeteredModel:
         """USD for a call of so many tokens; None where no price of the model is known."""
         return self.model.price(usage)
 
-    def complete(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> ChatAnswer:
+    def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
         """The whole answer, booked.
 
         Raises:
             SpendLimitError: nothing was sent.
             ProviderError: as of `ChatModel.complete`.
         """
-        uid = self._begin(messages, instructions, max_tokens, tools)
+        uid = self._begin(messages, options)
         try:
-            answer = self.model.complete(messages, instructions=instructions, max_tokens=max_tokens, tools=tools)
+            answer = self.model.complete(messages, **options)
         except BaseException as error:
             self.book.fail(uid, error)
             raise
@@ -131,13 +125,7 @@ class MeteredModel:
         return answer
 
     def stream(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-        stop: threading.Event | None = None,
+        self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]
     ) -> Iterator[str | ChatAnswer]:
         """Pieces of the text, and last the whole answer, booked also when it is left early or stopped.
 
@@ -145,9 +133,9 @@ class MeteredModel:
             SpendLimitError: nothing was sent.
             ProviderError: as of `ChatModel.stream`.
         """
-        uid = self._begin(messages, instructions, max_tokens, tools)
+        uid = self._begin(messages, options)
         begun = answered = False
-        pieces = self.model.stream(messages, instructions=instructions, max_tokens=max_tokens, tools=tools, stop=stop)
+        pieces = self.model.stream(messages, stop=stop, **options)
         try:
             for piece in pieces:
                 begun = True
@@ -165,11 +153,10 @@ class MeteredModel:
         """Let go of the connections."""
         self.model.close()
 
-    def _begin(
-        self, messages: Sequence[ChatMessage], instructions: str, max_tokens: int | None, tools: Sequence[ToolSpec]
-    ) -> str:
+    def _begin(self, messages: Sequence[ChatMessage], options: CallOptions) -> str:
         uid = str(uuid4())
-        estimate = self.price(_most(messages, instructions, max_tokens or self.model.max_tokens, tools))
+        most = options.get("max_tokens") or self.model.max_tokens
+        estimate = self.price(_most(messages, options, most))
         self.book.begin(ModelCall(uid, self.kind, self.item_uid, self.name, self.book.now(), estimate))
         return uid
 
@@ -207,10 +194,10 @@ class EmbeddingMeter:
         self.book().fail(uid, error)
 
 
-def _most(messages: Sequence[ChatMessage], instructions: str, max_tokens: int, tools: Sequence[ToolSpec]) -> TokenUsage:
-    texts = [instructions, *(message.text for message in messages)]
+def _most(messages: Sequence[ChatMessage], options: CallOptions, max_tokens: int) -> TokenUsage:
+    texts = [options.get("instructions", ""), *(message.text for message in messages)]
     texts += [f"{call.name} {dict(call.arguments)}" for message in messages for call in message.tool_calls]
-    texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in tools]
+    texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in options.get("tools", ())]
     return TokenUsage(sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts), max_tokens)
 
 

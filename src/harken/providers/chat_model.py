@@ -114,7 +114,7 @@ class ChatModel(Completer, Protocol):
     """A language model; threads may share it. Nothing is tried twice: who calls, tries again."""
 
     def price(self, usage: TokenUsage) -> Decimal | None:
-        """What a call of so many tokens costs in USD; None where no price of the model is known."""
+        """USD for a call of so many tokens; None where no price of the model is known."""
 
     def stream(
         self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]

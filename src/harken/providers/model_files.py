@@ -1,4 +1,4 @@
-"""Where the weights of local models are found, and proof that they are the right ones."""
+"""Finds or fetches the weights of local models, and proves that they are the right ones."""
 
 from __future__ import annotations
 

@@ -42,12 +42,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the model says of one batch.
-
-    Attributes:
-        values: its first output, rows in the batch's order.
-        mask: 1 where a token is, 0 where padding is, `(rows, longest)`.
-    """
+    """The model's first output for a batch, and a mask: 1 where a token is, 0 where padding is, `(rows, longest)`."""
 
     values: NDArray[np.float32]
     mask: Int64
@@ -192,7 +187,7 @@ _loading = threading.Lock()
 
 
 def vendor_errors() -> tuple[type[Exception], ...]:
-    """What onnxruntime may raise; its exceptions have no common root but Exception."""
+    """The exceptions of onnxruntime, which have no common root but Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     own = [value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception)]

@@ -29,7 +29,6 @@ class EmbedderOptions:
         url: an endpoint's base, up to and including `/v1`.
         max_tokens: texts are cut there; never above what the model takes.
         threshold: in place of the model's calibrated one, cosine similarity.
-        batch_size: most texts in one call of the model.
         allow_download: weights that are nowhere on this machine may be fetched.
         download_url: fetch from here: a mirror of the hub's folder, or, with `download_sha256`, any folder that
             holds `model.onnx` and `tokenizer.json`.
@@ -64,7 +63,7 @@ class EmbedderOptions:
         return cls(home, name, api_key=wanted.api_key.get_secret_value() if wanted.api_key else None, **values)
 
     def to_spec(self) -> dict[str, Any]:
-        """What opens the same space again, ready for JSON; without the home and the API key."""
+        """The options that open the same space again, ready for JSON; without the home and the API key."""
         spec: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)

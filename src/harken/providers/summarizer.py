@@ -33,7 +33,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeText:
-    """What an exchange consists of, oldest first.
+    """The words and tool calls of an exchange, oldest first.
 
     Attributes:
         spoken: the messages of people and agents, without tools.

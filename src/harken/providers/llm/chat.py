@@ -94,7 +94,7 @@ class LoopThread:
 
 
 def _next(arrived: SimpleQueue[tuple[_T] | None], stop: threading.Event | None) -> tuple[_T] | None:
-    """What arrives next; None at the end, and once it is stopped."""
+    """The item that arrives next; None at the end, and once it is stopped."""
     if stop is None:
         return arrived.get()
     while not stop.is_set():
@@ -149,7 +149,7 @@ class VendorChatModel:
         return self._options.max_tokens
 
     def price(self, usage: TokenUsage) -> Decimal | None:
-        """What a call of so many tokens costs in USD; None where no price of the model is known."""
+        """USD for a call of so many tokens; None where no price of the model is known."""
         return price_of(self._options, usage)
 
     def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:

@@ -66,7 +66,7 @@ def to_parameters(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
 
 
 def text_of(event: parts.ModelResponseStreamEvent) -> str:
-    """What an event of a stream adds to the text; empty for most events."""
+    """The text that an event of a stream adds; empty for most events."""
     if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
         return event.part.content
     if isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
@@ -80,7 +80,7 @@ def tool_calls(response: parts.ModelResponse) -> tuple[ToolCall, ...]:
 
 
 def finish(response: parts.ModelResponse) -> Finish:
-    """Why the model stopped; an answer with calls counts as one whatever the endpoint says."""
+    """The reason for which the model stopped: calls, where the answer has any, whatever the endpoint says."""
     if any(isinstance(part, parts.ToolCallPart) for part in response.parts):
         return Finish.TOOL_CALLS
     return _FINISHES.get(response.finish_reason, Finish.OTHER)
@@ -175,7 +175,7 @@ def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) ->
 
 
 def _by_status(error: failures.ModelHTTPError, place: str) -> errors.HarkenError:
-    """What the client has not told apart: small servers answer in their own ways."""
+    """Errors that the client has not told apart: small servers answer in their own ways."""
     status = error.status_code
     if status in (401, 403):
         return errors.CredentialError(f"{place} refuses with status {status}: set llm.api_key")

@@ -1,4 +1,4 @@
-"""What checks tell of experiences: a suggestion for the active one, or a candidate for a new one."""
+"""Checks as evidence for experiences: a suggestion for the active one, or a candidate for a new one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def see_checks(store: Store, since: datetime | None = None) -> None:
 
 
 def suggestion_of(one: Experience, check: SeenCheck) -> Suggestion:
-    """What a check says of an experience: a success confirms it, unless it was predicted to fail."""
+    """Suggest an outcome by a check: a success confirms the experience, unless it was predicted to fail."""
     expects_failure = _FAILURE.search(one.prediction) is not None and _DENIAL.search(one.prediction) is None
     as_predicted = (check.outcome == PASSED) is not expects_failure
     return Suggestion(

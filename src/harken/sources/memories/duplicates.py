@@ -151,14 +151,14 @@ def _subject(text: str) -> set[str]:
 
 
 def _values(text: str) -> dict[str, set[str]]:
-    """How it stands, by kind: weekdays, numbers, names."""
+    """The values that a sentence gives to its subject, by kind: weekdays, numbers, names."""
     marked = {word for word in marked_words(text) if not is_weekday(word)}
     numbers = {word for word in marked if any(map(str.isdigit, word))}
     return {"day": set(filter(is_weekday, bare_words(text))), "number": numbers, "name": marked - numbers}
 
 
 def _shared(one: list[str], other: list[str]) -> int:
-    """How many words both begin with."""
+    """The number of words that both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

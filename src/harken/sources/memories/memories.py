@@ -68,7 +68,7 @@ class FoundMemory:
 
 @dataclass(slots=True)
 class Memories:
-    """What was saved on purpose; reached as `Harken.memories`.
+    """Memories saved on purpose; reached as `Harken.memories`.
 
     Ids may be abbreviated to their beginnings, of at least four characters.
     """

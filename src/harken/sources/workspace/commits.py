@@ -24,6 +24,7 @@ from harken.sources.workspace.tree import Progress, WorkspaceIndex
 from harken.storage.ports import Transaction
 from harken.storage.scopes import known_project, project_of
 from harken.storage.workspace import commits as rows
+from harken.storage.workspace.commits import Authorship, Churn
 from harken.text import tokens
 
 _MESSAGE_TOKENS = 300
@@ -37,7 +38,7 @@ class CommitSource:
     name = "commit"
 
     def entries(self, record: Commit) -> Sequence[NewEntry]:
-        """What it says and changed, and what it brought into each file of code; found by any of the author's names.
+        """Its message and files, and what it brought into each file of code; found by any of the author's names.
 
         A commit of a hundred lines is about its message; one of a thousand also about each thing that it made.
         """
@@ -66,7 +67,7 @@ def _addition_text(subject: str, addition: Addition) -> str:
 
 
 def author_facets(author: str, email: str) -> tuple[str, ...]:
-    """What a search for an author may name: the whole name, each word of it, the address."""
+    """The facets of an author, who may be searched for by the whole name, each word of it, or the address."""
     names = (author, email, *author.split())
     return tuple(dict.fromkeys(author_facet(name) for name in names if name.strip()))
 
@@ -114,7 +115,7 @@ _LINES_TO_DOCSTRING = 12
 
 
 def parse_patch(patch: str) -> Iterator[Addition]:
-    """What a patch adds to each file: names of definitions, each with the first line that is said of it."""
+    """The additions of a patch to each file: names of definitions, each with the first line that is said of it."""
     path, lines, begins = "", list[str](), False
     for line in patch.split("\n"):
         if line.startswith("diff --git "):
@@ -272,7 +273,7 @@ class CommitIndex(WorkspaceIndex):
         with self.recorder.store.reading() as tx:
             return rows.file_history(tx, _project(tx, repository), name, limit)
 
-    def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[rows.Churn]:
+    def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[Churn]:
         """The files of a repository that changed most often in the last days.
 
         Raises:
@@ -285,7 +286,7 @@ class CommitIndex(WorkspaceIndex):
         with self.recorder.store.reading() as tx:
             return rows.churn(tx, _project(tx, repository), self.recorder.now() - timedelta(days=days), limit)
 
-    def authors(self, path: str | Path = ".") -> list[rows.Authorship]:
+    def authors(self, path: str | Path = ".") -> list[Authorship]:
         """The people who changed a file, or what lies in a folder, most commits first.
 
         Raises:

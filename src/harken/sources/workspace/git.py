@@ -1,4 +1,4 @@
-"""What git knows of a folder: its files and its commits. Nothing that a repository configures is run."""
+"""Files and commits of a folder, asked of git. Nothing that a repository configures is run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Repository:
         return list(parse_log(_decoded(self._run(*command, stdin="\n".join(shas).encode()))))
 
     def patches(self, shas: Sequence[str], suffixes: Iterable[str]) -> dict[str, str]:
-        """What these commits changed in files of some kinds, without what stands around it; merges have nothing."""
+        """Changes of these commits to files of some kinds, without the lines around them; merges have none."""
         options = ("--no-walk=unsorted", "--stdin", "-p", "-U0", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
         command = ("log", *options, "--src-prefix=a/", "--dst-prefix=b/", "--format=%x00%H", "--")
         paths = (f":(icase)*{suffix}" for suffix in suffixes)

@@ -23,7 +23,7 @@ from harken.storage.workspace import files as rows
 
 Progress = Callable[[int, int], None]
 NEEDS = "needs "
-"""How the reason for passing over a file begins where something must be installed; it is tried again each time."""
+"""Begins the reason for skipping a file where something must be installed; such a file is tried again each time."""
 _MAX_FILES, _MAX_PARTS = 50, 500
 _log = structlog.get_logger(__name__)
 
@@ -139,11 +139,11 @@ class FileIndex(WorkspaceIndex, ABC):
 
     @abstractmethod
     def _wants(self, path: str) -> bool:
-        """Whether a file is of this kind, by its name."""
+        """True for a file of this kind, by its name."""
 
     @abstractmethod
     def _parts(self, project: str, path: str, data: bytes) -> list[rows.FilePart]:
-        """What a file is taken into.
+        """The parts of a file.
 
         Raises:
             SkippedError: it cannot be.
