@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 from harken import Harken
-from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.wire import OK, DaemonError, exchange
 from report import DATE, keep, show
 from synthetic import Talks, write_jsonl
 
@@ -86,7 +86,7 @@ class Agent:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with suppress(DaemonError):
-                if ask(self.place, "/v1/ping", None, self.env, 1.0).status == 200:
+                if exchange(self.place.socket, "/v1/ping", None, self.env, 1.0)[0] == OK:
                     return True
             time.sleep(0.05)
         return False

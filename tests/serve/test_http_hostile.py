@@ -15,10 +15,9 @@ import pytest
 from starlette.types import Message
 from test_http import DaemonControl, Http
 
-from coding_agent import PATIENCE_SECONDS, answering
+from coding_agent import PATIENCE_SECONDS, answering, ask
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import DaemonPaths
 from harken.serve.hooks.events import AGENTS
 from harken.serve.http import routes as body

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, end, eventually
+from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, ask, end, eventually
 from command_line import CommandLine
-from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import DaemonPaths
 
 EXCHANGES = 100

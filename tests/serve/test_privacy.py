@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from coding_agent import CodingAgent, answering, daemons_of, end, eventually
+from coding_agent import CodingAgent, answering, ask, daemons_of, end, eventually
 from command_line import TIMEOUT_SECONDS, CommandLine
-from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import DaemonPaths
 
 SAID = "The numbat of Zanzibar signs every invoice of the marmalade works in person"

@@ -15,12 +15,11 @@ import click
 from harken import __version__
 from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.serve.cli.session import CommandSession, with_json
-from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
-from harken.serve.daemon.wire import StrangerError
+from harken.serve.daemon.wire import OK, DaemonError, StrangerError, exchange
 from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -121,7 +120,7 @@ def _answers(place: DaemonPaths) -> bool:
     from harken.config.settings import environment
 
     try:
-        return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
+        return exchange(place.socket, "/v1/ping", None, environment(), _SHORT_SECONDS)[0] == OK
     except StrangerError as error:
         raise HarkenError(str(error)) from error
     except DaemonError:

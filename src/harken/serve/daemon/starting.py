@@ -1,4 +1,4 @@
-"""Starting a daemon from a hook, and telling whether one runs. On the way of hooks, which pay for each import."""
+"""Starting a daemon, and telling whether one runs. On the way of hooks, which pay for each import."""
 
 from __future__ import annotations
 
@@ -107,9 +107,41 @@ def _has_just_failed(claimed: int) -> bool:
     return found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
 
 
-def words_of(place: DaemonPaths, claimed: int) -> list[str]:
-    """Return the command that starts a daemon for a home, with the right to start it."""
+def _words_of(place: DaemonPaths, claimed: int) -> list[str]:
     return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet", "--claimed", str(claimed)]
+
+
+def start(place: DaemonPaths, env: Mapping[str, str]) -> None:
+    """Start a daemon and leave it to itself; returns at once, whether or not it can live.
+
+    Where one of this version runs, and only does not answer, or is being started, none is started: it would be one more
+    process each time.
+
+    Raises:
+        OSError: no process can be started.
+    """
+    # Not on the way of hooks, which pay for each import.
+    import subprocess
+    import threading
+
+    claimed = claim(place)
+    if claimed is None:
+        return
+    try:
+        process = subprocess.Popen(
+            _words_of(place, claimed),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=dict(env),
+            start_new_session=True,
+            pass_fds=(claimed,),
+        )
+    finally:
+        os.close(claimed)
+    # For those who outlive it: the kernel keeps a dead child until its end was asked for.
+    threading.Thread(target=process.wait, name="harken-daemon-end", daemon=True).start()
 
 
 def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
@@ -132,7 +164,7 @@ def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
         os.set_inheritable(claimed, True)
         os.posix_spawn(
             sys.executable,
-            words_of(place, claimed),
+            _words_of(place, claimed),
             env,
             file_actions=[
                 *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)),

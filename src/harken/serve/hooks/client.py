@@ -68,13 +68,11 @@ def _alone(place: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapp
     from harken.serve.hooks.events import report
 
     if report(place.reports, event, agent, payload):
-        from harken.serve.daemon.starting import spawn
+        from harken.serve.daemon.starting import spawn, start
 
         try:
             spawn(place, env)
         except NotImplementedError:
-            from harken.serve.daemon.client import start
-
             start(place, env)
 
 

@@ -18,8 +18,8 @@ from anyio.to_thread import run_sync
 from harken import __version__
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError
-from harken.serve.daemon.client import DaemonError, start
 from harken.serve.daemon.place import DaemonPaths, settings_mark
+from harken.serve.daemon.starting import start
 from harken.serve.daemon.wire import (
     DIRECTORY_HEADER,
     LINES,
@@ -113,7 +113,7 @@ class DaemonClient:
         if time.monotonic() - self._started_at >= _START_AGAIN_SECONDS:
             self._started_at = time.monotonic()
             # Else this process goes on alone.
-            with suppress(DaemonError):
+            with suppress(OSError):
                 start(place, self._env)
 
     async def _ask(
