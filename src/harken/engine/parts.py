@@ -13,11 +13,6 @@ from harken.config.settings import LoadedSettings, Settings, environment, load_s
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
 from harken.journal.replay import Replayed, replay
-from harken.model.conversations import (
-    SearchScope,
-    default_scope,
-)
-from harken.model.lookups import SearchResult
 from harken.record.forget import finish_forgetting
 from harken.storage.open import open_store
 
@@ -173,7 +168,7 @@ class Parts:
         from harken.sources.memories.memories import Memories
 
         compare = MeaningComparison(self.store, self.spaces)
-        return Memories(self.store, self._record_writer, self._found, identify_project, compare)
+        return Memories(self.store, self._record_writer, self._searcher.search, identify_project, compare)
 
     @lazy_part
     def experiences(self) -> Experiences:
@@ -210,7 +205,7 @@ class Parts:
         """Searches of every source beside conversations."""
         from harken.sources.searches import SourceSearcher
 
-        return SourceSearcher(self.store, self._found)
+        return SourceSearcher(self.store, self._searcher.search)
 
     @lazy_part
     def assembler(self) -> ContextAssembler:
@@ -249,7 +244,11 @@ class Parts:
         from harken.chat.model_tools import core_tools, history_tools, memory_tools
         from harken.chat.turn import Chat
 
-        tools = [*history_tools(self.store, self._found), *core_tools(self.core), *memory_tools(self.memories)]
+        tools = [
+            *history_tools(self.store, self._searcher.search),
+            *core_tools(self.core),
+            *memory_tools(self.memories),
+        ]
         return Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
 
     @lazy_part
@@ -269,7 +268,7 @@ class Parts:
         from harken.sources.workspace.indexes import open_indexes
 
         recorder = self.recorder
-        return open_indexes(self.store, recorder.redactor, self._found, recorder.wake, recorder.now)
+        return open_indexes(self.store, recorder.redactor, self._searcher.search, recorder.wake, recorder.now)
 
     @lazy_part
     def _task_history(self) -> TaskHistory:
@@ -287,7 +286,7 @@ class Parts:
     def _searcher(self) -> Searcher:
         from harken.search.search import Searcher
 
-        return Searcher(self._sessions, self._open_reranker)
+        return Searcher(self._sessions, self._open_reranker, self.spaces.is_configured)
 
     @lazy_part
     def _sessions(self) -> SearchSessions:
@@ -304,19 +303,6 @@ class Parts:
     def home(self) -> Path:
         """Where everything is kept."""
         return self.settings.home
-
-    def _found(
-        self,
-        query: str,
-        scope: SearchScope | None = None,
-        limit: int | None = None,
-        mode: str = "hybrid",
-        rerank: bool | None = None,
-    ) -> SearchResult:
-        if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
-            # Without a model this is what was asked for, so no note says that meaning was left out.
-            mode = "keyword"
-        return self._searcher.search(query, default_scope(scope), limit, mode, rerank)
 
     def _wake(self) -> None:
         """Tell the workers of this process, where there are any, that there is work."""

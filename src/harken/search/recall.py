@@ -184,10 +184,11 @@ class _SegmentSearch:
         passing |= self._partners(found, passing, seen)
         best = set(sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:most])
         for entry_id in unsure:
-            held = self.rare.held_by(entry_id) if entry_id in best and entry_id not in passing else []
-            is_near = entry_id in found.similarity
-            if self.rare.are_enough(len(held), is_near, found.facts[entry_id].trust.is_untrusted):
-                how, of = "nearly near enough" if is_near else "has no vector", len(self.rare.holders)
+            is_near, is_untrusted = entry_id in found.similarity, found.facts[entry_id].trust.is_untrusted
+            is_tried = entry_id in best and entry_id not in passing
+            if is_tried and self.rare.admit(entry_id, is_near, is_untrusted):
+                held, of = self.rare.held_by(entry_id), len(self.rare.holders)
+                how = "nearly near enough" if is_near else "has no vector"
                 words = f"{how}, and has of the query's {of} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / of, words)
         # Near enough by the threshold itself, and by words: that brings its answer too.
