@@ -107,17 +107,11 @@ def divide_budget(weights: Mapping[str, float], room_tokens: int) -> dict[str, i
 def chosen(
     found: Mapping[str, Sequence[ContextItem]], weights: Mapping[str, float], room_tokens: int, config: AssembleConfig
 ) -> dict[str, list[ContextItem]]:
-    """The items that a context has room for, by name, each list in its order.
+    """The items that a context has room for, by name, each list in its order: most relevant first.
 
     Names without items have no share; the others divide the whole room. Each shows its first item, whatever that
     takes: the limit is a soft one. Then each fills its own share, and what is left goes to the most relevant of the
     rest.
-
-    Args:
-        found: items, most relevant first.
-        weights: of each name.
-        room_tokens: for all items.
-        config: what one item may take.
     """
     budget = divide_budget({name: weights[name] for name, items in found.items() if items}, room_tokens)
     capped = {

@@ -90,9 +90,7 @@ def _flat(text: str) -> str:
 def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
     """A context's item for each conversation: what it was about, and what was said in its best exchanges.
 
-    Args:
-        conversations: best first.
-        untrusted_weight: what the likeness of one that quotes what is not to be trusted is multiplied by.
+    The likeness of one that quotes what is not to be trusted is multiplied by a weight.
     """
     likenesses = []
     for each in conversations:

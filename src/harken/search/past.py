@@ -163,15 +163,9 @@ class PastConversations:
     def search(
         self, text: str, conversation_uid: str | None = None, session: SearchSession | None = None
     ) -> PastRecall:
-        """Past conversations about a query, and the best exchanges of each.
+        """Past conversations about what the user says now, other than the one that goes on, with their best exchanges.
 
-        Args:
-            text: what the user says now.
-            conversation_uid: the conversation that goes on; nothing of it comes back.
-            session: what is shared with other searches; None where there are none.
-        Returns:
-            At most `config.conversation_limit` conversations; none for small talk, for what was never discussed, and
-            when the search fails.
+        None for small talk, for what was never discussed, and when the search fails.
         """
         config, query = self.config(), parse_query(text)
         if not config.enabled:
@@ -215,7 +209,7 @@ class PastConversations:
 
 @dataclass(slots=True)
 class _PastSearch:
-    """One search of past conversations.
+    """One search.
 
     Attributes:
         asked: the query's vector; None where words alone must do.
@@ -391,15 +385,10 @@ def place_exchanges(
     told: Collection[int],
     config: RagConfig,
 ) -> list[Placed]:
-    """Give exchanges their places.
+    """Give exchanges their places: those of `chosen` conversations, by row with their scores, best first.
 
-    Args:
-        chosen: rows of the conversations that come back with their scores, best first.
-        everywhere: what a search of all conversations found.
-        found: what a search in these conversations found.
-        passing: entries of it that may come back.
-        told: rows of conversations that have a summary; one without keeps a place for its best exchange.
-        config: how many places there are.
+    `everywhere` is what a search of all found, `found` what one in these did, `passing` the entries of it that may come
+    back, `told` the rows of conversations with a summary.
     """
     limit = config.exchange_limit_per_conversation
     placed = [_placed(row, score, found, passing) for row, score in chosen.items()]

@@ -94,13 +94,12 @@ class AutoRag:
         Args:
             text: what the user says now.
             segment_uid: nothing outside of it comes back.
-            excluded: ids of messages that must not come back: they are in the context already.
-            config: the limits.
+            excluded: ids of messages that are in the context already.
+            config: `top_k` messages at most, in `max_tokens` at most.
             frame: what will stand in the context for a message; its tokens count against the budget.
             session: what is shared with other searches; None where there are none.
         Returns:
-            At most `config.top_k` messages in at most `config.max_tokens`; none for small talk, for what was never
-            discussed, and when the search fails.
+            Nothing for small talk, for what was never discussed, and when the search fails.
         """
         if not config.enabled:
             return Recall(notes=("Auto-RAG is off.",))

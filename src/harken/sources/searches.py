@@ -76,17 +76,10 @@ class SourceSearcher:
         mode: str = "hybrid",
         is_filled: bool = False,
     ) -> SourceHit:
-        """Experiences that have ended, by one of their four texts.
+        """Experiences that have ended, by one of their four texts: `full`, `strategy`, `surprise` or `root_cause`.
 
-        Args:
-            query: words, or a question.
-            axis: `full`, `strategy`, `surprise` or `root_cause`.
-            domain: only of this one.
-            strategy: only of this one.
-            outcome: `confirmed`, `falsified` or `abandoned`.
-            limit: 1 to 50.
-            mode: `hybrid`, `keyword` or `semantic`.
-            is_filled: whether the newest others of axis, domain, strategy and outcome follow, up to the limit.
+        Only of this domain, strategy and outcome (`confirmed`, `falsified`, `abandoned`) where they are named; the
+        newest others of the same follow, up to the limit, where it is to be filled.
         """
         check_one_of("axis", axis, AXES)
         filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
@@ -103,15 +96,9 @@ class SourceSearcher:
         mode: str = "hybrid",
         is_filled: bool = False,
     ) -> SourceHit:
-        """Values.
+        """Values whose cluster is of this axis, and which experiences of this domain bear out, where they are named.
 
-        Args:
-            query: words, or a question.
-            limit: 1 to 50.
-            axis: only those whose cluster is of this one.
-            domain: only those that experiences of this one bear out.
-            mode: `hybrid`, `keyword` or `semantic`.
-            is_filled: whether the newest others of axis and domain follow, up to the limit.
+        The newest others of the same follow, up to the limit, where it is to be filled.
         """
         facets = _checked_facets(("axis", axis, AXES), ("domain", domain, DOMAINS))
         return self._filled(ValueSource(), query, facets, limit, mode, is_filled)
