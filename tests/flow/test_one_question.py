@@ -66,7 +66,8 @@ def test_one_that_cannot_be_embedded_is_looked_for_by_its_words_in_both(
 ) -> None:
     embedder.fail(ProviderError("down"))
     context = harken.build_context(TALK, [QUESTION])
-    assert context.notes == ("Searched without vectors: ProviderError.",)
+    past = "Past conversations were searched by words alone: ProviderError."
+    assert context.notes == (past, "Searched without vectors: ProviderError.")
     assert {"past", "auto_rag"} <= {layer.name.value for layer in context.layers}
 
 

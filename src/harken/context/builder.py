@@ -194,11 +194,14 @@ class ContextBuilder:
         if self._has_more_than(window):
             window, recalled = self._settled(blocks, self._recalled(blocks))
         said = [chat_message(message) for message in messages_in(window)]
-        if not window and blocks and blocks[-1].messages[-1] is self._newest():
+        tail = [message for message in self.tail if is_shown(message) and message.uid not in self.pending_uids]
+        if not window and blocks and tail and blocks[-1].messages[-1] is tail[-1]:
             said = squeezed(blocks[-1], self.room - _taken(recalled))
             self.notes.append(f"The newest messages do not fit and are {'clipped' if said else 'left out'}.")
         shown = {message.uid for message in said}
-        self._recall([item for item in recalled if item.hit.entry.ref_uid not in shown])
+        if apart := [item for item in recalled if item.hit.entry.ref_uid not in shown]:
+            apart.sort(key=lambda item: (item.hit.entry.position, item.hit.entry.id))
+            self._speak(LayerName.AUTO_RAG, _recall_block(apart), [_recalled_item(item) for item in apart])
         self.room -= sum(message.tokens for message in said)
         self._put(LayerName.WINDOW, said, [_item(message, "among the newest") for message in said])
         if said and (not self.is_whole or len(window) < len(blocks)):
@@ -208,14 +211,11 @@ class ContextBuilder:
         """The task's earlier runs, oldest first; the oldest are left out where not all fit."""
         # They are read in a transaction of their own, for which a store in memory has no other connection.
         self.searches.view.release()
-        messages = self.sources.history.messages(task, self.settings.context.subagent_history)
-        runs: dict[str, list[Message]] = {}
-        for message in messages:
-            runs.setdefault(message.exchange_uid, []).append(message)
+        runs = self.sources.history.last_runs(task, self.settings.context.subagent_history)
         kept: list[list[ContextMessage]] = []
         room = self.room
-        for run in reversed(runs.values()):
-            said = [chat_message(message) for message in messages_in(blocks_of(run))]
+        for run in reversed(runs):
+            said = [chat_message(message) for message in messages_in(blocks_of(run.messages))]
             room -= sum(message.tokens for message in said)
             if room < 0:
                 self.notes.append(f"{len(runs) - len(kept)} earlier runs do not fit and are left out.")
@@ -283,20 +283,10 @@ class ContextBuilder:
                 return window, recalled
             recalled = apart
 
-    def _recall(self, recalled: Sequence[Recalled]) -> None:
-        if recalled:
-            ordered = sorted(recalled, key=lambda item: (item.hit.entry.position, item.hit.entry.id))
-            items = [_recalled_item(item) for item in ordered]
-            self._speak(LayerName.AUTO_RAG, _recall_block(ordered), items)
-
     def _has_more_than(self, window: Sequence[MessageBlock]) -> bool:
         """Whether some message of the segment is outside of a window."""
         shown = {message.uid for message in messages_in(window)} | self.pending_uids
         return not self.is_whole or any(is_shown(message) and message.uid not in shown for message in self.tail)
-
-    def _newest(self) -> Message | None:
-        shown = [message for message in self.tail if is_shown(message) and message.uid not in self.pending_uids]
-        return shown[-1] if shown else None
 
     def _speak(self, name: LayerName, text: str, items: Sequence[LayerItem]) -> None:
         """One composed message for a whole layer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -9,7 +10,7 @@ from datetime import datetime
 import structlog
 
 from harken.config.settings import AssembleConfig
-from harken.context.render import Section, contained, document, shortened
+from harken.context.render import contained, document, shortened
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import ContextItem, Hit, Trust
 from harken.model.views import AssembledView
@@ -63,12 +64,10 @@ def ranked(found: SourceHit, config: AssembleConfig, now: datetime) -> list[Cont
     """
     likenesses = [relevance_of(hit) * trust_factor(hit) for hit in found.hits]
     scaled = on_one_scale([hit.score for hit in found.hits], likenesses)
-    lifted = [
-        replace(
-            marked(item, hit.entry.trust), relevance=round(min(1.0, relevance * _factor(item, hit, config, now)), 4)
-        )
-        for item, hit, relevance in zip(found.items, found.hits, scaled, strict=True)
-    ]
+    lifted = []
+    for item, hit, likeness in zip(found.items, found.hits, scaled, strict=True):
+        relevance = round(min(1.0, likeness * _factor(item, hit, config, now)), 4)
+        lifted.append(replace(marked(item, hit.entry.trust), relevance=relevance))
     return sorted(lifted, key=lambda item: -item.relevance)
 
 
@@ -76,9 +75,8 @@ def marked(item: ContextItem, trust: Trust) -> ContextItem:
     """The item; one that is not to be trusted says so before everything else."""
     if not trust.is_untrusted:
         return item
-    return replace(
-        item, content=f"*Trust: {trust.label}*\n{item.content}", metadata={**item.metadata, "trust": trust.value}
-    )
+    metadata = {**item.metadata, "trust": trust.value}
+    return replace(item, content=f"*Trust: {trust.label}*\n{item.content}", metadata=metadata)
 
 
 def on_one_scale(scores: Sequence[float], likenesses: Sequence[float]) -> list[float]:
@@ -109,20 +107,17 @@ def divide_budget(weights: Mapping[str, float], room_tokens: int) -> dict[str, i
 def chosen(
     found: Mapping[str, Sequence[ContextItem]], weights: Mapping[str, float], room_tokens: int, config: AssembleConfig
 ) -> dict[str, list[ContextItem]]:
-    """The items that a context has room for, by name, each list in its order.
+    """The items that a context has room for, by name, each list in its order: most relevant first.
 
     Names without items have no share; the others divide the whole room. Each shows its first item, whatever that
     takes: the limit is a soft one. Then each fills its own share, and what is left goes to the most relevant of the
     rest.
-
-    Args:
-        found: items, most relevant first.
-        weights: of each name.
-        room_tokens: for all items.
-        config: what one item may take.
     """
     budget = divide_budget({name: weights[name] for name, items in found.items() if items}, room_tokens)
-    capped = {name: _Capped(found[name], _cap(own, config)) for name, own in budget.items()}
+    capped = {
+        name: _Capped(found[name], max(config.min_item_tokens, int(own * config.item_share)))
+        for name, own in budget.items()
+    }
     taken = dict.fromkeys(capped, 1)
     left = room_tokens - sum(each.size(0) for each in capped.values())
     for name, own in budget.items():
@@ -166,10 +161,6 @@ class _Capped:
             cut = shortened(self.items[at], self.cap)
             self._known[at] = (cut, tokens.estimate(cut.content) + _BLANK_LINE)
         return self._known[at]
-
-
-def _cap(budget_tokens: int, config: AssembleConfig) -> int:
-    return max(config.min_item_tokens, int(budget_tokens * config.item_share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,19 +207,18 @@ def compose(
     if not present and not failed:
         return FormattedContext("", (), 0, {})
     notes = [AS_DATA, *([f"Left out, because searching failed: {', '.join(failed)}."] if failed else [])]
-    around = document(plan.title, _sections(plan, {name: [_EMPTY] for name in present}), notes, plan.last_line([]))
+    empty = {plan.headings[name]: [ContextItem("", "", 0.0, {})] for name in present}
+    around = document(plan.title, empty, notes, plan.last_line([]))
     shown = chosen(present, plan.weights, max(1, max_tokens - tokens.estimate(around)), config)
-    sections = _sections(plan, shown)
-    items = sorted((item for each in sections for item in each.items), key=lambda item: -item.relevance)
+    sections = {plan.headings[name]: items for name, items in shown.items()}
+    in_order = [item for items in sections.values() for item in items]
+    items = sorted(in_order, key=lambda item: -item.relevance)
     markdown = document(plan.title, sections, notes, plan.last_line(items))
     if (size := tokens.estimate(markdown)) > max_tokens:
         _log.warning("context_over_limit", tokens=size, max_tokens=max_tokens)
         notes.append(f"About {size} tokens: over the limit of {max_tokens}.")
         markdown = document(plan.title, sections, notes, plan.last_line(items))
-    used: dict[str, int] = {}
-    for each in sections:
-        for item in each.items:
-            used[item.source] = used.get(item.source, 0) + 1
+    used = dict(Counter(item.source for item in in_order))
     return FormattedContext(markdown, tuple(items), tokens.estimate(markdown), used)
 
 
@@ -242,10 +232,3 @@ def checked(limit: int, most: int, max_tokens: int) -> None:
         raise UsageError(f"limit must be from 1 to {most}, not {limit}.")
     if max_tokens < 1:
         raise UsageError(f"max_tokens must be at least 1, not {max_tokens}.")
-
-
-_EMPTY = ContextItem("", "", 0.0, {})
-
-
-def _sections(plan: Plan, shown: Mapping[str, Items]) -> list[Section]:
-    return [Section(heading, tuple(shown.get(name, ()))) for name, heading in plan.headings.items()]

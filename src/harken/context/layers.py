@@ -149,12 +149,10 @@ def chat_message(message: Message) -> ContextMessage:
 def recognize(
     pending: Sequence[Pending], tail: Sequence[Message], recorded: Callable[[str], str]
 ) -> list[ContextMessage]:
-    """The pending messages for the model, with the ids of those that are recorded.
+    """The pending messages for the model, with the ids of those that are recorded; all lists oldest first.
 
-    Args:
-        pending: oldest first, text or recorded message.
-        tail: the segment's newest messages, oldest first.
-        recorded: what recording makes of a text.
+    `tail` is the end of the segment; `recorded` tells what recording makes of a text.
+
     Raises:
         UsageError: a tool's call or result is given as pending.
     """

@@ -24,6 +24,7 @@ from harken.storage.conversations import messages_of_exchange
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable
 from harken.storage.scopes import present_sources
+from harken.text.shown import one_line
 from harken.text.words import content_terms
 
 _SHOWN_CHARS = 200
@@ -62,26 +63,24 @@ def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
 
 
 def _conversation_quote(found: PastConversation) -> Quote:
+    similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
     count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
-    lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({_facts(found.similarity)}{count})']
+    lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({similarity}{count})']
     if found.summary:
         lines.append(f"Summary: {_flat(found.summary)}")
     return Quote("\n".join(lines), "conversation", found.uid, "", found.at, found.trust.value)
 
 
 def _exchange_quote(found: PastExchange) -> Quote:
-    said = [f"{name}: {_cut(text)}" for name, text in (("User", found.user), ("Assistant", found.assistant)) if text]
-    facts = f"Exchange ({_facts(found.similarity).rstrip(', ')})" if found.similarity is not None else "Exchange"
-    return Quote("\n".join([facts, *said]), "exchange", found.uid, "", found.at, found.trust.value)
+    lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
+    lines.extend(f"{name}: {text}" for name, text in _said(found))
+    return Quote("\n".join(lines), "exchange", found.uid, "", found.at, found.trust.value)
 
 
-def _facts(similarity: float | None) -> str:
-    return "" if similarity is None else f"similarity {similarity:.2f}, "
-
-
-def _cut(text: str) -> str:
-    flat = _flat(text)
-    return flat if len(flat) <= _SHOWN_CHARS else flat[: _SHOWN_CHARS - 1] + "…"
+def _said(exchange: PastExchange) -> list[tuple[str, str]]:
+    """Who said what, each cut short."""
+    said = ("User", exchange.user), ("Assistant", exchange.assistant)
+    return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]
 
 
 def _flat(text: str) -> str:
@@ -91,19 +90,14 @@ def _flat(text: str) -> str:
 def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
     """A context's item for each conversation: what it was about, and what was said in its best exchanges.
 
-    Args:
-        conversations: best first.
-        untrusted_weight: what the likeness of one that quotes what is not to be trusted is multiplied by.
+    The likeness of one that quotes what is not to be trusted is multiplied by a weight.
     """
-    likenesses = [
-        min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
-        * (untrusted_weight if _trust(each).is_untrusted else 1.0)
-        for each in conversations
-    ]
+    likenesses = []
+    for each in conversations:
+        likeness = min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
+        likenesses.append(likeness * (untrusted_weight if _trust(each).is_untrusted else 1.0))
     scaled = on_one_scale([each.score for each in conversations], likenesses)
-    return [
-        _conversation_item(each, round(relevance, 4)) for each, relevance in zip(conversations, scaled, strict=True)
-    ]
+    return [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
 
 
 def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:
@@ -112,8 +106,7 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
     if found.summary:
         lines.append(_flat(found.summary))
     for exchange in found.exchanges:
-        said = (("User", exchange.user), ("Assistant", exchange.assistant))
-        lines.extend(f"- **{name}**: {_cut(text)}" for name, text in said if text)
+        lines.extend(f"- **{name}**: {text}" for name, text in _said(exchange))
     metadata = {
         "id": found.uid,
         "title": title,

@@ -249,7 +249,7 @@ class Harken(Parts):
         Raises:
             UsageError: the limit or the mode is not possible.
         """
-        return self._found(query, scope, limit, mode, rerank)
+        return self._searcher.search(query, scope, limit, mode, rerank)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.

@@ -13,8 +13,6 @@ from harken.config.settings import LoadedSettings, Settings, environment, load_s
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
 from harken.journal.replay import Replayed, replay
-from harken.model.conversations import SearchScope, default_scope
-from harken.model.lookups import SearchResult
 from harken.record.forget import finish_forgetting
 from harken.storage.open import open_store
 
@@ -170,7 +168,7 @@ class Parts:
         from harken.sources.memories.duplicates import MeaningComparison
         from harken.sources.memories.memories import Memories
 
-        return Memories(self.store, self.recorder, self._found, MeaningComparison(self.store, self.spaces))
+        return Memories(self.store, self.recorder, self._searcher.search, MeaningComparison(self.store, self.spaces))
 
     @lazy_part
     def experiences(self) -> Experiences:
@@ -191,28 +189,28 @@ class Parts:
         """Units of code, indexed and searched."""
         from harken.sources.workspace.code import CodeIndex
 
-        return CodeIndex(self.recorder, self._found)
+        return CodeIndex(self.recorder, self._searcher.search)
 
     @lazy_part
     def commits(self) -> CommitIndex:
         """The history of repositories, indexed and searched."""
         from harken.sources.workspace.commits import CommitIndex
 
-        return CommitIndex(self.recorder, self._found)
+        return CommitIndex(self.recorder, self._searcher.search)
 
     @lazy_part
     def documents(self) -> DocumentIndex:
         """Passages of documents, indexed and searched."""
         from harken.sources.workspace.documents import DocumentIndex
 
-        return DocumentIndex(self.recorder, self._found)
+        return DocumentIndex(self.recorder, self._searcher.search)
 
     @lazy_part
     def sources(self) -> SourceSearcher:
         """Searches of every source beside conversations."""
         from harken.sources.searches import SourceSearcher
 
-        return SourceSearcher(self.store, self._found)
+        return SourceSearcher(self.store, self._searcher.search)
 
     @lazy_part
     def assembler(self) -> ContextAssembler:
@@ -248,7 +246,11 @@ class Parts:
         from harken.chat.model_tools import core_tools, history_tools, memory_tools
         from harken.chat.turn import Chat
 
-        tools = [*history_tools(self.store, self._found), *core_tools(self.core), *memory_tools(self.memories)]
+        tools = [
+            *history_tools(self.store, self._searcher.search),
+            *core_tools(self.core),
+            *memory_tools(self.memories),
+        ]
         return Chat(self.recorder, self.chats, self._language_model, self._current, tools)
 
     @lazy_part
@@ -273,7 +275,7 @@ class Parts:
     def _searcher(self) -> Searcher:
         from harken.search.search import Searcher
 
-        return Searcher(self._sessions, self._open_reranker)
+        return Searcher(self._sessions, self._open_reranker, self.spaces.is_configured)
 
     @lazy_part
     def _sessions(self) -> SearchSessions:
@@ -293,19 +295,6 @@ class Parts:
 
     def _current(self) -> Settings:
         return self.loaded.settings
-
-    def _found(
-        self,
-        query: str,
-        scope: SearchScope | None = None,
-        limit: int | None = None,
-        mode: str = "hybrid",
-        rerank: bool | None = None,
-    ) -> SearchResult:
-        if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
-            # Without a model this is what was asked for, so no note says that meaning was left out.
-            mode = "keyword"
-        return self._searcher.search(query, default_scope(scope), limit, mode, rerank)
 
     def _wake(self) -> None:
         """Tell the workers of this process, where there are any, that there is work."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -163,15 +163,9 @@ class PastConversations:
     def search(
         self, text: str, conversation_uid: str | None = None, session: SearchSession | None = None
     ) -> PastRecall:
-        """Past conversations about a query, and the best exchanges of each.
+        """Past conversations about what the user says now, other than the one that goes on, with their best exchanges.
 
-        Args:
-            text: what the user says now.
-            conversation_uid: the conversation that goes on; nothing of it comes back.
-            session: what is shared with other searches; None where there are none.
-        Returns:
-            At most `config.conversation_limit` conversations; none for small talk, for what was never discussed, and
-            when the search fails.
+        None for small talk, for what was never discussed, and when the search fails.
         """
         config, query = self.config(), parse_query(text)
         if not config.enabled:
@@ -200,8 +194,8 @@ class PastConversations:
             hashlib.sha256(found.query.encode("utf-8", "replace")).hexdigest()[:_HASH_CHARS],
             len(found.conversations),
             len(of_exchanges),
-            _best_of([each.similarity for each in found.conversations]),
-            _best_of([each.similarity for each in of_exchanges]),
+            _best_of(each.similarity for each in found.conversations),
+            _best_of(each.similarity for each in of_exchanges),
             int(seconds * 1_000_000),
             now,
             found.error_class or None,
@@ -215,7 +209,7 @@ class PastConversations:
 
 @dataclass(slots=True)
 class _PastSearch:
-    """One search of past conversations.
+    """One search.
 
     Attributes:
         asked: the query's vector; None where words alone must do.
@@ -271,8 +265,11 @@ class _PastSearch:
             scores = {row: ranked[row] for row in chosen}
             placed = place_exchanges(scores, everywhere, within, passing, summarized, config)
             exchanges = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
-        said = {row: _quotable(head, passing) for row, head in exchanges.items()}
-        shown = tuple(_shown(each, heads[each.row], said, within.scores) for each in placed if each.row in heads)
+        for row, head in exchanges.items():
+            # What is not to be trusted is quoted where it has passed by itself.
+            said = tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing)
+            exchanges[row] = replace(head, said=said)
+        shown = tuple(_shown(each, heads[each.row], exchanges, within.scores) for each in placed if each.row in heads)
         return PastRecall(shown, self.query.text, tuple(self.notes), self.failure)
 
     def _by_meaning(self, step: Callable[[], None]) -> None:
@@ -315,8 +312,7 @@ class _PastSearch:
             admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
             if admitted is None:
                 self.rare = self.rare or RareWords.read(tx, self.query, scope)
-                held = self.rare.held_by(entry_id)
-                admitted = self.rare.are_enough(len(held), similarity is not None, is_untrusted)
+                admitted = self.rare.admit(entry_id, similarity is not None, is_untrusted)
             if admitted:
                 passing.add(entry_id)
         return passing
@@ -330,22 +326,8 @@ def _shown(
         for row, (score, similarity) in found.exchanges.items()
         if row in said
     )
-    return PastConversation(
-        head.uid,
-        head.title,
-        head.summary,
-        head.created_at,
-        head.exchange_count,
-        found.similarity,
-        found.score,
-        exchanges,
-        head.trust,
-    )
-
-
-def _quotable(head: ExchangeHead, passing: Collection[int]) -> ExchangeHead:
-    """The exchange less what is not to be trusted and has not passed by itself."""
-    return replace(head, said=tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing))
+    told = head.uid, head.title, head.summary, head.created_at, head.exchange_count
+    return PastConversation(*told, found.similarity, found.score, exchanges, head.trust)
 
 
 def _shown_exchange(
@@ -403,20 +385,15 @@ def place_exchanges(
     told: Collection[int],
     config: RagConfig,
 ) -> list[Placed]:
-    """Give exchanges their places.
+    """Give exchanges their places: those of `chosen` conversations, by row with their scores, best first.
 
-    Args:
-        chosen: rows of the conversations that come back with their scores, best first.
-        everywhere: what a search of all conversations found.
-        found: what a search in these conversations found.
-        passing: entries of it that may come back.
-        told: rows of conversations that have a summary; one without keeps a place for its best exchange.
-        config: how many places there are.
+    `everywhere` is what a search of all found, `found` what one in these did, `passing` the entries of it that may come
+    back, `told` the rows of conversations with a summary.
     """
     limit = config.exchange_limit_per_conversation
     placed = [_placed(row, score, found, passing) for row, score in chosen.items()]
     if config.share_places:
-        return _shared(placed, config.conversation_limit * limit, told, _by_own_words(everywhere))
+        return _shared(placed, config.conversation_limit * limit, told, everywhere)
     return [replace(each, exchanges=dict(list(each.exchanges.items())[:limit])) for each in placed]
 
 
@@ -432,7 +409,7 @@ def _placed(row: int, score: float, found: Candidates, passing: Collection[int])
     exchanges = {
         exchange: (
             _score(entry_ids, found) + _CONVERSATION * score,
-            _best_of([found.similarity.get(entry_id) for entry_id in entry_ids]),
+            _best_of(found.similarity.get(entry_id) for entry_id in entry_ids),
         )
         for exchange, entry_ids in of_it.items()
         if any(entry_id in passing for entry_id in entry_ids)
@@ -448,35 +425,28 @@ def _score(entry_ids: Sequence[int], found: Candidates) -> float:
     return best + _EXCHANGE_SUMMARY * max(summaries, default=0.0)
 
 
-def _by_own_words(everywhere: Candidates) -> list[int]:
-    """Exchanges as a search without summaries finds them, best first."""
-    best: dict[int, float] = {}
-    for entry_id, each in everywhere.facts.items():
-        if each.exchange_id is not None and each.source not in _SUMMARIES:
-            best[each.exchange_id] = max(everywhere.scores[entry_id], best.get(each.exchange_id, 0.0))
-    return sorted(best, key=lambda row: (-best[row], -row))
-
-
-def _shared(placed: Sequence[Placed], places: int, told: Collection[int], by_own_words: Sequence[int]) -> list[Placed]:
+def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everywhere: Candidates) -> list[Placed]:
     """Half of all places go to those whose own words are nearest, so that no summary hides them; the rest to the best.
 
     One that is far behind the best gets none, and its tokens are saved. A conversation without a summary has nothing
     else to show and keeps one.
     """
+    own: dict[int, float] = {}
+    for entry_id, facts in everywhere.facts.items():
+        if facts.exchange_id is not None and facts.source not in _SUMMARIES:
+            own[facts.exchange_id] = max(everywhere.scores[entry_id], own.get(facts.exchange_id, 0.0))
     kept = {exchange for each in placed if each.row not in told for exchange in list(each.exchanges)[:1]}
     scores = {row: score for each in placed for row, (score, _) in each.exchanges.items()}
     least = _LEAST * max(scores.values(), default=0.0)
     near_enough = {row for row, score in scores.items() if score >= least}
-    nearest = [row for row in by_own_words if row in near_enough][: places // 2]
+    nearest = sorted(near_enough & own.keys(), key=lambda row: (-own[row], -row))
     best = sorted(near_enough, key=lambda row: (-scores[row], -row))
-    for row in (*nearest, *best):
+    for row in (*nearest[: places // 2], *best):
         if len(kept) < places:
             kept.add(row)
-    return [
-        replace(each, exchanges={row: facts for row, facts in each.exchanges.items() if row in kept}) for each in placed
-    ]
+    return [replace(one, exchanges={row: one.exchanges[row] for row in one.exchanges if row in kept}) for one in placed]
 
 
-def _best_of(similarities: Sequence[float | None]) -> float | None:
+def _best_of(similarities: Iterable[float | None]) -> float | None:
     """The highest; None where none is known."""
     return max((each for each in similarities if each is not None), default=None)

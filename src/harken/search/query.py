@@ -80,14 +80,11 @@ class Courtesies:
 
     Attributes:
         plain: function words, and those that keep a talk going: a message of nothing else names nothing.
-        polite: what greetings, thanks and wishes are about (a weekend, a minute), which may be a topic as well.
-        either: those two together.
-        markers: of which one shows that they are not.
-        asking: of which one shows that they are.
+        either: those, and what greetings and wishes are about (a weekend, a minute), which may be a topic as well.
+        markers: of which one shows that it is none; of `asking`, that it is one.
     """
 
     plain: frozenset[str]
-    polite: frozenset[str]
     either: frozenset[str]
     markers: frozenset[str]
     asking: frozenset[str]
@@ -107,7 +104,7 @@ def courtesies() -> tuple[Courtesies, ...]:
     for language in _LANGUAGES:
         own = word_lists(f"courtesies/{language}")
         plain = own.get("plain", STOP_WORDS | small_talk()) | shared["plain"]
-        found.append(Courtesies(plain, own["polite"], plain | own["polite"], shared["markers"], shared["asking"]))
+        found.append(Courtesies(plain, plain | own["polite"], shared["markers"], shared["asking"]))
     return tuple(found)
 
 

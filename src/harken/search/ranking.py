@@ -67,16 +67,10 @@ def fuse_hybrid(
     config: SearchConfig,
     untrusted: Collection[int] = (),
 ) -> dict[int, float]:
-    """Fuse what words and what meaning found, the way the settings say.
+    """Fuse what words and what meaning found, the way the settings say: a score per id, 0 to 1, higher is better.
 
-    Args:
-        keyword: keyword scores, best first.
-        vector: the nearest by cosine similarity, best first.
-        similarity: the cosine similarity of every candidate that has a vector.
-        config: which fusion, and its weights.
-        untrusted: candidates that are not to be trusted: they count as less similar by the margin that they need more.
-    Returns:
-        A score per id, 0 to 1; scores compare only within one call.
+    Both lists are best first; `similarity` (cosine, -1 to 1) has every candidate with a vector. What is not to be
+    trusted counts as less similar by the margin that it needs more. Scores compare only within one call.
     """
     if untrusted:
         similarity = {e: s - config.untrusted_margin * (e in untrusted) for e, s in similarity.items()}
@@ -108,12 +102,7 @@ def trust_factor(hit: Hit) -> float:
 
 
 class AuthorCue:
-    """Whom a query names as the speaker: one known author, or the person, or the agent; never several at once.
-
-    Args:
-        query: the query's words decide.
-        candidates: their authors are the names that may be meant.
-    """
+    """Whom a query names as the speaker: one of the candidates' authors, or the person, or the agent; never several."""
 
     def __init__(self, query: Query, candidates: Mapping[int, EntryFacts]) -> None:
         authors = {facts.author for facts in candidates.values() if facts.author}

@@ -94,13 +94,12 @@ class AutoRag:
         Args:
             text: what the user says now.
             segment_uid: nothing outside of it comes back.
-            excluded: ids of messages that must not come back: they are in the context already.
-            config: the limits.
+            excluded: ids of messages that are in the context already.
+            config: `top_k` messages at most, in `max_tokens` at most.
             frame: what will stand in the context for a message; its tokens count against the budget.
             session: what is shared with other searches; None where there are none.
         Returns:
-            At most `config.top_k` messages in at most `config.max_tokens`; none for small talk, for what was never
-            discussed, and when the search fails.
+            Nothing for small talk, for what was never discussed, and when the search fails.
         """
         if not config.enabled:
             return Recall(notes=("Auto-RAG is off.",))
@@ -184,10 +183,11 @@ class _SegmentSearch:
         passing |= self._partners(found, passing, seen)
         best = set(sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:most])
         for entry_id in unsure:
-            held = self.rare.held_by(entry_id) if entry_id in best and entry_id not in passing else []
-            is_near = entry_id in found.similarity
-            if self.rare.are_enough(len(held), is_near, found.facts[entry_id].trust.is_untrusted):
-                how, of = "nearly near enough" if is_near else "has no vector", len(self.rare.holders)
+            is_near, is_untrusted = entry_id in found.similarity, found.facts[entry_id].trust.is_untrusted
+            is_tried = entry_id in best and entry_id not in passing
+            if is_tried and self.rare.admit(entry_id, is_near, is_untrusted):
+                held, of = self.rare.held_by(entry_id), len(self.rare.holders)
+                how = "nearly near enough" if is_near else "has no vector"
                 words = f"{how}, and has of the query's {of} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / of, words)
         # Near enough by the threshold itself, and by words: that brings its answer too.

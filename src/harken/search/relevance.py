@@ -98,12 +98,13 @@ class RareWords:
         """Those that an entry has."""
         return [term for term, holders in self.holders.items() if entry_id in holders]
 
-    def are_enough(self, held: int, is_near: bool, is_untrusted: bool) -> bool:
-        """Whether so many are half of them; where it is nearly near, two that are half of those that anybody has said.
+    def admit(self, entry_id: int, is_near: bool, is_untrusted: bool) -> bool:
+        """Whether an entry has half of them, or, nearly near enough, two that are half of those that anybody has said.
 
         What is not to be trusted must have all of them.
         """
+        held = len(self.held_by(entry_id))
         if is_untrusted:
-            return bool(self.holders) and held == len(self.holders)
+            return 0 < held == len(self.holders)
         said = sum(1 for holders in self.holders.values() if holders)
         return held > 0 and (2 * held >= len(self.holders) or (is_near and held > 1 and 2 * held >= said))

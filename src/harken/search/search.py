@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model.arguments import MODES
-from harken.model.conversations import Hit, SearchScope
+from harken.model.conversations import Hit, SearchScope, default_scope
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
 from harken.search.candidates import Candidates
@@ -29,10 +29,12 @@ class Searcher:
 
     Args:
         reranker: opens the cross-encoder on first use.
+        has_model: whether the settings name an embedding model.
     """
 
     sessions: SearchSessions
     reranker: Callable[[], Reranker]
+    has_model: bool = True
 
     def search(
         self,
@@ -47,7 +49,7 @@ class Searcher:
 
         Args:
             text: anything; a query without a single word finds nothing.
-            scope: where to look; None is everywhere.
+            scope: where to look; None is all that was said or saved.
             limit: how many hits at most; None takes the setting.
             mode: `hybrid`, `keyword` or `semantic`.
             use_reranker: None takes the setting.
@@ -63,10 +65,13 @@ class Searcher:
                 raise UsageError(f"limit must be at least 1, not {limit}.")
             if mode not in MODES:
                 raise UsageError(f"mode must be one of {', '.join(MODES)}, not '{mode}'.")
+            if mode == "hybrid" and not self.has_model:
+                # Without a model this is what was asked for, so no note says that meaning was left out.
+                mode = "keyword"
             query = parse_query(text)
             if not query.text:
                 return SearchResult((), notes=("The query has no words.",))
-            result = _search(shared, query, scope or SearchScope(), limit, mode)
+            result = _search(shared, query, default_scope(scope), limit, mode)
         if config.rerank if use_reranker is None else use_reranker:
             hits = rerank(self.reranker(), query.text, result.hits, config.rerank_top, config.rerank_blend)
             result = replace(result, hits=tuple(hits))

@@ -27,7 +27,7 @@ from harken.storage.enrichment.jobs import (
     count_waiting,
     is_enabled,
 )
-from harken.storage.ports import Readable, SharedTransaction, Store, StoredSpace, Transaction
+from harken.storage.ports import SharedTransaction, Store, StoredSpace, Transaction
 from harken.storage.vectors import answering_space
 
 GO_ON = "harken worker run --until-idle"
@@ -51,7 +51,7 @@ class Coverage:
     _counted_at: float | None = field(default=None, init=False)
 
     def notes(self, tx: Transaction, now: datetime) -> list[str]:
-        """Return what to say with a search by meaning: nothing where all is embedded, or will be in a moment.
+        """What to say with a search by meaning: nothing where all is embedded, or will be in a moment.
 
         A batch that somebody has in hand is a moment's work: in a chat, that is what was said just now.
         """
@@ -65,7 +65,7 @@ class Coverage:
         return [f"{share} embedded; the rest is found by words alone. {_how(tx, found)}"]
 
     def _share(self, tx: Transaction) -> int | None:
-        """Return the percent that is embedded, rounded down; None where only what was given up has no vector."""
+        """The percent that is embedded, rounded down; None where only what was given up has no vector."""
         now = time.monotonic()
         if self._counted_at is None or now - self._counted_at >= _COUNTED_SECONDS:
             waiting, embeddable = count_waiting(tx), count_embeddable(tx)
@@ -100,46 +100,6 @@ class QueryVector:
 _Answer = QueryVector | str
 
 
-class QueryEmbedder:
-    """Embeds queries in threads, and remembers the vectors of the last ones; what fails is tried again.
-
-    Args:
-        embedder_of: opens the model of a space; None where no model is to be asked.
-    """
-
-    def __init__(self, embedder_of: Callable[[StoredSpace], Embedder | None]) -> None:
-        self._embedder_of = embedder_of
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "embed-query")
-        self._of_space: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = {}
-
-    def begin(self, space: StoredSpace, text: str, unless_foreign: bool) -> Future[_Answer]:
-        """Embed a query in a thread, where its model is opened first if it has to be.
-
-        Args:
-            space: whose model is asked.
-            text: not empty.
-            unless_foreign: a model that knows the Latin script alone is not asked.
-        """
-        return self._threads.submit(self._embed, space, text, unless_foreign)
-
-    def _embed(self, space: StoredSpace, text: str, unless_foreign: bool) -> _Answer:
-        if space.name not in self._of_space:
-            opened = self._embedder_of(space)
-            if opened is None:
-                return NOTHING_EMBEDDED
-            self._of_space[space.name] = opened, lru_cache(_QUERIES)(partial(_read_only, opened))
-        embedder, vector_of = self._of_space[space.name]
-        if unless_foreign and embedder.space.latin_only:
-            return _FOREIGN
-        return QueryVector(space, vector_of(text))
-
-
-def _read_only(embedder: Embedder, text: str) -> Vectors:
-    vector = embedder.embed_query(text)
-    vector.flags.writeable = False
-    return vector
-
-
 class SearchSession:
     """Searches that belong together; of one thread, and closed by leaving it as a context.
 
@@ -149,14 +109,11 @@ class SearchSession:
         now: the moment for all of them.
     """
 
-    def __init__(
-        self, store: Readable, config: SearchConfig, queries: QueryEmbedder, coverage: Coverage, now: datetime
-    ) -> None:
+    def __init__(self, sessions: SearchSessions, config: SearchConfig) -> None:
         self.config = config
-        self.view = SharedTransaction(store)
-        self.now = now
-        self._queries = queries
-        self._coverage = coverage
+        self.view = SharedTransaction(sessions.store)
+        self.now = sessions.now()
+        self._sessions = sessions
         self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
 
     def begin(self, query: Query, known_scripts_only: bool = False) -> Future[_Answer] | str:
@@ -170,11 +127,11 @@ class SearchSession:
         if key not in self._asked:
             with self.view.reading() as tx:
                 space = answering_space(tx)
-            self._asked[key] = NOTHING_EMBEDDED if space is None else self._queries.begin(space, *key)
+            self._asked[key] = NOTHING_EMBEDDED if space is None else self._sessions.embed(space, *key)
         return self._asked[key]
 
     def vector(self, query: Query, known_scripts_only: bool = False) -> _Answer:
-        """Return the query's vector once it is there; a sentence where words alone must do.
+        """The query's vector once it is there; a sentence where words alone must do.
 
         Raises:
             ProviderError: the model failed, or cannot be opened.
@@ -184,8 +141,8 @@ class SearchSession:
         return asked if isinstance(asked, str) else self.view.wait_for(asked)
 
     def coverage(self, tx: Transaction) -> list[str]:
-        """Return what to say of entries that have no vector yet."""
-        return self._coverage.notes(tx, self.now)
+        """See `Coverage.notes`."""
+        return self._sessions.coverage.notes(tx, self.now)
 
     def __enter__(self) -> SearchSession:
         return self
@@ -198,7 +155,7 @@ class SearchSession:
 
 @dataclass(slots=True)
 class SearchSessions:
-    """Opens the sessions of a store; they share the model's threads and what it embedded last.
+    """Opens the sessions of a store, embeds their queries in threads, and remembers the vectors of the last ones.
 
     Args:
         config: read anew for each session.
@@ -209,20 +166,42 @@ class SearchSessions:
     config: Callable[[], SearchConfig]
     embedder_of: Callable[[StoredSpace], Embedder | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    _queries: QueryEmbedder = field(init=False)
-    _coverage: Coverage = field(default_factory=Coverage, init=False)
-
-    def __post_init__(self) -> None:
-        self._queries = QueryEmbedder(self.embedder_of)
+    coverage: Coverage = field(default_factory=Coverage, init=False)
+    _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
+    _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
 
     def open(self, **changes: Any) -> SearchSession:
         """A session by the settings in force, but for these changes."""
-        config = self.config().model_copy(update=changes) if changes else self.config()
-        return SearchSession(self.store, config, self._queries, self._coverage, self.now())
+        return SearchSession(self, self.config().model_copy(update=changes) if changes else self.config())
 
     def joined(self, session: SearchSession | None) -> AbstractContextManager[SearchSession]:
         """The session, left open for whoever opened it; a new one where there is none."""
         return nullcontext(session) if session else self.open()
+
+    def embed(self, space: StoredSpace, text: str, unless_foreign: bool) -> Future[_Answer]:
+        """Embed a query in a thread, where its model is opened first if it has to be; what fails is tried again.
+
+        Args:
+            space: whose model is asked.
+            text: not empty.
+            unless_foreign: a model that knows the Latin script alone is not asked.
+        """
+        return self._threads.submit(self._embedded, space, text, unless_foreign)
+
+    def _embedded(self, space: StoredSpace, text: str, unless_foreign: bool) -> _Answer:
+        if space.name not in self._opened:
+            embedder = self.embedder_of(space)
+            if embedder is None:
+                return NOTHING_EMBEDDED
+            self._opened[space.name] = embedder, lru_cache(_QUERIES)(partial(_read_only, embedder))
+        embedder, vector_of = self._opened[space.name]
+        return _FOREIGN if unless_foreign and embedder.space.latin_only else QueryVector(space, vector_of(text))
+
+
+def _read_only(embedder: Embedder, text: str) -> Vectors:
+    vector = embedder.embed_query(text)
+    vector.flags.writeable = False
+    return vector
 
 
 def attempt(

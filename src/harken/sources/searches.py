@@ -17,7 +17,6 @@ from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
 from harken.storage.ports import Readable
 from harken.storage.records.rows import find_kept
-from harken.storage.scopes import present_sources
 
 MOST_MEMORIES = 100
 
@@ -31,15 +30,13 @@ class SourceSearcher:
     Args:
         store: where records are looked up.
         search: the one retrieval path.
+    Raises:
+        UsageError: by every search whose limit, mode, category, language, axis, domain, strategy or outcome is none.
+        NotFoundError: by every search in a project that is not there.
     """
 
     store: Readable
     search: SearchPort
-
-    def are_present(self, sources: tuple[str, ...]) -> bool:
-        """Whether any of these sources has anything to find."""
-        with self.store.reading() as tx:
-            return bool(present_sources(tx, sources))
 
     def records(self, wanted: Iterable[tuple[str, str]]) -> list[SavedRecord]:
         """Records by source and id, each once, in the given order; those that are gone are left out."""
@@ -50,11 +47,7 @@ class SourceSearcher:
     def search_memories(
         self, query: str, limit: int = DEFAULT_LIMIT, *, category: str | None = None, mode: str = "hybrid"
     ) -> SourceHit:
-        """Saved memories; those that were superseded are not among them.
-
-        Raises:
-            UsageError: the limit, the category or the mode is not possible.
-        """
+        """Saved memories; those that were superseded are not among them."""
         facets = () if category is None else (f"category:{checked_category(category)}",)
         return self._of(MemorySource()).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
 
@@ -67,12 +60,7 @@ class SourceSearcher:
         project: str | None = None,
         mode: str = "hybrid",
     ) -> SourceHit:
-        """Units of code.
-
-        Raises:
-            UsageError: the limit, the language or the mode is not possible.
-            NotFoundError: there is no such project.
-        """
+        """Units of code."""
         facets = language_facets(language)
         return self._of(CodeSource()).find(query, facets=facets, project=project, limit=limit, mode=mode)
 
@@ -88,19 +76,10 @@ class SourceSearcher:
         mode: str = "hybrid",
         is_filled: bool = False,
     ) -> SourceHit:
-        """Experiences that have ended, by one of their four texts.
+        """Experiences that have ended, by one of their four texts: `full`, `strategy`, `surprise` or `root_cause`.
 
-        Args:
-            query: words, or a question.
-            axis: `full`, `strategy`, `surprise` or `root_cause`.
-            domain: only of this one.
-            strategy: only of this one.
-            outcome: `confirmed`, `falsified` or `abandoned`.
-            limit: 1 to 50.
-            mode: `hybrid`, `keyword` or `semantic`.
-            is_filled: whether the newest others of axis, domain, strategy and outcome follow, up to the limit.
-        Raises:
-            UsageError: a value is not possible.
+        Only of this domain, strategy and outcome (`confirmed`, `falsified`, `abandoned`) where they are named; the
+        newest others of the same follow, up to the limit, where it is to be filled.
         """
         check_one_of("axis", axis, AXES)
         filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
@@ -117,17 +96,9 @@ class SourceSearcher:
         mode: str = "hybrid",
         is_filled: bool = False,
     ) -> SourceHit:
-        """Values.
+        """Values whose cluster is of this axis, and which experiences of this domain bear out, where they are named.
 
-        Args:
-            query: words, or a question.
-            limit: 1 to 50.
-            axis: only those whose cluster is of this one.
-            domain: only those that experiences of this one bear out.
-            mode: `hybrid`, `keyword` or `semantic`.
-            is_filled: whether the newest others of axis and domain follow, up to the limit.
-        Raises:
-            UsageError: a value is not possible.
+        The newest others of the same follow, up to the limit, where it is to be filled.
         """
         facets = _checked_facets(("axis", axis, AXES), ("domain", domain, DOMAINS))
         return self._filled(ValueSource(), query, facets, limit, mode, is_filled)
@@ -142,12 +113,7 @@ class SourceSearcher:
         project: str | None = None,
         mode: str = "hybrid",
     ) -> SourceHit:
-        """Commits.
-
-        Raises:
-            UsageError: the limit or the mode is not possible.
-            NotFoundError: there is no such project.
-        """
+        """Commits."""
         facets = () if author is None else (author_facet(author),)
         search = self._of(CommitSource())
         return search.find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
@@ -155,12 +121,7 @@ class SourceSearcher:
     def search_documents(
         self, query: str, limit: int = DEFAULT_LIMIT, *, project: str | None = None, mode: str = "hybrid"
     ) -> SourceHit:
-        """Passages of documents.
-
-        Raises:
-            UsageError: the limit or the mode is not possible.
-            NotFoundError: there is no such project.
-        """
+        """Passages of documents."""
         return self._of(DocumentSource()).find(query, project=project, limit=limit, mode=mode)
 
     def _of(self, source: Source) -> SourceSearch:

@@ -92,16 +92,8 @@ class SourceSearch:
         mode: str = "hybrid",
         most: int = MAX_LIMIT,
     ) -> SourceHit:
-        """Find the records that answer a query.
+        """Find the records that answer a query and have all of the facets; from 1 to `most`.
 
-        Args:
-            query: words, or a question.
-            facets: all of which a record must have.
-            project: only this one's.
-            since: nothing before.
-            limit: 1 to `most`.
-            mode: `hybrid`, `keyword` or `semantic`.
-            most: what the limit may be.
         Raises:
             UsageError: the limit is not possible, or the mode is none.
             NotFoundError: there is no such project.

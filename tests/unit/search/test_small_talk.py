@@ -98,7 +98,7 @@ def test_what_courtesies_are_about_may_be_a_topic(text: str) -> None:
 def test_its_words_are_in_lower_case_and_as_a_query_has_them() -> None:
     assert all(word == word.lower() for word in small_talk())
     for each in courtesies():
-        for word in each.plain | each.polite | each.markers | each.asking:
+        for word in each.either | each.markers | each.asking:
             assert parse_query(word).words == {word}
     assert is_small_talk(Query("", (), frozenset(STOP_WORDS | small_talk())))
 
