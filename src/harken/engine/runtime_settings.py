@@ -24,10 +24,7 @@ _log = structlog.get_logger(__name__)
 class RunTimeSettings:
     """Values above the settings file and the environment; reached as `Harken.run_time`.
 
-    Args:
-        store: keeps them.
-        loader: loads the settings with these values above the rest.
-        changed: called with the new settings after each change.
+    `loader` loads the settings with such values above the rest; `changed` gets the new ones after each change.
     """
 
     store: Store
