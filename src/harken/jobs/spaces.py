@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
@@ -60,7 +60,6 @@ class OpenSpace:
     embedder: Embedder
 
 
-@dataclass(eq=False, repr=False)
 class Spaces:
     """The store's spaces and their models, opened when first needed and once.
 
@@ -72,19 +71,27 @@ class Spaces:
         price: USD for embedding so many tokens; None where that is not known.
     """
 
-    store: Store
-    configured: Callable[[], Embedder] | None
-    spec: dict[str, Any]
-    from_spec: Callable[[dict[str, Any]], Embedder]
-    price: Callable[[int], Decimal | None] = lambda _tokens: Decimal(0)
-    _embedder: Embedder | None = field(default=None, init=False)
-    _answering: dict[str, RecentQueries] = field(default_factory=dict, init=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    def __init__(
+        self,
+        store: Store,
+        configured: Callable[[], Embedder] | None,
+        spec: dict[str, Any],
+        from_spec: Callable[[dict[str, Any]], Embedder],
+        price: Callable[[int], Decimal | None] = lambda _tokens: Decimal(0),
+    ) -> None:
+        self.price = price
+        self._store = store
+        self._configured = configured
+        self._spec = spec
+        self._from_spec = from_spec
+        self._embedder: Embedder | None = None
+        self._answering: dict[str, RecentQueries] = {}
+        self._lock = threading.RLock()
 
     @property
     def is_configured(self) -> bool:
         """Whether the settings name a model; it need not be one that can be opened."""
-        return self.configured is not None
+        return self._configured is not None
 
     def embedder(self) -> Embedder | None:
         """The configured model; None where the settings name none.
@@ -94,8 +101,8 @@ class Spaces:
             MissingExtraError: what it needs is not installed.
         """
         with self._lock:
-            if self._embedder is None and self.configured is not None:
-                self._embedder = self.configured()
+            if self._embedder is None and self._configured is not None:
+                self._embedder = self._configured()
             return self._embedder
 
     def filled(self) -> OpenSpace | None:
@@ -104,15 +111,15 @@ class Spaces:
         if embedder is None:
             return None
         described = embedder.space
-        with self.store.writing() as tx:
-            space = ensure_space(tx, described.id, described.dims, described.threshold, self.spec)
+        with self._store.writing() as tx:
+            space = ensure_space(tx, described.id, described.dims, described.threshold, self._spec)
         return OpenSpace(space, embedder)
 
     def answering(self) -> OpenSpace | None:
         """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
-        if self.configured is None:
+        if self._configured is None:
             return None
-        with self.store.reading() as tx:
+        with self._store.reading() as tx:
             active = answering_space(tx)
         if active is None:
             return None
@@ -124,7 +131,7 @@ class Spaces:
                     if embedder is not None and embedder.space.id == active.name:
                         self._answering[active.name] = RecentQueries(embedder)
             if active.name not in self._answering:
-                self._answering[active.name] = RecentQueries(self.from_spec(active.spec))
+                self._answering[active.name] = RecentQueries(self._from_spec(active.spec))
             return OpenSpace(active, self._answering[active.name])
 
 
