@@ -157,17 +157,14 @@ class TaskState:
     last_status: ExchangeStatus
 
 
+@dataclass(eq=False, repr=False)
 class Tasks:
     """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`."""
 
-    def __init__(
-        self, recorder: Recorder, history: TaskHistory, chats: Chats, settings: Callable[[], Settings]
-    ) -> None:
-        self._recorder = recorder
-        self._runs = Runs(recorder)
-        self._history = history
-        self._chats = chats
-        self._settings = settings
+    recorder: Recorder
+    task_history: TaskHistory
+    chats: Chats
+    settings: Callable[[], Settings]
 
     def run(
         self,
@@ -194,18 +191,20 @@ class Tasks:
             NotFoundError: there is no conversation to deliver to, or the task was forgotten.
         """
         kept_name = _checked(name)
-        if self._recorder.names.text(name) != name:
+        if self.recorder.names.text(name) != name:
             raise UsageError("The task's name holds a secret, and would name a folder. Choose another.")
         if not message.strip():
             raise UsageError("A task needs a message: what it is asked.")
         if answer is None:
             raise ConfigError(_NO_MODEL)
-        target = None if deliver is None else self._chats.find(deliver).conversation_uid
-        begun, asked = self._runs.begin(kept_name, message)
+        target = None if deliver is None else self.chats.find(deliver).conversation_uid
+        begun, asked = Runs(self.recorder).begin(kept_name, message)
         try:
             answers = _messages(answer(self.context(kept_name, message, system=system)))
         except BaseException as error:
-            self._runs.finish(begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+            Runs(self.recorder).finish(
+                begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": ")
+            )
             raise
         last = answers[-1] if answers else None
         answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
@@ -216,17 +215,17 @@ class Tasks:
             facts = {"task": kept_name, "run": begun.uid}
             words = NewMessage(Role.ASSISTANT, last.text, author=kept_name, trust=Trust.AGENT, metadata=facts)
             delivery = (target, words)
-        said, end, delivered = self._runs.finish(begun, answers, status, reason, delivery)
+        said, end, delivered = Runs(self.recorder).finish(begun, answers, status, reason, delivery)
         run = Run(begun.uid, status, begun.started_at, end.at, end.error, (asked, *said))
         return TaskRun(kept_name, run, delivered)
 
     def context(self, name: str, message: str, *, system: str = "") -> list[ContextMessage]:
         """The messages that a run gets: system prompt, core memory, the task's last complete runs, the request."""
-        return list(self._chats.task_context(_checked(name), message, system))
+        return list(self.chats.task_context(_checked(name), message, system))
 
     def list(self) -> list[TaskState]:
         """Every task that has run, by name."""
-        with self._recorder.store.reading() as tx:
+        with self.recorder.store.reading() as tx:
             found = list_tasks(tx)
             newest = [next(newest_exchanges(tx, uid)) for uid, *_ in found]
         return [
@@ -244,11 +243,11 @@ class Tasks:
         kept_name = _checked(name)
         if runs is not None and runs <= 0:
             raise UsageError(f"runs must be > 0, got {runs}")
-        with self._recorder.store.reading() as tx:
+        with self.recorder.store.reading() as tx:
             if find_conversation(tx, conversation_uid(TASK_CHANNEL, kept_name)) is None:
                 raise NotFoundError(f"There is no task {kept_name}. List them: harken task list")
-        most = runs or self._settings().context.subagent_history
-        return self._history.last_runs(kept_name, most, only_complete)
+        most = runs or self.settings().context.subagent_history
+        return self.task_history.last_runs(kept_name, most, only_complete)
 
 
 def _checked(name: str) -> str:

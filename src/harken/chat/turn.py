@@ -13,7 +13,7 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from harken.chat.tools import Tool, Toolbox, ToolContext, ToolOutcome
+from harken.chat.tools import Toolbox, ToolContext, ToolOutcome
 from harken.config.settings import Settings
 from harken.context.builder import ContextSession
 from harken.context.chats import Chats
@@ -104,43 +104,36 @@ _NO_MODEL = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Chat:
     """Talks with the configured model, with memory and tools; reached as `Harken.chat`."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        chats: Chats,
-        language_model: LanguageModel,
-        settings: Callable[[], Settings],
-        tools: Sequence[Tool],
-    ) -> None:
-        self._recorder = recorder
-        self._chats = chats
-        self._language_model = language_model
-        self._settings = settings
-        self._toolbox = Toolbox(tools)
-        self._begun: dict[str, NewConversation] = {}
-        self._talking: set[str] = set()
-        self._lock = threading.Lock()
+    recorder: Recorder
+    chats: Chats
+    language_model: LanguageModel
+    settings: Callable[[], Settings]
+    toolbox: Toolbox
+    _begun: dict[str, NewConversation] = field(default_factory=dict, init=False)
+    _talking: set[str] = field(default_factory=set, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
     def model_name(self) -> str | None:
         """Vendor and model that answer; None where no model is configured. Opens nothing."""
-        return self._settings().llm.model or None
+        return self.settings().llm.model or None
 
     def begin(self, directory: str | Path | None = None) -> ContextSession:
         """A new conversation, of the directory's project; it is recorded with its first turn, not before."""
         project = identify_project(directory) if directory is not None else None
-        head = NewConversation(CHAT_CHANNEL, new_uid(self._recorder.now()), project=project)
+        head = NewConversation(CHAT_CHANNEL, new_uid(self.recorder.now()), project=project)
         self._begun[head.uid] = head
         return ContextSession(head.uid, None)
 
     def context(self, session: ContextSession, text: str) -> ChatContext:
         """The context that the model would get if this were said now; nothing is recorded."""
-        prompt = self._settings().context.system_prompt or SYSTEM_PROMPT
-        now = self._chats.newest(session.conversation_uid)
-        return self._chats.build(now, [text], system_prompt=prompt, is_preview=True, past_note=PAST_TOOL_NOTE)
+        prompt = self.settings().context.system_prompt or SYSTEM_PROMPT
+        now = self.chats.newest(session.conversation_uid)
+        return self.chats.build(now, [text], system_prompt=prompt, is_preview=True, past_note=PAST_TOOL_NOTE)
 
     def turn(
         self,
@@ -169,20 +162,18 @@ class Chat:
         """
         if not text.strip():
             raise UsageError("A turn needs words.")
-        if self._language_model.model() is None:
+        if self.language_model.model() is None:
             raise ConfigError(_NO_MODEL)
         head = self._head(session.conversation_uid)
         with self._alone(head.uid):
-            exchange = _Exchange(
-                self._recorder, self._toolbox, self._settings(), head, listen, stop or threading.Event()
-            )
+            exchange = _Exchange(self.recorder, self.toolbox, self.settings(), head, listen, stop or threading.Event())
             asked = exchange.record(NewMessage(Role.USER, text, trust=Trust.OWNER))
             self._begun.pop(head.uid, None)
             try:
                 prompt = exchange.settings.context.system_prompt or SYSTEM_PROMPT
                 now = ContextSession(asked.conversation_uid, asked.segment_uid)
-                context = self._chats.build(now, [asked], system_prompt=prompt, past_note=PAST_TOOL_NOTE)
-                model = self._language_model.metered(CHAT, asked.exchange_uid)
+                context = self.chats.build(now, [asked], system_prompt=prompt, past_note=PAST_TOOL_NOTE)
+                model = self.language_model.metered(CHAT, asked.exchange_uid)
                 if model is None:
                     raise ConfigError(_NO_MODEL)
                 return exchange.run(model, asked, context)
@@ -194,7 +185,7 @@ class Chat:
     def _head(self, uid: str) -> NewConversation:
         if uid in self._begun:
             return self._begun[uid]
-        with self._recorder.store.reading() as tx:
+        with self.recorder.store.reading() as tx:
             found = find_conversation(tx, uid)
         if found is None:
             raise NotFoundError(f"There is no conversation {uid}. Begin one: Harken.chat.begin()")

@@ -106,28 +106,20 @@ def migrate(settings: Settings, language: str | None = None, role: str | None = 
     return migrate_store(place, settings.tenant, settings.home / "cache", language, role)
 
 
+@dataclass(eq=False, repr=False)
 class Maintenance:
     """Status, doctor, forgetting, rebuilding, backup and export; reached as `Harken.maintenance`."""
 
-    def __init__(
-        self,
-        store: Store,
-        journal: Journal | None,
-        recorder: Recorder,
-        spaces: Spaces,
-        home: Path,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._journal = journal
-        self._recorder = recorder
-        self._spaces = spaces
-        self._home = home
-        self._now = now
+    store: Store
+    journal: Journal | None
+    recorder: Recorder
+    spaces: Spaces
+    home: Path
+    now: Callable[[], datetime]
 
     def status(self) -> StoreStatus:
         """The size and the state of the store; opens no model."""
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             spaces = {space.state: space for space in reversed(list_spaces(tx))}
             active, filling = spaces.get("active"), spaces.get("filling")
             counts = count_all(tx, active.id if active else None)
@@ -139,34 +131,34 @@ class Maintenance:
                 space=active.name if active else None,
                 filling=filling.name if filling else None,
                 spent=spend.spent_in_all(tx),
-                spent_today=spend.spent_on_day(tx, spend.day_of(self._now())),
+                spent_today=spend.spent_on_day(tx, spend.day_of(self.now())),
                 sizes=self._sizes(),
-                stale_leases=jobs.stale_leases(tx, self._now()),
-                torn=len(self._journal.torn()) if self._journal else 0,
-                home=self._home,
-                store=self._store.url,
+                stale_leases=jobs.stale_leases(tx, self.now()),
+                torn=len(self.journal.torn()) if self.journal else 0,
+                home=self.home,
+                store=self.store.url,
             )
 
     def projects(self) -> list[tuple[str, str, int]]:
         """(key, name, conversations) of every project, the busiest first."""
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             return list_projects(tx)
 
     def failures(self, limit: int = 100) -> list[FailedWork]:
         """Work that was given up, newest first."""
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             return jobs.list_failed(tx, limit)
 
     def retry_failed(self) -> int:
         """Let everything that was given up be tried again; how many items that is."""
-        with self._store.writing() as tx:
+        with self.store.writing() as tx:
             count = jobs.retry_failed(tx)
-        self._recorder.wake()
+        self.recorder.wake()
         return count
 
     def doctor(self, fix: bool = False) -> list[Finding]:
         """Everything that does not agree; empty when all does."""
-        return Doctor(self._store, self._journal, self._recorder, self._now(), fix).examine()
+        return Doctor(self.store, self.journal, self.recorder, self.now(), fix).examine()
 
     def reindex_from_journal(self) -> Iterator[tuple[int, int]]:
         """Make the rows anew from the journal, yielding (conversations done, in all).
@@ -174,9 +166,9 @@ class Maintenance:
         Raises:
             UsageError: this store keeps no journal.
         """
-        if self._journal is None:
+        if self.journal is None:
             raise UsageError("This store keeps no journal: its database is the truth.")
-        yield from reindex(self._store, self._journal, self._recorder.ingest, Replayed(0, 0, []))
+        yield from reindex(self.store, self.journal, self.recorder.ingest, Replayed(0, 0, []))
 
     def plan_embedding(self, sources: Sequence[str] = ()) -> EmbeddingPlan:
         """Count what `embed_again` would do.
@@ -186,13 +178,13 @@ class Maintenance:
             ProviderError: the model cannot be opened.
         """
         filled = self._filled()
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             counts = jobs.count_vectors(tx, filled.space)
             count = sum(map(tokens.estimate, jobs.embeddable_texts(tx, sources)))
         mine = {source: found for source, found in counts.items() if not sources or source in sources}
         deleted = sum(found.embedded for found in mine.values())
         texts = {source: found.embedded + found.waiting for source, found in mine.items()}
-        return EmbeddingPlan(deleted, texts, count, filled.space.name, self._spaces.price(count))
+        return EmbeddingPlan(deleted, texts, count, filled.space.name, self.spaces.price(count))
 
     def embed_again(self, progress: Callable[[int], None] = lambda _done: None, sources: Sequence[str] = ()) -> int:
         """Let entries of all sources, or of some, wait for a new vector; until then words find them.
@@ -206,10 +198,10 @@ class Maintenance:
             ProviderError: the model cannot be opened; nothing was changed.
         """
         self._filled()
-        with self._store.writing() as tx:
-            waiting = wait_again(tx, self._recorder.min_message_tokens, progress, sources)
-        self._store.nearest.discard()
-        self._recorder.wake()
+        with self.store.writing() as tx:
+            waiting = wait_again(tx, self.recorder.min_message_tokens, progress, sources)
+        self.store.nearest.discard()
+        self.recorder.wake()
         return waiting
 
     def plan_forget(
@@ -230,14 +222,14 @@ class Maintenance:
         """
         if sum(map(bool, (messages, conversations, project, query))) != 1:
             raise UsageError("Name one of: ids of messages, conversations, a project, a query.")
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             if query:
                 messages = _holding_all(tx, query)
             if conversations:
-                return plan_conversations(tx, conversations, self._now())
+                return plan_conversations(tx, conversations, self.now())
             if project:
-                return plan_project(tx, project, self._now())
-            return plan_messages(tx, messages, self._now())
+                return plan_project(tx, project, self.now())
+            return plan_messages(tx, messages, self.now())
 
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
         """Forget for good what was named: rows, full text, vectors, caches, journal. Only ids remain.
@@ -245,9 +237,9 @@ class Maintenance:
         A damaged database that was set aside before goes whole, and so does the history of what was typed in chats:
         both may hold the words as well.
         """
-        drop_set_aside(self._home / DATABASE_NAME)
-        (self._home / TYPED_NAME).unlink(missing_ok=True)
-        return forget(self._store, self._journal, doomed, self._recorder.ingest, progress)
+        drop_set_aside(self.home / DATABASE_NAME)
+        (self.home / TYPED_NAME).unlink(missing_ok=True)
+        return forget(self.store, self.journal, doomed, self.recorder.ingest, progress)
 
     def backup(self, target: str | Path) -> int:
         """Write one file with everything, while others use the store; its size in bytes.
@@ -256,7 +248,7 @@ class Maintenance:
             UsageError: the target exists.
             StoreError: it cannot be written.
         """
-        return backup(self._store, self._home, Path(target), journalled=self._journal is not None)
+        return backup(self.store, self.home, Path(target), journalled=self.journal is not None)
 
     def export(
         self, target: str | Path | BinaryIO, progress: Callable[[int, int], None] = lambda _done, _all: None
@@ -270,20 +262,20 @@ class Maintenance:
             StoreError: it cannot be written.
         """
         if isinstance(target, str | Path):
-            return export_to_file(self._store, Path(target).expanduser(), progress)
-        return export(self._store, target, progress)
+            return export_to_file(self.store, Path(target).expanduser(), progress)
+        return export(self.store, target, progress)
 
     def _filled(self) -> OpenSpace:
-        filled = self._spaces.filled()
+        filled = self.spaces.filled()
         if filled is None:
             raise UsageError("The settings name no embedding model. Set one: harken config set embedder onnx")
         return filled
 
     def _sizes(self) -> dict[str, int]:
         journal = {}
-        if self._journal is not None:
-            journal["journal"] = sum(size for _, size in self._journal.files())
-        return {"database": self._store.size_bytes(), **journal, "cache": _bytes_under(self._home / "cache")}
+        if self.journal is not None:
+            journal["journal"] = sum(size for _, size in self.journal.files())
+        return {"database": self.store.size_bytes(), **journal, "cache": _bytes_under(self.home / "cache")}
 
 
 def _bytes_under(folder: Path) -> int:

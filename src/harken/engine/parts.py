@@ -244,6 +244,7 @@ class Parts:
     def chat(self) -> Chat:
         """Talks with the configured language model."""
         from harken.chat.model_tools import core_tools, history_tools, memory_tools
+        from harken.chat.tools import Toolbox
         from harken.chat.turn import Chat
 
         tools = [
@@ -251,7 +252,7 @@ class Parts:
             *core_tools(self.core),
             *memory_tools(self.memories),
         ]
-        return Chat(self.recorder, self.chats, self._language_model, self._current, tools)
+        return Chat(self.recorder, self.chats, self._language_model, self._current, Toolbox(tools))
 
     @lazy_part
     def _redactor(self) -> Redactor:

@@ -45,7 +45,6 @@ class KindPlan:
     """The effort of summarizing the items of one kind.
 
     Attributes:
-        items: exchanges or conversations.
         calls: of the model; an exchange with many tool calls takes several, one without words none.
         price_usd: about; None where no price is known.
         most_usd: the price where every answer is as long as it may be.

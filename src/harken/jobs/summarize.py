@@ -43,40 +43,29 @@ SummarizerFor = Callable[[str, str], Summarizer]
 
 
 def exchange_text(
-    told: Sequence[MessageText],
+    messages: Sequence[MessageText],
     status: ExchangeStatus = ExchangeStatus.COMPLETED,
     error: str | None = None,
     summary: str = "",
 ) -> ExchangeText:
-    """One exchange; what was injected as markers, summaries or system messages is no part of it."""
-    return ExchangeText(_spoken(told), _tools(told), status, error, summary)
-
-
-def exchange_texts(told: Sequence[MessageText], summaries: Mapping[str, str]) -> list[ExchangeText]:
-    """The exchanges of a conversation in order.
-
-    Args:
-        told: messages of the conversation, oldest first.
-        summaries: of its exchanges, where there are some, by their uid.
-    """
-    grouped: dict[str, list[MessageText]] = {}
-    for message in told:
-        grouped.setdefault(message.exchange_uid, []).append(message)
-    return [exchange_text(said, summary=summaries.get(uid, "")) for uid, said in grouped.items()]
-
-
-def _spoken(told: Sequence[MessageText]) -> tuple[Spoken, ...]:
-    return tuple(
+    """One exchange; markers, summaries and system messages that were injected are no part of it."""
+    spoken = tuple(
         Spoken(each.role, each.text, each.author)
-        for each in told
+        for each in messages
         if each.type is MessageType.TEXT and each.role in (Role.USER, Role.ASSISTANT) and each.text.strip()
     )
+    results = {each.call_id: each.text for each in messages if each.type is MessageType.TOOL_RESULT and each.call_id}
+    calls = [each for each in messages if each.type is MessageType.TOOL_CALL]
+    uses = [ToolUse(each.tool_name or "tool", each.text, results.get(each.call_id or "", "")) for each in calls]
+    return ExchangeText(spoken, tuple(uses), status, error, summary)
 
 
-def _tools(told: Sequence[MessageText]) -> tuple[ToolUse, ...]:
-    results = {each.call_id: each.text for each in told if each.type is MessageType.TOOL_RESULT and each.call_id}
-    calls = [each for each in told if each.type is MessageType.TOOL_CALL]
-    return tuple(ToolUse(each.tool_name or "tool", each.text, results.get(each.call_id or "", "")) for each in calls)
+def exchange_texts(messages: Sequence[MessageText], written: Mapping[str, str]) -> list[ExchangeText]:
+    """The exchanges of a conversation, whose messages come oldest first, with their summaries, by uid, if any."""
+    grouped: dict[str, list[MessageText]] = {}
+    for message in messages:
+        grouped.setdefault(message.exchange_uid, []).append(message)
+    return [exchange_text(mine, summary=written.get(uid, "")) for uid, mine in grouped.items()]
 
 
 @dataclass

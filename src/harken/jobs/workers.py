@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -118,27 +118,22 @@ class WorkerReport:
         }
 
 
+@dataclass(eq=False, repr=False)
 class Background:
     """Runs, switches and shows the workers; reached as `Harken.background`."""
 
-    def __init__(
-        self,
-        store: Store,
-        spaces: Spaces,
-        settings: Callable[[], Settings],
-        language_model: LanguageModel,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._spaces = spaces
-        self._settings = settings
-        self._language_model = language_model
-        self._now = now
-        self._ongoing: frozenset[str] = frozenset()
-        self.backfill = Backfill(store, settings, language_model, self._summarizer, now)
-        self._workers: dict[str, Worker] = {}
-        self._embedding: EmbedWork | None = None
-        self._stop_listening: Callable[[], None] | None = None
+    store: Store
+    spaces: Spaces
+    settings: Callable[[], Settings]
+    language_model: LanguageModel
+    now: Callable[[], datetime]
+    _ongoing: frozenset[str] = field(default=frozenset(), init=False)
+    _workers: dict[str, Worker] = field(default_factory=dict, init=False)
+    _embedding: EmbedWork | None = field(default=None, init=False)
+    _stop_listening: Callable[[], None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.backfill = Backfill(self.store, self.settings, self.language_model, self._summarizer, self.now)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """See `Harken.embed`; done even where the worker is switched off: somebody asks for it."""
@@ -147,7 +142,7 @@ class Background:
             return 0
         work.fail_fast = not patient
         waiting = work.waiting()
-        wanted = SwitchedWork(self._store, EMBED, lambda: work, self._now, is_wanted=True)
+        wanted = SwitchedWork(self.store, EMBED, lambda: work, self.now, is_wanted=True)
         run_until_idle(wanted, lambda count: progress(count, max(waiting, count)), patient)
         return work.stored
 
@@ -160,7 +155,7 @@ class Background:
             ProviderError, MissingExtraError: the language model cannot be opened.
         """
         # Said at once, not item by item, where it cannot be used.
-        self._language_model.model()
+        self.language_model.model()
         made = {}
         for name in (SEGMENT, EXCHANGE, CONVERSATION):
             work = self._summary_work(name)
@@ -181,15 +176,15 @@ class Background:
             MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
         for name in names:
-            if name not in self._workers and (name != EMBEDDINGS or self._spaces.is_configured):
+            if name not in self._workers and (name != EMBEDDINGS or self.spaces.is_configured):
                 self._start(name)
         if self._stop_listening is None:
-            self._stop_listening = self._store.listen(self.wake)
+            self._stop_listening = self.store.listen(self.wake)
         # Said at once, where somebody has to do something about it; neither asks an endpoint anything.
         if set(names) - {EMBEDDINGS}:
-            self._language_model.model()
+            self.language_model.model()
         if EMBEDDINGS in names:
-            self._spaces.embedder()
+            self.spaces.embedder()
         return self._workers.get(EMBEDDINGS)
 
     def stop(self) -> None:
@@ -227,7 +222,7 @@ class Background:
             UsageError: there is no such worker.
         """
         kind = _kind_of(name)
-        with self._store.writing() as tx:
+        with self.store.writing() as tx:
             jobs.put_enabled(tx, kind, enabled)
         self.wake()
 
@@ -239,8 +234,8 @@ class Background:
         """
         if name is not None:
             _kind_of(name)
-        with self._store.reading() as tx:
-            spent, today = spent_by_kind(tx), spent_by_kind(tx, day_of(self._now()))
+        with self.store.reading() as tx:
+            spent, today = spent_by_kind(tx), spent_by_kind(tx, day_of(self.now()))
             return tuple(
                 self._report(tx, each, spent.get(kind, _NOTHING), today.get(kind, _NOTHING))
                 for each, kind in WORKERS.items()
@@ -249,16 +244,16 @@ class Background:
 
     def is_summarizing(self) -> bool:
         """Whether summaries of exchanges or of conversations are switched on."""
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             return any(jobs.is_enabled(tx, kind) for kind in SUMMARIZE.values())
 
     def vectors(self) -> VectorsBySource:
         """How many vectors there are and are missing, by source: `message`, `exchange`, `conversation`…"""
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             return jobs.count_vectors(tx, _target(tx))
 
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
-        kind, now, worker = WORKERS[name], self._now(), self._workers.get(name)
+        kind, now, worker = WORKERS[name], self.now(), self._workers.get(name)
         more: dict[str, Any] = {}
         if name == EMBEDDINGS:
             target = _target(tx)
@@ -288,7 +283,7 @@ class Background:
 
     def _start(self, name: str) -> None:
         if name == EMBEDDINGS:
-            work = SwitchedWork(self._store, EMBED, self._opened_embedding, self._now)
+            work = SwitchedWork(self.store, EMBED, self._opened_embedding, self.now)
         else:
             work = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)
         config = self._config()
@@ -308,7 +303,7 @@ class Background:
     def _vectors_of(self, sentences: Sequence[str]) -> Vectors:
         """Sentences by their meaning; by their words where there is no model, or it cannot be used now."""
         try:
-            embedder = self._spaces.embedder()
+            embedder = self.spaces.embedder()
             return term_vectors(sentences) if embedder is None else embedder.embed_passages(sentences)
         except (ProviderError, MissingExtraError) as error:
             _log.warning("sentences_compared_by_words", error_class=type(error).__name__)
@@ -320,31 +315,31 @@ class Background:
 
         def opened() -> Job[Any, Any]:
             # Not item by item, where it cannot be used.
-            self._language_model.model()
+            self.language_model.model()
             return job
 
-        return SwitchedWork(self._store, job.name, opened, self._now)
+        return SwitchedWork(self.store, job.name, opened, self.now)
 
     def _config(self) -> WorkerConfig:
-        return self._settings().worker
+        return self.settings().worker
 
     def _consent(self) -> Consent:
-        return Consent(self._language_model.since(), self._ongoing)
+        return Consent(self.language_model.since(), self._ongoing)
 
     def _embed_work(self) -> EmbedWork | None:
-        filled, config = self._spaces.filled(), self._config()
+        filled, config = self.spaces.filled(), self._config()
         if filled is None:
             return None
-        return EmbedWork(self._store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self._now)
+        return EmbedWork(self.store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self.now)
 
     def _summary_work(
         self, name: str, vectorize: Callable[[Sequence[str]], Vectors] | None = None
     ) -> SummarizeWork | SummarizeSegmentWork:
         if name == SEGMENT:
-            model = (self._summarizer, self._language_model.since)
-            return SummarizeSegmentWork(self._store, self._settings, self._now, vectorize, *model)
+            model = (self._summarizer, self.language_model.since)
+            return SummarizeSegmentWork(self.store, self.settings, self.now, vectorize, *model)
         wake = self._wake_embeddings
-        return SummarizeWork(self._store, name, self._summarizer, self._config, self._now, self._consent, wake)
+        return SummarizeWork(self.store, name, self._summarizer, self._config, self.now, self._consent, wake)
 
     def _wake_embeddings(self) -> None:
         """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""
@@ -354,8 +349,8 @@ class Background:
     def _summarizer(self, name: str, uid: str) -> Summarizer:
         """Extractive by words: vectors of sentences would double what the embedder has to do."""
         plain = ExtractiveSummarizer()
-        model = self._language_model.metered(WORKERS[name], uid)
-        return plain if model is None else WrittenSummarizer(model, plain, self._settings().llm.max_input_tokens)
+        model = self.language_model.metered(WORKERS[name], uid)
+        return plain if model is None else WrittenSummarizer(model, plain, self.settings().llm.max_input_tokens)
 
 
 def _target(tx: Transaction) -> StoredSpace | None:
