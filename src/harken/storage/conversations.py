@@ -44,6 +44,7 @@ from harken.storage.tables import (
     entries,
     exchanges,
     failed_work,
+    joined,
     messages,
     projects,
     reader,
@@ -82,10 +83,8 @@ def raised_trust(tx: Transaction, said: Sequence[Message], moment: datetime) -> 
     """
     wanted = {message.uid: message for message in said if message.trust.value in _OWN}
     columns = (messages.c.uid, messages.c.role, messages.c.type, messages.c.author, messages.c.text)
-    statement = tx.select(*columns, conversations.c.uid.label("conversation_uid")).select_from(
-        messages.join(conversations, refers(messages.c.conversation_id, conversations))
-    )
-    imported = statement.where(messages.c.trust == Trust.IMPORTED.value)
+    statement = tx.select(*columns, conversations.c.uid.label("conversation_uid"))
+    imported = statement.select_from(joined(messages, conversations)).where(messages.c.trust == Trust.IMPORTED.value)
     raised = []
     for row in rows_in(tx, imported, messages.c.uid, wanted):
         new = wanted[row.uid]
@@ -132,8 +131,8 @@ class Counts:
 
 def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
     """A line for people per conversation: its title, else the first words of its first question."""
-    named = tx.select(conversations.c.uid, conversations.c.id, conversations.c.title)
-    rows = tx.connection.execute(named.where(conversations.c.uid.in_(uids))).all()
+    columns = (conversations.c.uid, conversations.c.id, conversations.c.title)
+    rows = list(rows_by(tx, conversations.c.uid, uids, *columns))
     return {row.uid: row.title or _first_words(tx, row.id) for row in rows}
 
 
@@ -300,8 +299,7 @@ def look_up(tx: Transaction, beginning: str, reach: int) -> Surroundings:
 
 
 def _count(tx: Transaction, message: Message, condition: Any) -> int:
-    joined = messages.join(conversations, refers(messages.c.conversation_id, conversations))
-    statement = tx.select(func.count(), of=messages).select_from(joined)
+    statement = tx.select(func.count(), of=messages).select_from(joined(messages, conversations))
     mine = conversations.c.uid == message.conversation_uid
     return int(tx.connection.execute(statement.where(mine, condition)).scalar_one())
 
@@ -315,11 +313,7 @@ _WHOLE = select(
     conversations.c.uid.label("conversation_uid"),
     segments.c.uid.label("segment_uid"),
     exchanges.c.uid.label("exchange_uid"),
-).select_from(
-    messages.join(conversations, refers(messages.c.conversation_id, conversations))
-    .join(segments, refers(messages.c.segment_id, segments))
-    .join(exchanges, refers(messages.c.exchange_id, exchanges))
-)
+).select_from(joined(messages, conversations, segments, exchanges))
 # Built once: it runs before every model call.
 _OF_SEGMENT = _WHOLE.where(
     messages.c.tenant == bindparam("of_tenant"),
@@ -337,7 +331,7 @@ AHEAD_AT_MOST = timedelta(days=1)
 _OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 _NEWEST_SEGMENT = (
     select(segments.c.uid)
-    .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
+    .select_from(joined(segments, conversations))
     .where(segments.c.tenant == _OF_TENANT, conversations.c.uid == bindparam("of_conversation"))
     .order_by(segments.c.number.desc())
     .limit(1)

@@ -183,15 +183,12 @@ def drop_record_entries(tx: Transaction, source: str, uids: Sequence[str]) -> No
         remove_entries(tx, and_(entries.c.source == source, entries.c.ref_uid.in_(batch)))
 
 
-def is_long_enough(text: str, min_tokens: int) -> bool:
-    """Whether a text has so many tokens."""
-    # A word is half a token or more, which settles it for most messages without counting.
-    return len(text.split(maxsplit=2 * min_tokens)) > 2 * min_tokens or tokens.estimate(text) >= min_tokens
-
-
 def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int) -> bool:
     """Whether a message is embedded: words of a person or an agent, enough of them; never a tool's or a marker's."""
-    return is_text and role in _EMBEDDED_ROLES and is_long_enough(text, min_tokens)
+    if not is_text or role not in _EMBEDDED_ROLES:
+        return False
+    # A word is half a token or more, which settles it for most messages without counting.
+    return len(text.split(maxsplit=2 * min_tokens)) > 2 * min_tokens or tokens.estimate(text) >= min_tokens
 
 
 def wait_again(
@@ -291,40 +288,24 @@ def has_entries(tx: Transaction) -> bool:
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     """The scope as conditions on the entries table."""
-    conditions = [*_source_conditions(scope), *map(_has_facet, scope.facets)]
-    if scope.project_id is not None:
-        conditions.append(entries.c.project_id == scope.project_id)
-    if scope.conversation_id is not None:
-        conditions.append(entries.c.conversation_id == scope.conversation_id)
-    if scope.conversation_ids:
-        conditions.append(entries.c.conversation_id.in_(scope.conversation_ids))
+    one = {"project_id": scope.project_id, "conversation_id": scope.conversation_id, "segment_id": scope.segment_id}
+    several = {"source": scope.sources, "conversation_id": scope.conversation_ids, "role": scope.roles}
+    conditions = [entries.c[name] == value for name, value in one.items() if value is not None]
+    conditions += [entries.c[name].in_(values) for name, values in several.items() if values]
+    if scope.outside_conversations:
+        # Says nothing new, and lets the index of what is in no conversation be used.
+        conditions.append(entries.c.conversation_id.is_(None))
+    if scope.without_sources:
+        conditions.append(entries.c.source.not_in(scope.without_sources))
     if scope.without_conversation_id is not None:
         conditions.append(entries.c.conversation_id.is_distinct_from(scope.without_conversation_id))
-    if scope.segment_id is not None:
-        conditions.append(entries.c.segment_id == scope.segment_id)
-    if scope.roles:
-        conditions.append(entries.c.role.in_(scope.roles))
     if scope.without_untrusted:
         conditions.append(entries.c.trust.not_in([trust.value for trust in UNTRUSTED]))
     if scope.since is not None:
         conditions.append(entries.c.created_at >= from_microseconds(scope.since))
     if scope.until is not None:
         conditions.append(entries.c.created_at < from_microseconds(scope.until))
+    for facet in scope.facets:
+        having = select(entry_facets.c.tenant, entry_facets.c.entry_id).where(entry_facets.c.facet == facet)
+        conditions.append(tuple_(entries.c.tenant, entries.c.id).in_(having))
     return conditions
-
-
-def _source_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if scope.sources:
-        conditions.append(entries.c.source.in_(scope.sources))
-    if scope.outside_conversations:
-        # Says nothing new, and lets the index of what is in no conversation be used.
-        conditions.append(entries.c.conversation_id.is_(None))
-    if scope.without_sources:
-        conditions.append(entries.c.source.not_in(scope.without_sources))
-    return conditions
-
-
-def _has_facet(facet: str) -> ColumnElement[bool]:
-    having = select(entry_facets.c.tenant, entry_facets.c.entry_id).where(entry_facets.c.facet == facet)
-    return tuple_(entries.c.tenant, entries.c.id).in_(having)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -38,7 +38,7 @@ from harken.storage.conversations import (
 from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
 from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
 from harken.storage.entries import BLANK_ENTRY, MESSAGE_SOURCE, add_entries, gets_vector, remove_entries
-from harken.storage.ports import Transaction, rows_in
+from harken.storage.ports import Transaction, rows_by
 from harken.storage.positions import STEP, last_position
 from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
 from harken.storage.scopes import ensure_project, known_project, project_identity
@@ -47,9 +47,9 @@ from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
+    joined,
     messages,
     reader,
-    refers,
     same,
     segments,
     tombstones,
@@ -79,7 +79,8 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
     if head is not None:
         project_id = known_project(tx, head.project)
         yield head if project_id is None else replace(head, project=project_identity(tx, project_id))
-        for row in _rows(tx, _segments(tx, uid)):
+        of_it = tx.select(segments).select_from(joined(segments, conversations)).where(conversations.c.uid == uid)
+        for row in _rows(tx, of_it.order_by(segments.c.number, segments.c.started_at, segments.c.id)):
             yield _segment(row, conversation_uid=uid)
         placed = select_exchanges(tx, uid).order_by(exchanges.c.number, exchanges.c.started_at, exchanges.c.id)
         for row in _rows(tx, placed):
@@ -99,22 +100,10 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
 
 def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
     """The exchanges of a conversation, each with its segment's id as `segment_uid`."""
-    placed = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)).join(
-        segments, refers(exchanges.c.segment_id, segments)
-    )
     return (
         tx.select(exchanges, segments.c.uid.label("segment_uid"))
-        .select_from(placed)
+        .select_from(joined(exchanges, conversations, segments))
         .where(conversations.c.uid == conversation_uid)
-    )
-
-
-def _segments(tx: Transaction, uid: str) -> Select[Any]:
-    return (
-        tx.select(segments)
-        .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
-        .where(conversations.c.uid == uid)
-        .order_by(segments.c.number, segments.c.started_at, segments.c.id)
     )
 
 
@@ -164,10 +153,12 @@ class Ingest:
         for event in wanted:
             if isinstance(event, Conversation):
                 self._conversation(event)
-        self._insert(segments, [self._segment_row(event) for event in wanted if isinstance(event, Segment)])
+        new = [self._row(event, _segment_row, "conversation") for event in wanted if isinstance(event, Segment)]
+        self._insert(segments, new)
         ends = {event.exchange_uid: event for event in wanted if isinstance(event, ExchangeEnd)}
         begun = [event for event in wanted if isinstance(event, Exchange)]
-        self._insert(exchanges, [self._exchange_row(event, ends.pop(event.uid, None)) for event in begun])
+        rows = [self._row(event, _exchange_row, "conversation", "segment") for event in begun]
+        self._insert(exchanges, [row | (_end_row(ends.pop(row["uid"])) if row["uid"] in ends else {}) for row in rows])
         fresh = [event for event in wanted if isinstance(event, Message)]
         if fresh:
             self._messages(self._placed(fresh))
@@ -214,31 +205,27 @@ class Ingest:
 
     def _conversation(self, event: Conversation) -> None:
         project_id = None if event.project is None else ensure_project(self._tx, event.project)
-        self._insert(conversations, [{**_conversation_row(event), "project_id": project_id}])
+        self._insert(conversations, [{**self._row(event, _conversation_row), "project_id": project_id}])
         self._project_of[event.uid] = project_id
         self._new_conversations.add(self._row_ids[event.uid])
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
-            values = [{"tenant": self._tx.tenant, **row} for row in rows]
-            found = self._tx.connection.execute(_INSERTED[table.name], values)
+            found = self._tx.connection.execute(_INSERTED[table.name], rows)
             self._row_ids.update((row[0], row[1]) for row in found)
 
-    def _segment_row(self, event: Segment) -> dict[str, Any]:
-        return {**_segment_row(event), "conversation_id": self._required(conversations, event.conversation_uid)}
-
-    def _exchange_row(self, event: Exchange, end: ExchangeEnd | None) -> dict[str, Any]:
-        row = {
-            **_exchange_row(event),
-            "conversation_id": self._required(conversations, event.conversation_uid),
-            "segment_id": self._required(segments, event.segment_uid),
-        }
-        return row if end is None else row | _end_row(end)
+    def _row(self, event: Any, write: Callable[[Any], dict[str, Any]], *references: str) -> dict[str, Any]:
+        """An event's row, with the rows of what it refers to in place of their ids."""
+        row = write(event)
+        row["tenant"] = self._tx.tenant
+        for name in references:
+            row[f"{name}_id"] = self._required(_REFERRED[name], getattr(event, f"{name}_uid"))
+        return row
 
     def _messages(self, fresh: Sequence[Message]) -> None:
         self._learn(exchanges, {event.exchange_uid for event in fresh})
         self._learn(segments, {event.segment_uid for event in fresh})
-        rows = [self._message_row(event) for event in fresh]
+        rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
         self._tx.connection.execute(_INSERT_MESSAGES, rows)
         entry_rows = [
             self._entry_row(event, row)
@@ -258,15 +245,6 @@ class Ingest:
         for event in unplaced:
             places[event.uid] = last[event.conversation_uid] = last[event.conversation_uid] + STEP
         return [replace(event, position=places[event.uid]) if event.uid in places else event for event in fresh]
-
-    def _message_row(self, event: Message) -> dict[str, Any]:
-        return {
-            **_message_row(event),
-            "tenant": self._tx.tenant,
-            "conversation_id": self._required(conversations, event.conversation_uid),
-            "segment_id": self._required(segments, event.segment_uid),
-            "exchange_id": self._required(exchanges, event.exchange_uid),
-        }
 
     def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
         is_text = event.type is MessageType.TEXT
@@ -318,8 +296,8 @@ class Ingest:
     def _learn(self, table: Table, uids: Iterable[str]) -> None:
         missing = [uid for uid in uids if uid not in self._row_ids]
         if missing:
-            statement = self._tx.select(table.c.uid, table.c.id)
-            self._row_ids.update((row[0], row[1]) for row in rows_in(self._tx, statement, table.c.uid, missing))
+            rows = rows_by(self._tx, table.c.uid, missing, table.c.uid, table.c.id)
+            self._row_ids.update((row[0], row[1]) for row in rows)
 
 
 def _end_row(end: ExchangeEnd) -> dict[str, Any]:
@@ -327,15 +305,15 @@ def _end_row(end: ExchangeEnd) -> dict[str, Any]:
     return {"status": end.status.value, "completed_at": ended_at, "error": end.error}
 
 
+_REFERRED = {"conversation": conversations, "segment": segments, "exchange": exchanges}
 # Of a message's row, its entry's has these as well.
 _SHARED = ("conversation_id", "segment_id", "exchange_id", "role", "author", "trust", "created_at", "position")
 _conversation_row, _segment_row = writer(Conversation, conversations), writer(Segment, segments)
-_exchange_row, _message_row = writer(Exchange, exchanges), writer(Message, messages)
+_exchange_row = writer(Exchange, exchanges, "status")
+_message_row = writer(Message, messages, "role", "type", "trust")
 # Built once, like those below: they run with every recorded message.
 _INSERT_MESSAGES = insert(messages)
-_INSERTED = {
-    table.name: insert(table).returning(table.c.uid, table.c.id) for table in (conversations, segments, exchanges)
-}
+_INSERTED = {table.name: insert(table).returning(table.c.uid, table.c.id) for table in _REFERRED.values()}
 _TOUCH = (
     update(conversations)
     .where(

@@ -20,10 +20,10 @@ from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
+    joined,
     messages,
     project_aliases,
     reader,
-    refers,
     retrievals,
     same,
     summaries,
@@ -76,8 +76,7 @@ class ExchangeHead:
 
 def conversation_row(tx: Transaction, uid: str) -> int | None:
     """The row of a conversation; None for one that is not recorded yet."""
-    row: int | None = tx.connection.scalar(_ROW, {"of_tenant": tx.tenant, "uid": uid})
-    return row
+    return next((row.id for row in rows_by(tx, conversations.c.uid, [uid], conversations.c.id)), None)
 
 
 def has_others(tx: Transaction, uid: str | None) -> bool:
@@ -86,10 +85,12 @@ def has_others(tx: Transaction, uid: str | None) -> bool:
     return tx.connection.execute(_OTHERS, {"of_tenant": tx.tenant, "uid": uid or ""}).first() is not None
 
 
-# Made once: they run before every search, and putting one together takes longer than running it.
-_OF_TENANT = select(conversations.c.id).where(conversations.c.tenant == bindparam("of_tenant"))
-_ROW = _OF_TENANT.where(conversations.c.uid == bindparam("uid"))
-_OTHERS = _OF_TENANT.where(conversations.c.uid != bindparam("uid")).limit(1)
+# Made once: it runs before every search, and putting it together takes longer than running it.
+_OTHERS = (
+    select(conversations.c.id)
+    .where(conversations.c.tenant == bindparam("of_tenant"), conversations.c.uid != bindparam("uid"))
+    .limit(1)
+)
 
 
 def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, ConversationHead]:
@@ -216,7 +217,7 @@ def list_tasks(tx: Transaction) -> list[tuple[str, str, int, int]]:
     completed = case((exchanges.c.status == ExchangeStatus.COMPLETED.value, 1), else_=0)
     rows = tx.connection.execute(
         tx.select(conversations.c.uid, conversations.c.external_id, func.count(exchanges.c.id), func.sum(completed))
-        .select_from(conversations.join(exchanges, refers(exchanges.c.conversation_id, conversations)))
+        .select_from(joined(exchanges, conversations))
         .where(conversations.c.channel == TASK_CHANNEL, conversations.c.uid.startswith(TASK_UID, autoescape=True))
         .group_by(conversations.c.uid, conversations.c.external_id)
     )

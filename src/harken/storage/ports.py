@@ -301,8 +301,7 @@ class Store(Readable, Protocol):
     def listen(self, wake: Callable[[], None]) -> Callable[[], None] | None:
         """Call `wake` whenever another process leaves work behind, until the returned function is called.
 
-        Returns:
-            What ends it; None where the engine has no such signal, and workers find their work by polling.
+        None where the engine has no such signal, and workers find their work by polling.
         """
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, selec
 
 from harken.model.conversations import Message, Role
 from harken.storage.ports import Transaction, rows_in
-from harken.storage.tables import conversations, exchanges, messages, refers, segments
+from harken.storage.tables import conversations, exchanges, joined, messages, refers, segments
 
 # A gap takes twenty halvings; what comes after that stands behind its neighbour by its row.
 STEP = 1 << 20
@@ -57,7 +57,9 @@ def find_places(
     rows; a position that it has already is kept where it says the same. The sequence is in the order of the transcript,
     with those that the rows have among them; `after` is the message before its first one.
     """
-    spots = _spots(tx, [after, *(message.uid for message in sequence if message.uid not in lacking)])
+    present = [uid for uid in (after, *(message.uid for message in sequence)) if uid and uid not in lacking]
+    placed = rows_in(tx, _SPOTS.where(messages.c.tenant == tx.tenant), messages.c.uid, present)
+    spots = {row[0]: Spot(*row[1:]) for row in placed}
     found: dict[str, Place] = {}
     previous = spots.get(after)
     run: list[Message] = []
@@ -108,15 +110,8 @@ def _of_conversation(tx: Transaction, uid: str) -> tuple[Any, ...]:
     return messages.c.tenant == tx.tenant, messages.c.conversation_id == row.scalar_subquery()
 
 
-def _spots(tx: Transaction, uids: Sequence[str]) -> dict[str, Spot]:
-    statement = _SPOTS.where(messages.c.tenant == tx.tenant)
-    return {row[0]: Spot(*row[1:]) for row in rows_in(tx, statement, messages.c.uid, [uid for uid in uids if uid])}
-
-
-_SPOTS: Select[Any] = select(messages.c.uid, messages.c.position, segments.c.uid, exchanges.c.uid).select_from(
-    messages.join(segments, refers(messages.c.segment_id, segments)).join(
-        exchanges, refers(messages.c.exchange_id, exchanges)
-    )
+_SPOTS = select(messages.c.uid, messages.c.position, segments.c.uid, exchanges.c.uid).select_from(
+    joined(messages, segments, exchanges)
 )
 # Turns of conversations whose order differs from that of their times, by which their words' neighbours once were found.
 TURNS_OUT_OF_TIME = """SELECT id FROM entries WHERE is_turn AND (tenant, conversation_id) IN (

@@ -11,7 +11,7 @@ from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity, SearchScope
 from harken.storage.columns import to_microseconds
 from harken.storage.conversations import conversations_named
-from harken.storage.ports import RowScope, Transaction
+from harken.storage.ports import RowScope, Transaction, rows_by
 from harken.storage.tables import entries, project_aliases, projects, same, segments
 
 
@@ -91,16 +91,9 @@ def _conversation_row(tx: Transaction, uid: str) -> int:
 
 def _segment_row(tx: Transaction, uid: str) -> tuple[int, int]:
     """The segment's row and its conversation's."""
-    row = tx.connection.execute(_SEGMENT, {"of_tenant": tx.tenant, "of_segment": uid}).first()
-    if row is None:
-        raise NotFoundError(f"There is no segment {uid}.")
-    return int(row.id), int(row.conversation_id)
-
-
-# Built once: it runs before every recall in a segment.
-_SEGMENT = select(segments.c.id, segments.c.conversation_id).where(
-    segments.c.tenant == bindparam("of_tenant"), segments.c.uid == bindparam("of_segment")
-)
+    for row in rows_by(tx, segments.c.uid, [uid], segments.c.id, segments.c.conversation_id):
+        return int(row.id), int(row.conversation_id)
+    raise NotFoundError(f"There is no segment {uid}.")
 
 
 def project_identity(tx: Transaction, row_id: int) -> ProjectIdentity:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, select, update
 
 from harken.model.conversations import CoreFact
-from harken.storage.ports import Transaction
+from harken.storage.ports import Transaction, rows_by
 from harken.storage.tables import (
     core_memory,
     counters,
@@ -53,13 +53,7 @@ INJECTIONS = ("injections",)
 
 def given_to(tx: Transaction, conversation_uid: str) -> set[str]:
     """Ids of everything that was given to a conversation."""
-    return set(tx.connection.scalars(_GIVEN, {"of_tenant": tx.tenant, "uid": conversation_uid}))
-
-
-# Made once: somebody waits, and putting it together takes longer than running it.
-_GIVEN = select(injections.c.ref_uid).where(
-    injections.c.tenant == bindparam("of_tenant"), injections.c.conversation_uid == bindparam("uid")
-)
+    return {row[0] for row in rows_by(tx, injections.c.conversation_uid, [conversation_uid], injections.c.ref_uid)}
 
 
 def note_given(tx: Transaction, conversation_uid: str, ref_uids: Iterable[str], now: datetime) -> None:

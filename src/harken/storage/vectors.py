@@ -54,13 +54,7 @@ def similarities(matrix: Float32, query: Float32) -> Float32:
 
 
 def best_of(ids: Int64, scores: Float32, limit: int) -> dict[int, float]:
-    """The ids with the highest scores, best first; of equals the lowest id.
-
-    Args:
-        ids: `(n,)`.
-        scores: of each, `(n,)`.
-        limit: how many at most.
-    """
+    """The ids, `(n,)`, with the highest of their scores, `(n,)`, best first; of equals the lowest id."""
     if 0 < limit < len(scores):
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         ids, scores = ids[scores >= least], scores[scores >= least]

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, false, func, or_, select
 from harken.providers.summarizer import EXTRACTIVE
 from harken.storage.ports import Transaction, rows_in
 from harken.storage.state import get_setting, set_setting
-from harken.storage.tables import conversations, counters, exchanges, messages, refers, same, summaries
+from harken.storage.tables import conversations, counters, exchanges, joined, messages, refers, same, summaries
 
 _MODEL, _IMPORTED = "summarizing:", "imported:"
 _OF_CONVERSATION = same(conversations.c.id, exchanges.c.conversation_id)
@@ -116,9 +116,7 @@ def is_new_message(since: datetime | None) -> ColumnElement[bool]:
     """The same of a message by its exchange, where messages are selected from."""
     if since is None:
         return false()
-    mine = select(exchanges.c.id).select_from(
-        exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
-    )
+    mine = select(exchanges.c.id).select_from(joined(exchanges, conversations))
     of_message = refers(messages.c.exchange_id, exchanges)
     return mine.where(of_message, is_new_exchange(since)).correlate(messages).exists()
 

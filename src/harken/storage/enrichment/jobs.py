@@ -184,14 +184,6 @@ _failed = reader(FailedWork)
 _UNCLAIMED = {"claimed_by": None, "lease_until": None}
 
 
-def next_retry(tx: Transaction) -> datetime | None:
-    """When the earliest item that backs off may be tried again."""
-    earliest: datetime | None = tx.connection.scalar(
-        tx.select(func.min(work.c.retry_at), of=work).where(work.c.claimed_by.is_(None))
-    )
-    return earliest
-
-
 def lease_owners(tx: Transaction, kind: str) -> list[str]:
     """Everybody who has leased work of the kind."""
     statement = tx.select(work.c.claimed_by).where(work.c.kind == kind, work.c.claimed_by.is_not(None))

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, tup
 from harken.storage.enrichment.consent import is_new_message
 from harken.storage.enrichment.jobs import claim, complete, drop_work, is_free, is_given_up
 from harken.storage.ports import Transaction
-from harken.storage.tables import messages, reader, refers, same, segment_summaries, segments, summarized_messages, work
+from harken.storage.tables import joined, messages, reader, same, segment_summaries, segments, summarized_messages, work
 
 SUMMARIZE_SEGMENT = "summarize_segment"
 
@@ -133,9 +133,7 @@ def put_summary(tx: Transaction, due: DueSegment, text: str, now: datetime, mode
 
 def covered_by(tx: Transaction, segment_uid: str) -> set[str]:
     """Ids of the messages that a segment's summary covers."""
-    covered = summarized_messages.join(messages, refers(summarized_messages.c.message_id, messages)).join(
-        segments, refers(summarized_messages.c.segment_id, segments)
-    )
+    covered = joined(summarized_messages, messages, segments)
     uids = tx.select(messages.c.uid, of=summarized_messages).select_from(covered).where(segments.c.uid == segment_uid)
     return set(tx.connection.scalars(uids))
 
@@ -178,7 +176,7 @@ _OF_SEGMENT = same(segment_summaries.c.segment_id, messages.c.segment_id)
 # Made once: these two run with every context.
 _SUMMARY = (
     select(segment_summaries.c.text, segment_summaries.c.updated_at)
-    .select_from(segment_summaries.join(segments, refers(segment_summaries.c.segment_id, segments)))
+    .select_from(joined(segment_summaries, segments))
     .where(segment_summaries.c.tenant == bindparam("of_tenant"), segments.c.uid == bindparam("of_segment"))
     .where(segment_summaries.c.text != "")
 )

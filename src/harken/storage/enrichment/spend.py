@@ -113,7 +113,7 @@ def settle_call(tx: Transaction, uid: str, end: Settlement) -> bool:
     return tx.update(spend, *named, **_settlement_row(end), ended_at=end.at) == 1
 
 
-_call_row, _settlement_row = writer(ModelCall, spend), writer(Settlement, spend)
+_call_row, _settlement_row = writer(ModelCall, spend), writer(Settlement, spend, "state")
 
 
 _ANSWERED = spend.c.state == CallState.DONE.value
@@ -163,12 +163,6 @@ def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
     within = [] if day is None else [spend.c.day == day]
     kinds = tx.select(spend.c.kind).where(*within).distinct().order_by(spend.c.kind)
     return {kind: spent_in_all(tx, spend.c.kind == kind, *within) for kind in tx.connection.scalars(kinds).all()}
-
-
-def spent_by_day(tx: Transaction, limit: int = 30) -> dict[str, Spent]:
-    """The sums of the latest days on which anything was called, newest first."""
-    days = tx.select(spend.c.day).distinct().order_by(spend.c.day.desc()).limit(limit)
-    return {day: spent_on_day(tx, day) for day in tx.connection.scalars(days).all()}
 
 
 def mean_output_tokens(tx: Transaction, kind: str, model: str, least: int) -> float | None:

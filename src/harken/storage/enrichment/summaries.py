@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, null, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, select, true
 
 from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
 from harken.providers.summarizer import EXTRACTIVE
@@ -15,14 +15,14 @@ from harken.storage.conversations import AHEAD_AT_MOST
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog, is_new_conversation, is_new_exchange
 from harken.storage.enrichment.jobs import claim, drop_work, is_free, is_given_up
 from harken.storage.entries import BLANK_ENTRY, add_entries, remove_entries
-from harken.storage.ports import Transaction, batches, rows_in
+from harken.storage.ports import Transaction, batches, rows_by, rows_in
 from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
+    joined,
     messages,
     reader,
-    refers,
     same,
     summaries,
     work,
@@ -89,7 +89,7 @@ def _messages(tx: Transaction, conversation_ids: Collection[int]) -> Select[Any]
     text = func.substr(messages.c.text, 1, _MESSAGE_CHARS).label("text")
     return (
         tx.select(messages.c.id, exchanges.c.uid.label("exchange_uid"), *columns, text)
-        .select_from(messages.join(exchanges, refers(messages.c.exchange_id, exchanges)))
+        .select_from(joined(messages, exchanges))
         .where(messages.c.conversation_id.in_(conversation_ids))
     )
 
@@ -191,7 +191,7 @@ def claim_due(
     ready = due.where(_ITEMS[kind].c.id.in_(item_ids), is_free(now))
     rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
     mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
-    found = {row.item_id: _as_due(row) for row in rows if row.item_id in mine}
+    found = {row.item_id: _due_summary(row) for row in rows if row.item_id in mine}
     return [found[item_id] for item_id in item_ids if item_id in found]
 
 
@@ -215,7 +215,7 @@ def list_backlog(
 ) -> list[DueSummary]:
     """Those items, newest first."""
     rows = tx.connection.execute(_backlog(tx, kind, now, rest_seconds, backlog).order_by(_begun(kind).desc()))
-    return [_as_due(row) for row in rows]
+    return [_due_summary(row) for row in rows]
 
 
 def running(tx: Transaction, kind: str, now: datetime) -> str | None:
@@ -264,8 +264,8 @@ def read_summaries(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict
 
 def conversation_uids_of(tx: Transaction, conversation_ids: Collection[int]) -> dict[int, str]:
     """The uids of conversations by their rows; those that are gone are left out."""
-    statement = tx.select(conversations.c.id, conversations.c.uid)
-    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.id, conversation_ids)}
+    rows = rows_by(tx, conversations.c.id, conversation_ids, conversations.c.id, conversations.c.uid)
+    return {row[0]: row[1] for row in rows}
 
 
 def restore_summaries(tx: Transaction, conversation_uid: str) -> None:
@@ -284,9 +284,7 @@ def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
     of_conversation = (conversations.c.id.label("conversation_id"), conversations.c.uid.label("conversation_uid"))
     row = tx.connection.execute(
         tx.select(exchanges.c.id, exchanges.c.uid, *of_conversation, of=messages)
-        .select_from(messages)
-        .join(exchanges, refers(messages.c.exchange_id, exchanges))
-        .join(conversations, refers(messages.c.conversation_id, conversations))
+        .select_from(joined(messages, exchanges, conversations))
         .where(messages.c.uid == message_uid)
     ).first()
     if row is not None:
@@ -355,17 +353,14 @@ def _rests(now: datetime, rest_seconds: float) -> ColumnElement[bool]:
 def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool]) -> Select[Any]:
     """Items with their summary and work, if there is any; what was given up is left out."""
     item = _ITEMS[kind]
-    columns: list[ColumnElement[Any]] = [
-        item.c.id.label("item_id"),
-        item.c.uid,
-        conversations.c.id.label("conversation_id"),
-        _ENDED[kind].label("ended_at"),
-        is_new.label("is_new"),
-    ]
+    columns: list[ColumnElement[Any]] = [item.c.id.label("item_id"), item.c.uid, _ENDED[kind].label("ended_at")]
+    columns += [conversations.c.id.label("conversation_id"), is_new.label("is_new")]
     source: FromClause = conversations
     if kind == EXCHANGE:
         columns += [exchanges.c.status, exchanges.c.error]
-        source = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
+        source = joined(exchanges, conversations)
+    else:
+        columns += [literal(ExchangeStatus.COMPLETED.value).label("status"), null().label("error")]
     of_summary = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
     return (
         tx.select(*columns, of=item)
@@ -382,12 +377,7 @@ def _count(tx: Transaction, items: Select[Any]) -> int:
     return int(tx.connection.execute(select(func.count()).select_from(items.subquery())).scalar_one())
 
 
-def _as_due(row: Row[Any]) -> DueSummary:
-    found = row._mapping
-    status = ExchangeStatus(found.get("status", ExchangeStatus.COMPLETED))
-    return DueSummary(
-        row.item_id, row.uid, row.conversation_id, row.ended_at, status, found.get("error"), bool(row.is_new)
-    )
+_due_summary = reader(DueSummary, status=ExchangeStatus, is_new=bool)
 
 
 def _select(tx: Transaction, condition: ColumnElement[bool]) -> list[StoredSummary]:
@@ -433,7 +423,7 @@ def _places(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, R
     if kind in (EXCHANGE, TOOLS):
         statement = tx.select(
             exchanges.c.uid, *head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id")
-        ).select_from(exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)))
+        ).select_from(joined(exchanges, conversations))
     else:
         nowhere = (null().label("segment_id"), null().label("exchange_id"))
         statement = tx.select(conversations.c.uid, *head, *nowhere)

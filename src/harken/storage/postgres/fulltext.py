@@ -46,7 +46,6 @@ MATCHES_TO_RANK = 2_500
 _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
-_EVERYONE = 2**31 - 1
 
 _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
     SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n

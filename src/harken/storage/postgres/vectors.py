@@ -167,13 +167,9 @@ class Matrix:
         fresh = whole[:, 2:].astype(np.float32)
         fresh /= np.maximum(np.sqrt(np.einsum("nd,nd->n", fresh, fresh)), np.finfo(np.float32).tiny)[:, None]
         ids = np.fromiter((row[1] for row in rows), dtype=np.int64, count=len(rows))
-        return Matrix(
-            self.space_id,
-            self.removed,
-            max(self.newest, *(row[0] for row in rows)),
-            np.concatenate([self.ids, ids]),
-            np.concatenate([self.matrix, fresh]),
-        )
+        newest = max(self.newest, *(row[0] for row in rows))
+        both = np.concatenate([self.ids, ids]), np.concatenate([self.matrix, fresh])
+        return Matrix(self.space_id, self.removed, newest, *both)
 
     def compare(self, query: Float32, limit: int, also: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest with their cosine similarity, best first; and that of those and of these entries besides."""
@@ -212,19 +208,14 @@ class PgvectorIndex(NearestIndex):
         held = self._held.of(tx, space) if is_small else None
         if held is not None:
             return held.compare(query, limit, also)
-        values = {
-            "of_tenant": tx.tenant,
-            "of_space": space.id,
-            "query": _Sent(query),
-            "most": limit,
-            "among": self._dialect.listing(also),
-        }
+        values = {"of_tenant": tx.tenant, "of_space": space.id, "query": _Sent(query), "most": limit}
+        values["among"] = self._dialect.listing(also)
         statement, is_kept = self._statement(tx, space, scope, limit)
         if is_kept:
             rows = bare_rows(tx.connection, statement, values)
         else:
             rows = tx.connection.execute(statement, values).all()
-        near = sorted([row[:2] for row in rows if row[2]], key=_best_first)
+        near = sorted([row[:2] for row in rows if row[2]], key=lambda row: (-row[1], row[0]))
         return dict(near), {row[0]: row[1] for row in rows}
 
     def save(self) -> None:
@@ -359,10 +350,6 @@ def _exact(dialect: PostgresDialect) -> CompoundSelect[Any]:
 @cache
 def _indexed(dialect: PostgresDialect, space_id: int, dims: int, reach: int) -> CompoundSelect[Any]:
     return _comparing(dialect, _by_index(_OF_SPACE, space_id, dims, reach))
-
-
-def _best_first(row: Sequence[Any]) -> tuple[float, int]:
-    return -row[1], row[0]
 
 
 _REACH = text(

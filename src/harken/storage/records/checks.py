@@ -104,19 +104,14 @@ def all_checks(tx: Transaction, limit: int) -> list[SeenCheck]:
 
 
 def _seen(tx: Transaction) -> Select[Any]:
+    columns = (
+        *(checks.c.result_uid, checks.c.outcome, checks.c.at, projects.c.key, projects.c.name),
+        *(conversations.c.uid.label("conversation_uid"), exchanges.c.uid.label("exchange_uid")),
+        func.coalesce(_calls.c.tool_name, "").label("tool_name"),
+        *(_calls.c.text.label("call"), messages.c.text.label("printed")),
+    )
     return (
-        tx.select(
-            checks.c.result_uid,
-            checks.c.outcome,
-            checks.c.at,
-            conversations.c.uid.label("conversation_uid"),
-            exchanges.c.uid.label("exchange_uid"),
-            projects.c.key,
-            projects.c.name,
-            func.coalesce(_calls.c.tool_name, "").label("tool_name"),
-            _calls.c.text.label("call"),
-            messages.c.text.label("printed"),
-        )
+        tx.select(*columns)
         .join(messages, same(checks.c.result_uid, messages.c.uid))
         .join(_calls, same(checks.c.call_uid, _calls.c.uid))
         .join(conversations, refers(messages.c.conversation_id, conversations))

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, and_
 from harken.model.conversations import SavedRecord
 from harken.model.experiences import EXPERIENCE
 from harken.storage.conversations import project_in
-from harken.storage.ports import Transaction, rows_in
+from harken.storage.ports import Transaction, rows_by
 from harken.storage.records.rows import KEPT, MEMORY
 from harken.storage.tables import entries, experiences, memories, projects, refers, same
 
@@ -58,8 +58,8 @@ def list_memories(
 
 def accessed_times(tx: Transaction, uids: Sequence[str]) -> dict[str, datetime]:
     """When each memory was last looked at, of those that were."""
-    statement = tx.select(memories.c.uid, memories.c.accessed_at).where(memories.c.accessed_at.is_not(None))
-    return {row.uid: row.accessed_at for row in rows_in(tx, statement, memories.c.uid, uids)}
+    rows = rows_by(tx, memories.c.uid, uids, memories.c.uid, memories.c.accessed_at)
+    return {row.uid: row.accessed_at for row in rows if row.accessed_at is not None}
 
 
 def list_experiences(

@@ -20,7 +20,7 @@ from harken.model.views import format_moment, parse_moment
 from harken.storage.columns import Instant, Json, Listed
 from harken.storage.conversations import find_tombstones
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
-from harken.storage.ports import Transaction, batches, rows_by, rows_in
+from harken.storage.ports import Transaction, batches, rows_by
 from harken.storage.scopes import ensure_project, project_identity
 from harken.storage.tables import entries, experiences, learned_values, memories, tombstones
 
@@ -114,18 +114,10 @@ def _memory_entries(kept: SavedRecord) -> Sequence[NewEntry]:
     return [NewEntry("", fields["content"], facets, importance_weight(fields["importance"]))]
 
 
-def _experience_entries(kept: SavedRecord) -> Sequence[NewEntry]:
-    return experience_entries(read_experience(kept))
-
-
-def _value_entries(kept: SavedRecord) -> Sequence[NewEntry]:
-    return value_entries(read_value(kept))
-
-
 KEPT: dict[str, SavedSource] = {
     MEMORY: SavedSource(MEMORY, memories, _memory_entries, local=frozenset({"accessed_at"})),
-    EXPERIENCE: SavedSource(EXPERIENCE, experiences, _experience_entries),
-    VALUE: SavedSource(VALUE, learned_values, _value_entries),
+    EXPERIENCE: SavedSource(EXPERIENCE, experiences, lambda kept: experience_entries(read_experience(kept))),
+    VALUE: SavedSource(VALUE, learned_values, lambda kept: value_entries(read_value(kept))),
 }
 SOURCE_OF_FOLDER = {KEPT_FOLDERS[source]: source for source in KEPT}
 
@@ -184,8 +176,7 @@ def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, Sa
 def kept_times(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, datetime]:
     """When each record last changed, by id."""
     table = KEPT[source].table
-    statement = tx.select(table.c.uid, table.c.updated_at)
-    return {row.uid: row.updated_at for row in rows_in(tx, statement, table.c.uid, uids)}
+    return {row.uid: row.updated_at for row in rows_by(tx, table.c.uid, uids, table.c.uid, table.c.updated_at)}
 
 
 def has_kept(tx: Transaction, source: str) -> bool:

@@ -161,7 +161,10 @@ class ScopedNearest(NearestIndex):
         without = self._left_out(asked, scope)
         while True:
             found = self._nearest(asked, reach)
-            inside = _inside(asked.tx, found, scope) if without is None else found[~np.isin(found, without)]
+            if without is None:
+                inside = found[np.isin(found, list(in_scope(asked.tx, found.tolist(), scope)))]
+            else:
+                inside = found[~np.isin(found, without)]
             if len(inside) >= limit or len(found) < reach:
                 break
             if reach >= _WIDEST:
@@ -282,10 +285,6 @@ def _behind(asked: _Question, scope: RowScope, known: _ScopeList) -> Int64:
         found = found.where(vectors.c.entry_id.in_(select(entries.c.id).where(*conditions)))
     chosen = found.limit(_SPARSE + 1 - len(known.ids)).subquery()
     return parsed_ids(asked.tx.connection.execute(select(func.group_concat(chosen.c.entry_id))).scalar())
-
-
-def _inside(tx: Transaction, found: Int64, scope: RowScope) -> Int64:
-    return found[np.isin(found, list(in_scope(tx, found.tolist(), scope)))]
 
 
 def _is_small_part(scope: RowScope) -> bool:

@@ -13,7 +13,7 @@ from harken.model.conversations import NewEntry, Trust
 from harken.model.workspace import Commit, FileChange
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries
 from harken.storage.ports import Transaction, batches, rows_by, rows_in
-from harken.storage.tables import commit_files, commits, histories, reader, refers, writer
+from harken.storage.tables import commit_files, commits, histories, joined, reader, writer
 from harken.storage.workspace.files import derived_uid
 
 SOURCE = "commit"
@@ -184,7 +184,7 @@ def authors(tx: Transaction, project_id: int, path: str) -> list[Authorship]:
     return list(map(_authorship, tx.connection.execute(statement)))
 
 
-_CHANGED = commit_files.join(commits, refers(commit_files.c.commit_id, commits))
+_CHANGED = joined(commit_files, commits)
 _LINES = tuple(func.sum(commit_files.c[name]).label(name) for name in ("insertions", "deletions"))
 _churn = reader(Churn, insertions=int, deletions=int)
 _authorship = reader(Authorship, insertions=int, deletions=int)
@@ -199,9 +199,4 @@ def _with_files(tx: Transaction, rows: Sequence[Row[Any]]) -> list[Commit]:
 
 
 _commit, _change = reader(Commit, ("files", "additions")), reader(FileChange)
-_change_row = writer(FileChange, commit_files)
-_own_row = writer(Commit, commits)
-
-
-def _commit_row(commit: Commit) -> dict[str, Any]:
-    return {**_own_row(commit), "insertions": commit.insertions, "deletions": commit.deletions}
+_commit_row, _change_row = writer(Commit, commits), writer(FileChange, commit_files)

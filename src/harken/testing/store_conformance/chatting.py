@@ -101,18 +101,12 @@ class ChatTests:
             assert covered_by(tx, talk.segment.uid) == {message.uid for message in talk.messages[:4]}
             assert count_due(tx) == 0
 
-    def test_what_one_summarizes_no_other_takes(self, store: Store) -> None:
-        _with_two_left(store)
-        with store.writing() as tx:
-            assert claim_due(tx, "one", 10, START, _LEASE) is not None
-            assert claim_due(tx, "other", 10, START, _LEASE) is None
-            assert claim_due(tx, "other", 10, START + timedelta(seconds=_LEASE + 1), _LEASE) is not None
-
-    def test_what_another_took_in_meanwhile_is_not_taken_in_again(self, store: Store) -> None:
+    def test_what_one_summarizes_no_other_takes_before_its_lease_ends_nor_both_keep(self, store: Store) -> None:
         _with_two_left(store)
         late = START + timedelta(seconds=_LEASE + 1)
         with store.writing() as tx:
             slow = claim_due(tx, "slow", 10, START, _LEASE)
+            assert claim_due(tx, "other", 10, START, _LEASE) is None
             quick = claim_due(tx, "quick", 10, late, _LEASE)
             assert slow is not None
             assert quick is not None

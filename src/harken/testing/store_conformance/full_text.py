@@ -44,15 +44,12 @@ class FullTextTests:
         keep(store, *talks, rare)
         assert found(store, "zebra", "giraffe")[0] == rare.messages[0].uid
 
-    def test_better_entries_have_higher_scores(self, store: Store) -> None:
-        keep(store, *(talk_of(f"t{number}", "zebra " + "and more words " * number) for number in range(5)))
+    def test_better_entries_have_higher_scores_and_the_limit_keeps_the_best(self, store: Store) -> None:
+        keep(store, *(talk_of(f"t{number}", "zebra " + "and more words " * number) for number in range(6)))
         with store.reading() as tx:
             scores = [score for _, score in tx.text.search(tx.connection, ["zebra"], RowScope(), 10)]
         assert scores == sorted(scores, reverse=True)
         assert len(set(scores)) > 1
-
-    def test_no_more_than_the_limit_are_found_and_they_are_the_best(self, store: Store) -> None:
-        keep(store, *(talk_of(f"t{number}", "zebra " + "and more words " * number) for number in range(6)))
         everything = found(store, "zebra")
         assert len(everything) == 6
         assert found(store, "zebra", limit=2) == everything[:2]
@@ -65,12 +62,9 @@ class FullTextTests:
         talk = keep(store, talk_of("row", "one", "two", "three", "zebra", "five", "six", "seven"))
         assert set(found(store, "zebra")) == {message.uid for message in talk.messages[1:6]}
 
-    def test_own_words_rank_above_those_of_neighbours(self, store: Store) -> None:
+    def test_own_words_rank_above_those_of_neighbours_and_alone_without_context(self, store: Store) -> None:
         talk = keep(store, talk_of("row", "one", "two", "zebra", "four", "five"))
         assert found(store, "zebra")[0] == talk.messages[2].uid
-
-    def test_without_context_only_own_words_find(self, store: Store) -> None:
-        talk = keep(store, talk_of("row", "one", "two", "zebra", "four", "five"))
         assert found(store, "zebra", with_context=False) == [talk.messages[2].uid]
         assert found(store, "2023", with_context=False) == []
 
@@ -210,12 +204,8 @@ class FullTextTests:
         with store.reading() as tx:
             everywhere = tx.text.holders(tx.connection, ("zebra", "giraffe", "okapi"), EVERYWHERE).of
             assert everywhere == {"zebra": {first, third, elsewhere}, "giraffe": {third}, "okapi": set()}
-            scope = row_scope(tx, SearchScope(conversation=one.uid))
-            assert tx.text.holders(tx.connection, ("zebra",), scope).of == {"zebra": {first, third}}
             late = row_scope(tx, SearchScope(since=one.messages[2].created_at))
-            assert third in tx.text.holders(tx.connection, ("zebra",), late).of["zebra"]
-            assert first not in tx.text.holders(tx.connection, ("zebra",), late).of["zebra"]
-            assert tx.text.holders(tx.connection, (), scope).of == {}
+            assert tx.text.holders(tx.connection, ("zebra",), late).of["zebra"] & {first, third} == {third}
 
     def test_no_word_whose_holders_are_asked_for_is_taken_for_syntax(self, store: Store) -> None:
         talk = keep(store, talk_of("syntax", "zebra", "giraffe"))

@@ -109,9 +109,7 @@ class TellingTests:
 
     def test_the_runs_of_a_task_come_newest_first_and_tasks_by_name(self, store: Store) -> None:
         done, failed = ExchangeStatus.COMPLETED, ExchangeStatus.FAILED
-        keep(store, talk_of("talk", "one", "two"))
-        keep(store, _task("weekly", done))
-        keep(store, _task("daily", *(done, failed) * 60))
+        keep(store, talk_of("talk", "one", "two"), _task("weekly", done), _task("daily", *(done, failed) * 60))
         with store.reading() as tx:
             assert list_tasks(tx) == [("scheduler_daily", "daily", 120, 60), ("scheduler_weekly", "weekly", 1, 1)]
             found = list(newest_exchanges(tx, "scheduler_daily"))
@@ -143,17 +141,16 @@ class LookingTests:
         assert (_texts(shown.messages), shown.before, shown.after) == (list("bcdef"), 1, 2)
         assert (shown.message, shown.conversation.uid) == (talk.messages[3], talk.uid)
 
-    def test_a_conversation_is_shown_whole_by_the_beginning_of_its_id(self, store: Store) -> None:
-        talk = keep(store, talk_of("row", *"abc"))
-        shown = _look(store, talk.uid[:8])
-        assert (_texts(shown.messages), shown.message, shown.before, shown.after) == (list("abc"), None, 0, 0)
-
-    def test_an_exchange_is_shown_whole(self, store: Store) -> None:
+    def test_a_conversation_is_shown_whole_by_the_beginning_of_its_id_and_an_exchange_likewise(
+        self, store: Store
+    ) -> None:
         talk = talk_of("row", *"ab")
         first = talk.exchange
         talk.begin_exchange()
         talk.say("c")
         keep(store, talk)
+        shown = _look(store, talk.uid[:8])
+        assert (_texts(shown.messages), shown.message, shown.before, shown.after) == (list("abc"), None, 0, 0)
         assert _texts(_look(store, first.uid).messages) == list("ab")
 
     def test_an_exchange_of_which_all_was_forgotten_says_so(self, store: Store) -> None:

@@ -35,25 +35,18 @@ class Town:
         self.nowhere = Talk("nowhere", start=START + timedelta(days=2))
         self.nowhere.say(f"zebra four {LONG}")
         keep(store, self.house, self.garden, self.nowhere)
-        self.names = dict(zip(("one", "two", "tool"), (m.uid for m in self.house.messages), strict=True))
-        self.names |= {"three": self.garden.messages[0].uid, "four": self.nowhere.messages[0].uid}
+        self.messages = [*self.house.messages, *self.garden.messages, *self.nowhere.messages]
+        self.names = dict(zip(["one", "two", "tool", "three", "four"], (m.uid for m in self.messages), strict=True))
 
     def found(self, scope: SearchScope) -> set[str]:
         """Which messages a search by words finds, by their names; the entries themselves must agree."""
-        with self.store.reading() as tx:
-            rows = row_scope(tx, scope)
+        rows = read(self.store, row_scope, scope)
         uids = set(found(self.store, "zebra", scope=rows))
         ids = dict(zip(self.names, entry_ids(self.store, self.messages), strict=True))
-        with self.store.reading() as tx:
-            inside = in_scope(tx, list(ids.values()), rows)
+        inside = read(self.store, in_scope, list(ids.values()), rows)
         named = {name for name, uid in self.names.items() if uid in uids}
         assert named == {name for name, entry_id in ids.items() if entry_id in inside}
         return named
-
-    @property
-    def messages(self) -> list:  # type: ignore[type-arg]
-        """Every message, in the order of the names."""
-        return [*self.house.messages, *self.garden.messages, *self.nowhere.messages]
 
 
 DAY = timedelta(days=1)

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from harken.errors import NotFoundError
 from harken.model.conversations import NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
@@ -75,15 +74,11 @@ def _named(store: Store, ids: list[int]) -> list[str]:
 
 
 def _all_entries(store: Store) -> list[int]:
-    with store.reading() as tx:
-        return sorted(tx.connection.scalars(select(entries.c.id).where(entries.c.tenant == tx.tenant)))
+    return sorted(read(store, lambda tx: tx.connection.scalars(tx.select(entries.c.id)).all()))
 
 
 def _facets(store: Store) -> list[str]:
-    with store.reading() as tx:
-        return sorted(
-            tx.connection.scalars(select(entry_facets.c.facet).where(entry_facets.c.tenant == tx.tenant)).all()
-        )
+    return sorted(read(store, lambda tx: tx.connection.scalars(tx.select(entry_facets.c.facet)).all()))
 
 
 def _memory(uid: str, content: str, **more: Any) -> SavedRecord:
