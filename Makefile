@@ -24,7 +24,7 @@ demo: $(READY)   ## Import real conversations, embed them, search them
 	@$(BIN)/python tools/demo.py
 
 test: $(READY)   ## Run every test
-	@set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT INT TERM; \
+	@set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
 	$(BIN)/python -m pytest -n 2 --dist worksteal --basetemp="$$folder/pytest" \
 		--cov --cov-report=term-missing:skip-covered
 

@@ -71,11 +71,11 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def harken(store_settings: dict[str, Any], tmp_path: Path, clock: Clock, server: ChatServer) -> Iterator[Harken]:
+def harken(store_settings: dict[str, Any], ready_home: Path, clock: Clock, server: ChatServer) -> Iterator[Harken]:
     model = {"llm.model": "openai:any", "llm.url": server.url, "llm.api_key": "k"}
     settings = {"embedding.min_message_tokens": 3, **model, **store_settings}
     embedder = HashingEmbedder(1024, threshold=0.3)
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder, now=clock) as harken:
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder, now=clock) as harken:
         yield harken
 
 

@@ -50,13 +50,13 @@ def clock() -> Clock:
 @pytest.fixture
 def harken(
     request: pytest.FixtureRequest,
-    tmp_path: Path,
+    ready_home: Path,
     embedder: HashingEmbedder,
     clock: Clock,
     engine_settings: dict[str, Any],
 ) -> Iterator[Harken]:
     settings = {"embedding.min_message_tokens": 3, **engine_settings}
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder, now=clock) as harken:
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder, now=clock) as harken:
         if not engine_settings:
             # The server is reached over a socket of its own; everything else needs none.
             request.getfixturevalue("no_sockets")

@@ -34,14 +34,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, embedder: HashingEmbedder, clock: Clock) -> Iterator[Harken]:
+def harken(ready_home: Path, embedder: HashingEmbedder, clock: Clock) -> Iterator[Harken]:
     env = {"HARKEN_CONTEXT__SYSTEM_PROMPT": SYSTEM, "HARKEN_CONTEXT__SLIDING_WINDOW": "4"}
 
     def ticking() -> Any:
         clock.go_on(seconds=1)
         return clock()
 
-    with Harken(tmp_path / "home", env=env, embedder=embedder, now=ticking) as harken:
+    with Harken(ready_home, env=env, embedder=embedder, now=ticking) as harken:
         yield harken
 
 

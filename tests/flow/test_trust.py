@@ -28,9 +28,9 @@ def embedder() -> HashingEmbedder:
 
 
 @pytest.fixture
-def harken(store_settings: dict[str, Any], tmp_path: Path, embedder: HashingEmbedder) -> Iterator[Harken]:
+def harken(store_settings: dict[str, Any], ready_home: Path, embedder: HashingEmbedder) -> Iterator[Harken]:
     settings = {"embedding.min_message_tokens": 3, **store_settings}
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder) as harken:
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder) as harken:
         yield harken
 
 

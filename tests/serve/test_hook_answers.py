@@ -21,9 +21,9 @@ ASKED = "Which database does the billing service keep its invoices in?"
 
 
 @pytest.fixture
-def harken(store_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
+def harken(store_settings: dict[str, Any], ready_home: Path) -> Iterator[Harken]:
     settings = {"embedding.min_message_tokens": 3, **store_settings}
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=HashingEmbedder(1024, threshold=0.3)) as harken:
+    with Harken(ready_home, env={}, settings=settings, embedder=HashingEmbedder(1024, threshold=0.3)) as harken:
         yield harken
 
 

@@ -60,9 +60,9 @@ TOLD: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
 
 
 @pytest.fixture
-def harken(store_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
+def harken(store_settings: dict[str, Any], ready_home: Path) -> Iterator[Harken]:
     embedder = HashingEmbedder(1024, threshold=0.3)
-    with Harken(tmp_path / "home", env={}, settings=store_settings, embedder=embedder) as harken:
+    with Harken(ready_home, env={}, settings=store_settings, embedder=embedder) as harken:
         yield harken
 
 

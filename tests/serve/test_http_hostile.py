@@ -32,8 +32,8 @@ LONGEST_HOOK_ANSWER = 9_500
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, settings={"embedder": "none"}, env={}) as opened:
         fill(opened)
         yield opened
 

@@ -27,8 +27,8 @@ def mixed(filled: CommandLine) -> CommandLine:
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", env={}, settings={"embedder": "none"}) as harken:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, env={}, settings={"embedder": "none"}) as harken:
         harken.record_message("garden", "user", "When do tomato seedlings go outside?")
         harken.record_message("garden", "tool", PAGE, type="tool_result", tool_name="WebFetch")
         harken.memories.add(PASTE, category="fact", trust=Trust.UNTRUSTED)

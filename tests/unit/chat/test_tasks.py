@@ -22,12 +22,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=["journal", "rows"])
-def harken(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Harken]:
+def harken(request: pytest.FixtureRequest, ready_home: Path, clock: Clock) -> Iterator[Harken]:
     """A store with a journal, and one whose rows are all there is."""
     settings: dict[str, Any] = {"embedder": "none", "context.subagent_history": 2}
     if request.param == "rows":
         settings["store"] = "sqlite://"
-    with Harken(tmp_path / "home", settings=settings, env={}, now=clock) as harken:
+    with Harken(ready_home, settings=settings, env={}, now=clock) as harken:
         yield harken
 
 

@@ -20,8 +20,8 @@ ROOM = 600
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", env={}, settings={"embedder": "none"}) as harken:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, env={}, settings={"embedder": "none"}) as harken:
         yield harken
 
 

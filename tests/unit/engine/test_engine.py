@@ -25,8 +25,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+def home(ready_home: Path) -> Path:
+    return ready_home
 
 
 @pytest.fixture

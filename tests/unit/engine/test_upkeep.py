@@ -26,8 +26,8 @@ def embedder() -> HashingEmbedder:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", embedder=embedder, env={}, now=clock) as harken:
+def harken(ready_home: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
+    with Harken(ready_home, embedder=embedder, env={}, now=clock) as harken:
         yield harken
 
 

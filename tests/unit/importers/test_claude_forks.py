@@ -50,8 +50,8 @@ def forked_by_sdk(lines: list[dict[str, Any]], session: str) -> list[dict[str, A
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, settings={"embedder": "none"}, env={}) as opened:
         yield opened
 
 

@@ -16,9 +16,9 @@ from recorded import Clock
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
+def harken(ready_home: Path) -> Iterator[Harken]:
     env = {"HARKEN_EMBEDDER": "none", "HARKEN_CONTEXT__SLIDING_WINDOW": "4", "HARKEN_AUTO_RAG__ENABLED": "false"}
-    with Harken(tmp_path / "home", env=env) as harken:
+    with Harken(ready_home, env=env) as harken:
         yield harken
 
 

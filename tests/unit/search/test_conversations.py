@@ -34,9 +34,9 @@ def embedder() -> HashingEmbedder:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
+def harken(ready_home: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
     settings = {"embedding.min_message_tokens": 3}
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder, now=clock) as harken:
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder, now=clock) as harken:
         yield harken
 
 

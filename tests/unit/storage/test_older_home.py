@@ -17,12 +17,37 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
+from harken.errors import StoreError
 from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD
 
 OLD = Path(__file__).with_name("home_0010.tar.xz")
 # What the new schema says otherwise: the version, a place by its position, and where the journal ends.
 CHANGED = {"alembic_version", "segment_summaries", "sqlite_sequence"}
+# What the first schema, 0001, had not yet.
+NEW_TABLES = [
+    "core_memory",
+    "segment_summaries",
+    "summarized_messages",
+    "spend",
+    "summaries",
+    "retrievals",
+    "entry_facets",
+    "memories",
+    "indexed_files",
+    "code_units",
+    "passages",
+    "commits",
+    "commit_files",
+    "histories",
+    "experiences",
+    "learned_values",
+    "clusters",
+    "cluster_members",
+    "checks",
+    "injections",
+]
+NEW_INDEXES = ("ix_exchanges_started", "ix_entries_source", "ix_messages_results")
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -87,6 +112,34 @@ def test_its_journal_alone_brings_back_what_it_has_said(home: Path, harken: Hark
         }
     for name in ("spend", "summaries", "vectors"):
         assert len(after[name]) == len(before[name])
+
+
+def test_one_of_the_first_schema_gets_the_tables_that_it_lacks(home: Path, empty_database: Path) -> None:
+    with closing(sqlite3.connect(home / "harken.db")) as database, database:
+        for table in NEW_TABLES:
+            database.execute(f"DROP TABLE {table}")
+        for index in NEW_INDEXES:
+            database.execute(f"DROP INDEX {index}")
+        database.execute("UPDATE alembic_version SET version_num = '0001'")
+    before = rows_of(home)["messages"]
+    with Harken(home, env={"HARKEN_EMBEDDER": "none"}) as harken:
+        harken.core.update("user", "name", "Maya")
+        assert harken.core.get("user", "name") == "Maya"
+    assert [row["uid"] for row in rows_of(home)["messages"]] == [row["uid"] for row in before]
+    assert _shape(home / "harken.db") == _shape(empty_database)
+
+
+def test_a_step_that_fails_leaves_it_as_it_was(home: Path) -> None:
+    with closing(sqlite3.connect(home / "harken.db")) as database, database:
+        database.execute("DROP INDEX ix_entries_turns")
+    before = rows_of(home)
+    with pytest.raises(StoreError, match="ix_entries_turns"):
+        Harken(home, env={"HARKEN_EMBEDDER": "none"})
+    assert rows_of(home) == before
+    with closing(sqlite3.connect(home / "harken.db")) as database, database:
+        database.execute("CREATE INDEX ix_entries_turns ON entries (conversation_id, is_turn, created_at, id)")
+    with Harken(home, env={"HARKEN_EMBEDDER": "none"}) as harken:
+        assert harken.maintenance.doctor() == []
 
 
 def test_it_has_the_tables_keys_and_indexes_of_a_new_one(home: Path, harken: Harken, empty_database: Path) -> None:
