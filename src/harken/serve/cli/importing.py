@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.importers.importer import ImportReport, Progress
     from harken.importers.parsed import TranscriptFormat
+    from harken.serve.cli.session import Report
 
 _SHOWN_UNREADABLE = 10
 _COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped")
@@ -54,7 +56,9 @@ def import_command(
         report = ImportReport()
         try:
             for format_name, paths in sources:
-                _import(session, harken, format_name, paths, report, as_mine)
+                with session.progress(f"Importing {format_name}", "bytes") as show:
+                    told = partial(_tell_progress, show)
+                    harken.import_transcripts(format_name, paths, progress=told, report=report, as_mine=as_mine)
         finally:
             if not as_json:
                 _print_report(session, report)
@@ -106,21 +110,9 @@ def _must_exist(paths: Sequence[Path]) -> None:
             raise UsageError(f"{path} does not exist.")
 
 
-def _import(
-    session: CommandSession,
-    harken: Harken,
-    format_name: str,
-    paths: Sequence[Path],
-    report: ImportReport,
-    as_mine: bool,
-) -> None:
-    with session.progress(f"Importing {format_name}", "bytes") as show:
-
-        def on_progress(progress: Progress) -> None:
-            files = f"{progress.files_done} of {counted(progress.files, 'file')}"
-            show(progress.bytes_done, progress.bytes, f"{files}, {progress.added:,} new messages")
-
-        harken.import_transcripts(format_name, paths, progress=on_progress, report=report, as_mine=as_mine)
+def _tell_progress(show: Report, progress: Progress) -> None:
+    files = f"{progress.files_done} of {counted(progress.files, 'file')}"
+    show(progress.bytes_done, progress.bytes, f"{files}, {progress.added:,} new messages")
 
 
 def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -> int | None:

@@ -230,11 +230,12 @@ def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, a
             with session.progress("Embedding", "texts") as show:
                 done = harken.embed(show, patient=True)
         given_up = sum(failure.is_embedding for failure in harken.maintenance.failures(limit=10_000))
-    lines = [f"Embeddings recreated: {done:,} of {waiting:,}."]
-    if done is None and report.enabled:
+    if done is not None:
+        lines = [f"Embeddings recreated: {done:,} of {waiting:,}."]
+    elif report.enabled:
         lines = [f"Embeddings cleared. The pipeline recreates {counted(waiting, 'text')}."]
         lines.append(f"How far it is: {session.prefix}embeddings")
-    elif done is None:
+    else:
         lines = [f"Embeddings cleared. {counted(waiting, 'text')} wait, for the pipeline is OFF."]
         lines.append(f"Switch it on: {session.prefix}embeddings on")
     view = {**asdict(plan), "price_usd": _usd_number(plan.price_usd), "waiting": waiting, "embedded": done}

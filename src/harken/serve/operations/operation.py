@@ -127,17 +127,14 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How the command line spells an argument, where not as `--name`.
+    """How the command line spells an argument, where not as `--name`; default, limits and help replace its own.
 
     Attributes:
         option: as it is written; `--no-…` of an argument that is true unless it is given.
         metavar: of a word that stands by itself; of several words it ends with `...`.
-        is_word: whether it stands by itself.
         is_hidden: whether the command line leaves it at its default.
         separator: between several in one value.
-        default: in place of the argument's own; `...` is that.
-        limits: likewise; None on one side is none.
-        help: likewise.
+        default: `...` is the argument's own.
     """
 
     option: str = ""
@@ -187,15 +184,7 @@ def view_of(found: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand(Generic[Wanted, Found]):
-    """An operation as a command.
-
-    Attributes:
-        path: its words, e.g. `memory add`.
-        help: its first line stands in lists of commands.
-        show: prints the answer for people.
-        spelling: of its arguments, by name.
-        view: what `--json` prints.
-    """
+    """An operation as a command: its words (`memory add`), its printer for people, and the `view` of `--json`."""
 
     path: str
     help: str
@@ -209,15 +198,12 @@ class Operation(Generic[Wanted, Found]):
     """One thing that can be asked for.
 
     Attributes:
-        title: for people.
-        summary: for people and models.
         arguments: a dataclass; see `harken.model.arguments`.
-        run: called with the open store, the checked arguments and the caller.
         answer: the TypedDict that `view` gives; `NoneType` where MCP and HTTP do not offer it.
         view: the answer as JSON, for MCP and HTTP; the record's own unless given.
         is_idempotent: whether a second call with the same arguments changes nothing.
         is_long: whether it reports progress.
-        command: on the command line and in a chat; None where it is for programs alone.
+        command: None where it is for programs alone.
     """
 
     name: str
@@ -243,10 +229,10 @@ class Operation(Generic[Wanted, Found]):
         return dict(self.view(self.run(harken, wanted, caller), wanted))
 
     def check(self, given: object) -> Wanted:
-        """The arguments.
+        """The arguments, unless they are not what the operation takes.
 
         Raises:
-            UsageError: they are not what the operation takes.
+            UsageError: says what it does take.
         """
         from pydantic import ValidationError
 
