@@ -265,19 +265,20 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-
-        def changes(tx: Transaction, _ingest: Ingest) -> list[SavedRecord]:
-            drafts = choose(tx)
-            changed = kept_times(tx, source, [draft.uid for draft in drafts])
-            return [self._changed(draft, changed.get(draft.uid)) for draft in drafts]
-
-        return list(self.admit([KEPT_FOLDERS[source]], changes))
-
-    def _changed(self, draft: SavedRecord, changed: datetime | None) -> SavedRecord:
-        moment = self.now()
-        # A clock that was set back may not make a change count for older than what it changes.
-        at = moment if changed is None else max(moment, changed + _TICK)
-        return replace(draft, at=at, fields=None if draft.fields is None else self.clean(draft.fields))
+        records: list[SavedRecord] = []
+        with self._writing([KEPT_FOLDERS[source]]) as writing:
+            drafts = choose(writing.tx)
+            changed = kept_times(writing.tx, source, [draft.uid for draft in drafts])
+            for draft in drafts:
+                moment, last = self.now(), changed.get(draft.uid)
+                # A clock that was set back may not make a change count for older than what it changes.
+                at = moment if last is None else max(moment, last + _TICK)
+                fields = draft.fields and self.redactor.redact_value(sound_value(draft.fields))[0]
+                records.append(replace(draft, at=at, fields=fields))
+            writing.write(records, checked=False)
+        if records:
+            self.wake()
+        return records
 
     def forget(self, source: str, uids: Sequence[str]) -> Forgotten:
         """Forget saved records for good: rows, full text, vectors and journal; their ids remain as tombstones."""
