@@ -67,7 +67,8 @@ class Journal:
         """
         grouped: dict[str, list[bytes]] = {}
         for event in events:
-            grouped.setdefault(_path_of(event), []).append(line_from_event(event))
+            folder = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
+            grouped.setdefault(f"{folder}/{event_time(event).date()}.jsonl", []).append(line_from_event(event))
         done: list[Appended] = []
         with _translated(self._folder):
             try:
@@ -172,11 +173,6 @@ class Journal:
             return Appended(path, start, start + len(content))
         finally:
             os.close(descriptor)
-
-
-def _path_of(event: Event) -> str:
-    uid = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
-    return f"{uid}/{event_time(event).date()}.jsonl"
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
