@@ -36,7 +36,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class TornLine:
-    """What was set aside: bytes that are no whole event, moved to a file of their own."""
+    """Bytes that are no whole event, moved to a file of their own."""
 
     path: str
     offset: int
@@ -148,7 +148,7 @@ class Journal:
         return sizes
 
     def torn(self) -> list[Path]:
-        """What was set aside so far."""
+        """The files of bytes that were set aside so far."""
         return sorted(self._torn.iterdir()) if self._torn.is_dir() else []
 
     def _append_file(

@@ -1,4 +1,4 @@
-"""Says which project a working directory belongs to, by reading git's own files: no process is started."""
+"""Identifies the project of a working directory by reading git's own files: no process is started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 
 
 def identify_project(directory: str | Path | None, git_remote: str | None = None) -> ProjectIdentity | None:
-    """What stays the same about the project of a working directory while it moves.
+    """Identify the project of a working directory by what stays the same while it moves.
 
     The remote `origin`, or else the first one, or else the real path of the git root (of the main one for a worktree),
     or else the directory itself. A directory that does not exist here, as in a transcript of another machine, is taken

@@ -118,7 +118,7 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
 
 
 def is_secret_field(name: str, value: str) -> Secret | None:
-    """What a field of this name and value holds, judged as if it stood in JSON; None when it is no secret."""
+    """The kind of secret in a field, judged as if it stood in JSON; None when it is none."""
     low = name.lower() if len(name.lower()) == len(name) else name
     for stem, secret, _ in _STEMS:
         at = low.find(stem)
@@ -143,7 +143,7 @@ def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | 
 
 
 def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
-    """Where the name that holds the stem ends; None when it is not the name of a secret."""
+    """The end of the name that holds the stem; None when it is not the name of a secret."""
     found = _WHOLE[stem].match(low, at)
     end = found.end() if found else at + len(stem)
     word = low[at:end]
@@ -206,7 +206,7 @@ def _quoted_at(text: str, opened: re.Match[str]) -> _Value | None:
 
 
 def _true_end(text: str, value: _Value) -> int:
-    """Where the value ends: a quoted one at its quote or the end of the line, a bare one before the next blank."""
+    """The end of a value: a quoted one at its quote or the end of the line, a bare one before the next blank."""
     if value.closing is None:
         return value.end
     rest = (_END_OF_LINE if value.closing else _BARE_REST).match(text, value.end)
@@ -250,7 +250,7 @@ def _follows_user(before: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tie:
-    """What stands between a name and a value: a match of `_TIE`, with the line or more before the name."""
+    """The characters between a name and a value: a match of `_TIE`, with the line or more before the name."""
 
     match: re.Match[str]
     before: str
@@ -259,7 +259,7 @@ class _Tie:
     secret: Secret
 
     def style(self) -> Style | None:
-        """How firmly it holds; None when it does not."""
+        """The style of the tie; None when it does not hold."""
         kind = self.match.lastgroup or ""
         if kind == "assign":
             return self._assigned()

@@ -215,7 +215,7 @@ def _without_private(text: str, counts: Counter[str]) -> str:
 
 
 def _private_ranges(text: str) -> Iterator[tuple[int, int]]:
-    """Where the outermost private passages begin and end; an unclosed one goes to the end of the text."""
+    """The bounds of the outermost private passages; an unclosed one goes to the end of the text."""
     depth = start = 0
     for tag in _TAG.finditer(text):
         if tag["attributes"].strip() == "/":
