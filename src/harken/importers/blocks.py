@@ -12,7 +12,7 @@ from harken.model.conversations import EMPTY, MessageType, Role
 from harken.text.fence import without_recall
 
 OWN_RESULT = "(Recalled by Harken; not said.)"
-"""What stands for a result of Harken's own tools: recorded again, it would come back as its own echo."""
+"""Stands for a result of Harken's own tools: recorded again, it would come back as its own echo."""
 
 # `mcp__harken__search`, `mcp__plugin_harken_harken__search`; and Harken asked in a shell, where nothing else prints.
 _OWN_TOOL = re.compile(r"mcp_+(?:\w+_)?harken_*\w+", re.IGNORECASE)
@@ -67,7 +67,7 @@ def without_injections(text: str) -> str:
 
 
 def is_own_call(tool_name: str | None, text: str) -> bool:
-    """Whether a tool call, as it is recorded, asks Harken itself: over MCP or in a shell."""
+    """True for a tool call that, as it is recorded, asks Harken itself: over MCP or in a shell."""
     return bool(_OWN_TOOL.fullmatch(tool_name or "")) or ("harken" in text and bool(_OWN_COMMAND.search(text)))
 
 
@@ -94,7 +94,7 @@ class ToolCalls:
 
 
 def claude_words(text: str) -> str:
-    """What a person typed in a text block of Claude Code; empty for slash commands, their output, and summaries.
+    """The words that a person typed in a text of Claude Code; empty for slash commands, their output, and summaries.
 
     A shell command that the person typed (`<bash-input>`) becomes `! command`.
     """
@@ -114,13 +114,13 @@ def claude_words(text: str) -> str:
 
 
 def is_interruption(text: str) -> bool:
-    """Whether a text block of Claude Code notes that the person stopped the agent."""
+    """True for a text block of Claude Code that notes that the person stopped the agent."""
     lead = _CLAUDE_LEAD.match(without_injections(text))
     return lead is not None and lead["stop"] is not None
 
 
 def codex_words(text: str) -> str:
-    """What a person typed in a user text of Codex; empty for the context that Codex writes in the person's name."""
+    """The words that a person typed in a user text of Codex; empty for the context that Codex writes in their name."""
     text = without_recall(text)
     position = 0
     while lead := _CODEX_LEAD.match(text, position):
@@ -137,7 +137,7 @@ def codex_words(text: str) -> str:
 
 
 def claude_ai_words(text: str) -> str:
-    """What was said in a text of Claude.ai, without old versions' inline thoughts and stand-ins for other blocks."""
+    """The words of a text of Claude.ai, without old versions' inline thoughts and stand-ins for other blocks."""
     return _without(without_recall(text), ("antThinking",)).replace(_CLAUDE_AI_STAND_IN, "")
 
 
@@ -200,13 +200,13 @@ class Piece:
 
 
 def marker(**facts: Any) -> Piece:
-    """What happened in a conversation, without words."""
+    """Make a marker of something that happened in a conversation without words."""
     return Piece(MessageType.MARKER, "", facts=known(**facts))
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedContent:
-    """What a message's content holds.
+    """The content of a message.
 
     Attributes:
         pieces: all texts as one, where the first of them stands, and the tool calls and results in their order.

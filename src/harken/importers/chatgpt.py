@@ -25,11 +25,11 @@ class ChatGPT(ExportFormat):
     name = "chatgpt"
 
     def recognises(self, value: Mapping[str, Any]) -> bool:
-        """Whether a JSON object has ChatGPT's tree of messages."""
+        """True for a JSON object with ChatGPT's tree of messages."""
         return isinstance(value.get("mapping"), dict)
 
     def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """What is known of a conversation as a whole."""
+        """Read the facts of a conversation as a whole."""
         first = next(iter(value["mapping"]), "")
         return ParsedConversation(
             string(value.get("id")) or string(value.get("conversation_id")) or first,
@@ -77,7 +77,7 @@ def _times(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _silent(message: Any) -> bool:
-    """Whether a message is nobody's: hidden, the system's, or of a kind that is not said."""
+    """True for a message that is nobody's: hidden, the system's, or of a kind that is not said."""
     facts = mapping(message)
     role = mapping(facts.get("author")).get("role")
     hidden = mapping(facts.get("metadata")).get("is_visually_hidden_from_conversation") is True
@@ -120,7 +120,7 @@ def _message(
 
 
 def _words(content: Mapping[str, Any]) -> str:
-    """What a message says: its text parts, also those that were spoken aloud, else its one text."""
+    """The words of a message: its text parts, also those that were spoken aloud, else its one text."""
     parts = [part.get("text") if isinstance(part, dict) else part for part in listing(content.get("parts"))]
     said = spoken([part for part in parts if isinstance(part, str)])
     return said or string(content.get("text")) or string(content.get("result")) or ""

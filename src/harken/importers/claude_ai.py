@@ -22,11 +22,11 @@ class ClaudeAI(ExportFormat):
     name = "claude-ai"
 
     def recognises(self, value: Mapping[str, Any]) -> bool:
-        """Whether a JSON object has Claude.ai's list of messages."""
+        """True for a JSON object with Claude.ai's list of messages."""
         return isinstance(value.get("chat_messages"), list)
 
     def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """What is known of a conversation as a whole."""
+        """Read the facts of a conversation as a whole."""
         first = next(iter(value["chat_messages"]), None)
         return ParsedConversation(
             string(value.get("uuid")) or string(mapping(first).get("uuid")) or "",
@@ -79,7 +79,7 @@ def _ordered(keyed: Mapping[str, Mapping[str, Any]], leaf: str | None) -> tuple[
 
 
 def _content(message: Mapping[str, Any]) -> ParsedContent:
-    """What a message holds; where no block gives a text, its plain `text` does."""
+    """Read a message's content; where no block gives a text, its plain `text` does."""
     content = read_content(message.get("content") or [], claude_ai_words)
     plain = claude_ai_words(string(message.get("text")) or "")
     if not plain.strip() or any(piece.type is MessageType.TEXT for piece in content.pieces):

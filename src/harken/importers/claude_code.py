@@ -35,7 +35,7 @@ _REQUESTED_BY, _FORKED_FROM = "requestSessionId", "forkedFrom"
 
 
 class Origin(NamedTuple):
-    """Where a copied line was written first, and when, if that is known."""
+    """The place where a copied line was written first, and the time, if that is known."""
 
     session: str
     uuid: str
@@ -185,7 +185,7 @@ class _SessionReader(LineReader):
 
     @property
     def settled(self) -> bool:
-        """Whether no title waits for its conversation's first message, and no line for its parent."""
+        """True where no title waits for its conversation's first message, and no line for its parent."""
         return not self._waiting and not self._held
 
     def learn(self, value: dict[str, Any]) -> None:
@@ -307,7 +307,7 @@ class _SessionReader(LineReader):
 
 
 def _side_facts(path: Path) -> Mapping[str, Any]:
-    """What the file beside a subagent's file tells about it; nothing, where it is missing or damaged."""
+    """Read the file beside a subagent's file; nothing, where it is missing or damaged."""
     try:
         return mapping(json.loads(path.with_suffix(".meta.json").read_text("utf-8", "replace")))
     except (OSError, ValueError, RecursionError):
@@ -337,13 +337,13 @@ def _facts(line: Mapping[str, Any], role: Role) -> dict[str, Any]:
 
 
 def _origin(line: Mapping[str, Any]) -> str | None:
-    """Who sent a prompt, where it was not a person at the keyboard."""
+    """The sender of a prompt, where it was not a person at the keyboard."""
     kind = string(mapping(line.get("origin")).get("kind"))
     return None if kind == "human" else kind
 
 
 def _content(line: Mapping[str, Any]) -> ParsedContent:
-    """What somebody said or a tool exchanged in a line; empty for everything else."""
+    """The words or tool data of a line; empty for everything else."""
     if any(line.get(flag) for flag in _SILENT_FLAGS) or _origin(line) in _MACHINES:
         return ParsedContent()
     kind = line.get("type")
@@ -361,7 +361,7 @@ def _content(line: Mapping[str, Any]) -> ParsedContent:
 
 
 def _speaks(kind: Any, message: Mapping[str, Any]) -> bool:
-    """Whether a line of another or no type is somebody's message all the same."""
+    """True for a line of another or no type that is somebody's message all the same."""
     silent = kind in _SILENT_TYPES or str(kind).startswith(_REQUESTS)
     return not silent and "content" in message and message.get("role") in ("user", "assistant")
 
@@ -386,7 +386,7 @@ def _boundary(line: Mapping[str, Any]) -> ParsedContent:
 
 
 def _queued(attachment: Mapping[str, Any]) -> ParsedContent:
-    """What a person typed while the agent was at work; of all attachments, only this one holds anybody's words.
+    """The prompt that a person typed while the agent was at work; no other attachment holds anybody's words.
 
     Claude Code hands such a prompt over in mid-turn and writes no user line for it.
     """

@@ -112,7 +112,7 @@ class _Line:
 
     @property
     def item(self) -> Mapping[str, Any]:
-        """What an `item_completed` event completed."""
+        """The item that an `item_completed` event completed."""
         return mapping(mapping(self.payload).get("item"))
 
 
@@ -146,7 +146,7 @@ class _RolloutReader(LineReader):
 
     @property
     def settled(self) -> bool:
-        """Whether no user text waits for the event that tells whether a person typed it."""
+        """True where no user text waits for the event that tells if a person typed it."""
         return not self._held
 
     def learn(self, value: dict[str, Any]) -> None:
@@ -178,7 +178,7 @@ class _RolloutReader(LineReader):
         self._event = self._event or line.event
 
     def _inherited(self, line: _Line) -> bool:
-        """Whether a line of a subagent's rollout is a copy from the conversation that called it."""
+        """True for a line of a subagent's rollout that is a copy from the conversation that called it."""
         start = mapping(self._meta).get("subagent_history_start_ordinal")
         return isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
 
@@ -282,7 +282,7 @@ class _RolloutReader(LineReader):
 
 
 def _given(payload: Mapping[str, Any]) -> Any:
-    """What a call hands its tool."""
+    """The arguments that a call hands its tool."""
     return next((payload[key] for key in _INPUTS if payload.get(key)), None)
 
 

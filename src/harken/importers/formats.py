@@ -67,9 +67,13 @@ def guess_format(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | N
             return "codex"
         if path.suffix == ".jsonl":
             return _of_lines(path)
-        return _of_document(path, formats)
+        for value, _ in islice(read_values(path), _VALUES):
+            for name, known in formats.items():
+                if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
+                    return name
     except (OSError, TranscriptError):
-        return None
+        pass
+    return None
 
 
 def _sort(path: Path, formats: Mapping[str, TranscriptFormat], found: Sorted) -> None:
@@ -104,12 +108,4 @@ def _of_lines(path: Path) -> str | None:
             return "jsonl"
         if not value.keys().isdisjoint(_CLAUDE_KEYS) or isinstance(value.get("message"), dict):
             return "claude-code"
-    return None
-
-
-def _of_document(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | None:
-    for value, _ in islice(read_values(path), _VALUES):
-        for name, known in formats.items():
-            if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
-                return name
     return None

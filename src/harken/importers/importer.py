@@ -41,7 +41,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class ImportReport(Merged):
-    """What an import did: files looked at, unchanged by size and time, or failed and why; and lines not read."""
+    """The result of an import: files looked at, unchanged by size and time, or failed and why; and lines not read."""
 
     files: int = 0
     unchanged: int = 0
@@ -51,7 +51,7 @@ class ImportReport(Merged):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an import stands; `bytes_done` is of all files together, files with nothing new included."""
+    """The progress of an import; `bytes_done` is of all files together, files with nothing new included."""
 
     file: Path
     files_done: int
@@ -318,7 +318,7 @@ class _Prefix:
 
 
 def _is_own(transcripts: TranscriptFormat, file: Path) -> bool:
-    """Whether a transcript lies, all links followed, where its agent keeps what it writes itself."""
+    """True for a transcript that lies, all links followed, where its agent keeps what it writes itself."""
     real = file.resolve()
     return any(real.is_relative_to(place.resolve()) for place in transcripts.discover())
 

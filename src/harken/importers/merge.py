@@ -56,7 +56,7 @@ Forget = Callable[[ForgetPlan], Forgotten]
 
 @dataclass(slots=True)
 class Claims:
-    """What an export holds that has power over a memory, where it is taken as one's own.
+    """Parts of an export that have power over a memory, where it is taken as one's own.
 
     Core memories stand in every context, erasures are to be made here too, and trusted records are to be believed as
     the owner's or an agent's own.
@@ -72,7 +72,7 @@ class Claims:
 
 @dataclass(slots=True)
 class Merged:
-    """What was brought in.
+    """Counts of what was brought in.
 
     Attributes:
         added: messages that are new in the store.
@@ -118,7 +118,7 @@ def exports_among(transcripts: TranscriptFormat, paths: Sequence[Path]) -> list[
 
 
 def claims_of(file: Path) -> Claims:
-    """What an export claims, as far as it can be read; no more than that is ever imported."""
+    """Count an export's claims, as far as it can be read; no more than that is ever imported."""
     claims = Claims()
     # The import comes to the same place and says what is wrong there.
     with suppress(ExportError, OSError):
@@ -256,7 +256,7 @@ def _trust_of(event: Event) -> Trust | None:
 
 
 def _is_grave(event: Event) -> bool:
-    """Whether the event says that something was forgotten."""
+    """True for an event that says that something was forgotten."""
     return isinstance(event, Tombstone) or (isinstance(event, SavedRecord) and event.fields is None)
 
 
@@ -305,7 +305,7 @@ def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], don
 
 
 def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], last: Mapping[str, str]) -> list[Event]:
-    """What is new, each message behind the one that it follows in the export, in a conversation that went on here."""
+    """The new events, each message behind the one that it follows in the export, where a conversation went on here."""
     lacking = {event.uid for event in fresh if isinstance(event, Message)}
     messages: dict[str, list[Message]] = {}
     for event in events:
@@ -320,7 +320,7 @@ def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], 
 
 
 def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -> list[Event]:
-    """What is to be written: of ends, only those of exchanges that are new or were still in progress here."""
+    """The events to write: of ends, only those of exchanges that are new or were still in progress here."""
     begun = {event.uid for event in fresh if isinstance(event, Exchange)}
     ended = {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun
     statement = select(exchanges.c.uid).where(

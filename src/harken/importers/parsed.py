@@ -1,4 +1,4 @@
-"""What every transcript parser yields, whatever the agent that wrote the file."""
+"""Items that every transcript parser yields, whatever the agent that wrote the file."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class LineReader:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is held back."""
+        """True where nothing is held back."""
         return True
 
     def learn(self, value: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ def follow(path: Path, reader: LineReader, offset: int = 0) -> Iterator[ParsedIt
 
 
 def items(path: Path, reader: LineReader, line: Line) -> list[ParsedItem]:
-    """What one line holds; for an unreadable one, that it is."""
+    """The items of one line; for an unreadable one, that it is."""
     if line.value is None:
         return [Unreadable(path, line.number, line.fault)] if line.fault else []
     try:

@@ -88,7 +88,7 @@ _BETWEEN = (" ", "\t", "\r", "\n", ",")
 
 @dataclass(frozen=True, slots=True)
 class ExportMember:
-    """Where in an export a conversation stands: the file, and the conversation's number in it, from 1."""
+    """A conversation's place in an export: the file, and the conversation's number in it, from 1."""
 
     path: Path
     number: int
@@ -99,7 +99,7 @@ class ExportMember:
 
 
 class ExportFormat(TranscriptFormat, ABC):
-    """What the exports of all web chats have in common; a subclass knows one chat's conversations."""
+    """The base of all web chats' exports; a subclass knows one chat's conversations."""
 
     name: str
 
@@ -138,11 +138,11 @@ class ExportFormat(TranscriptFormat, ABC):
 
     @abstractmethod
     def recognises(self, value: Mapping[str, Any]) -> bool:
-        """Whether a JSON object is a conversation of this chat."""
+        """True for a JSON object that is a conversation of this chat."""
 
     @abstractmethod
     def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """What is known of a conversation as a whole."""
+        """Read the facts of a conversation as a whole."""
 
     @abstractmethod
     def messages(

@@ -79,7 +79,7 @@ def event_from_fields(fields: Any) -> Event | None:
 
 
 def event_time(event: Event) -> datetime:
-    """When the event happened; it decides the day's file."""
+    """The moment of an event; it decides the day's file."""
     moment: datetime = _FORMS[type(event)].moment(event)
     return moment
 
@@ -127,7 +127,7 @@ _ABSENT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class _LineForm:
-    """How the lines of one kind of event are written and read, by attribute in the order of the line's keys."""
+    """The form of one kind of event's lines, by attribute in the order of the line's keys."""
 
     name: str
     make: Callable[..., Event]

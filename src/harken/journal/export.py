@@ -54,7 +54,7 @@ _PROGRESS_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How much an export holds: of what was forgotten, only the ids; `kept` counts memories and other saved records."""
+    """The sizes of an export: of what was forgotten, only the ids; `kept` counts memories and other saved records."""
 
     conversations: int
     messages: int
@@ -122,7 +122,7 @@ def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None])
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as an export does, of whatever version.
+    """True for a file that begins as an export does, of whatever version.
 
     Raises:
         OSError: it cannot be read.
@@ -184,7 +184,7 @@ def _fields(line: bytes) -> dict[str, Any]:
 
 
 def _fault(event: Event) -> str:
-    """What an export may not bring, though a line can say it; empty where all is well."""
+    """Name what an export may not bring, though a line can say it; empty where all is well."""
     if isinstance(event, CoreFact):
         return "" if event.section in ("user", "agent") and event.key and event.value else "a core memory that is none"
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]

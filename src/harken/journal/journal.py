@@ -36,7 +36,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class TornLine:
-    """What was set aside: bytes that are no whole event, moved to a file of their own."""
+    """Bytes that are no whole event, moved to a file of their own."""
 
     path: str
     offset: int
@@ -67,7 +67,8 @@ class Journal:
         """
         grouped: dict[str, list[bytes]] = {}
         for event in events:
-            grouped.setdefault(_path_of(event), []).append(line_from_event(event))
+            folder = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
+            grouped.setdefault(f"{folder}/{event_time(event).date()}.jsonl", []).append(line_from_event(event))
         done: list[Appended] = []
         with _translated(self._folder):
             try:
@@ -147,7 +148,7 @@ class Journal:
         return sizes
 
     def torn(self) -> list[Path]:
-        """What was set aside so far."""
+        """The files of bytes that were set aside so far."""
         return sorted(self._torn.iterdir()) if self._torn.is_dir() else []
 
     def _append_file(
@@ -172,11 +173,6 @@ class Journal:
             return Appended(path, start, start + len(content))
         finally:
             os.close(descriptor)
-
-
-def _path_of(event: Event) -> str:
-    uid = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
-    return f"{uid}/{event_time(event).date()}.jsonl"
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

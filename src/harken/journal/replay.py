@@ -48,7 +48,7 @@ IngestOf = Callable[[Transaction], Ingest]
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did: messages that the rows lacked, conversations looked through, and what was set aside."""
+    """The result of a replay: messages that the rows lacked, conversations looked through, lines set aside."""
 
     messages: int
     conversations: int

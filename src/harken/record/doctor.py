@@ -133,7 +133,7 @@ _SPOKEN_OR_KEPT = (Message.__name__, SavedRecord.__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What of one conversation the journal is missing and the rows are lacking; and what only one knows as forgotten.
+    """Differences of one conversation: names missing from the journal, records lacking in the rows, and forgotten ones.
 
     `unburied` is forgotten in the journal alone, `unforgotten` in the rows alone.
     """

@@ -28,7 +28,7 @@ _SCRUB_DUE = "store.scrub_due"
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """What a request to forget names, before it is carried out.
+    """The records that a request to forget names, before it is carried out.
 
     Attributes:
         tombstones: one per message or kept record, or one per conversation that goes whole.
@@ -41,7 +41,7 @@ class ForgetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was forgotten.
+    """The result of forgetting.
 
     Attributes:
         scrubbed: freed space of the database file was overwritten as well; else whoever opens the store next does it.

@@ -124,7 +124,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What recording did: the messages that are new, as they were kept, and how many were known or forgotten before."""
+    """The result of recording: the new messages, as they were kept, and how many were known or forgotten before."""
 
     messages: tuple[Message, ...] = ()
     known: int = 0
@@ -321,7 +321,7 @@ class Recorder:
         _Writing(self, tx, self.ingest(tx)).write(events, rows=False)
 
     def ingest(self, tx: Transaction) -> Ingest:
-        """What turns events into rows, with this recorder's rules."""
+        """Make what turns events into rows, with this recorder's rules."""
         return Ingest(tx, self.min_message_tokens, self.config.tool_text_chars)
 
     @contextmanager

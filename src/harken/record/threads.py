@@ -1,4 +1,4 @@
-"""How messages fall into segments and exchanges: the same way when they are said and when they are imported."""
+"""Puts messages into segments and exchanges: the same way when they are said and when they are imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harken.storage.positions import STEP, Place, Spot, find_places, newest_of
 
 @dataclass(slots=True)
 class Thread:
-    """Where a conversation stands, and how it goes on.
+    """The state of a conversation, and the events by which it goes on.
 
     Attributes:
         segment: the newest; None before the first message.
@@ -45,12 +45,12 @@ class Thread:
 
     @property
     def replied(self) -> bool:
-        """Whether the agent has done or said anything in the exchange."""
+        """True where the agent has done or said anything in the exchange."""
         return self.last_role in (Role.ASSISTANT, Role.TOOL)
 
     @property
     def answered(self) -> bool:
-        """Whether the agent's words are the last thing in the exchange."""
+        """True where the agent's words are the last thing in the exchange."""
         return self.last_role is Role.ASSISTANT and self.last_type is MessageType.TEXT
 
     def place(self, message: Message) -> None:
@@ -129,7 +129,7 @@ class Thread:
 
 
 def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
-    """Where the conversation stands in the rows, in one look; an empty thread for one that is new."""
+    """Read a conversation's state from the rows, in one look; an empty thread for one that is new."""
     thread = Thread(conversation_uid)
     row = newest_of(tx, conversation_uid)
     if row is None:

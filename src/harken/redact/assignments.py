@@ -14,41 +14,26 @@ from harken.redact.facts import is_about_something_else, is_attribute, is_part_o
 from harken.redact.values import NAMED, Secret, Span, Style, is_secret
 from harken.text.words import word_lists
 
+# What the name of a secret holds, what it promises, and the whole word where the name is one.
 _ASCII_STEMS = (
-    ("pass", Secret.PASSWORD),
-    ("pwd", Secret.PASSWORD),
-    ("pw", Secret.PASSWORD),
-    ("secret", Secret.SECRET),
-    ("cred", Secret.SECRET),
-    ("token", Secret.TOKEN),
-    ("auth", Secret.TOKEN),
-    ("key", Secret.KEY),
-    ("senha", Secret.PASSWORD),
-    ("kennwort", Secret.PASSWORD),
+    ("pass", Secret.PASSWORD, r"pass(?:word|wort|wd|phrase|code)?"),
+    ("pwd", Secret.PASSWORD, "pwd"),
+    ("pw", Secret.PASSWORD, "pw"),
+    ("secret", Secret.SECRET, "secret"),
+    ("cred", Secret.SECRET, r"cred(?:ential)?s?"),
+    ("token", Secret.TOKEN, "token"),
+    ("auth", Secret.TOKEN, r"auth(?:orization)?"),
+    ("key", Secret.KEY, "key"),
+    ("senha", Secret.PASSWORD, "senha"),
+    ("kennwort", Secret.PASSWORD, "kennwort"),
 )
 _STEMS = (
     *_ASCII_STEMS,
-    ("парол", Secret.PASSWORD),
-    ("contraseñ", Secret.PASSWORD),
-    ("密码", Secret.PASSWORD),
-    ("密碼", Secret.PASSWORD),
-    ("口令", Secret.PASSWORD),
-    ("パスワード", Secret.PASSWORD),
-    ("비밀번호", Secret.PASSWORD),
+    ("парол", Secret.PASSWORD, "парол[а-я]{0,3}"),
+    ("contraseñ", Secret.PASSWORD, "contraseña"),
+    *((word, Secret.PASSWORD, word) for word in ("密码", "密碼", "口令", "パスワード", "비밀번호")),
 )
-_WHOLE = {
-    "pass": re.compile(r"pass(?:word|wort|wd|phrase|code)?"),
-    "pwd": re.compile(r"pwd"),
-    "secret": re.compile(r"secret"),
-    "cred": re.compile(r"cred(?:ential)?s?"),
-    "token": re.compile(r"token"),
-    "auth": re.compile(r"auth(?:orization)?"),
-    "key": re.compile(r"key"),
-    "senha": re.compile(r"senha"),
-    "kennwort": re.compile(r"kennwort"),
-    "парол": re.compile(r"парол[а-я]{0,3}"),
-    "contraseñ": re.compile(r"contraseña"),
-}
+_WHOLE = {stem: re.compile(word) for stem, _, word in _STEMS}
 # Names that are words in themselves, or parts of other words: they must stand alone or after a separator.
 _ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds"})
 _KEY_QUALIFIERS = tuple(word_lists("secret_words")["keys"])
@@ -121,7 +106,7 @@ class _Value:
 
 def find_assignments(text: str, low: str) -> Iterator[Span]:
     """The values of names that promise a secret; `low` is the text in lower case, of the same length."""
-    for stem, secret in _ASCII_STEMS if text.isascii() else _STEMS:
+    for stem, secret, _ in _ASCII_STEMS if text.isascii() else _STEMS:
         if stem not in low:
             continue
         at = low.find(stem)
@@ -133,9 +118,9 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
 
 
 def is_secret_field(name: str, value: str) -> Secret | None:
-    """What a field of this name and value holds, judged as if it stood in JSON; None when it is no secret."""
+    """The kind of secret in a field, judged as if it stood in JSON; None when it is none."""
     low = name.lower() if len(name.lower()) == len(name) else name
-    for stem, secret in _STEMS:
+    for stem, secret, _ in _STEMS:
         at = low.find(stem)
         while at >= 0:
             if _name_end(name, low, at, stem) == len(name) and is_secret(secret, Style.LOOSE, value, quoted=True):
@@ -158,9 +143,8 @@ def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | 
 
 
 def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
-    """Where the name that holds the stem ends; None when it is not the name of a secret."""
-    whole = _WHOLE.get(stem)
-    found = whole.match(low, at) if whole else None
+    """The end of the name that holds the stem; None when it is not the name of a secret."""
+    found = _WHOLE[stem].match(low, at)
     end = found.end() if found else at + len(stem)
     word = low[at:end]
     rest = _REST.match(text, end)
@@ -222,7 +206,7 @@ def _quoted_at(text: str, opened: re.Match[str]) -> _Value | None:
 
 
 def _true_end(text: str, value: _Value) -> int:
-    """Where the value ends: a quoted one at its quote or the end of the line, a bare one before the next blank."""
+    """The end of a value: a quoted one at its quote or the end of the line, a bare one before the next blank."""
     if value.closing is None:
         return value.end
     rest = (_END_OF_LINE if value.closing else _BARE_REST).match(text, value.end)
@@ -266,7 +250,7 @@ def _follows_user(before: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tie:
-    """What stands between a name and a value: a match of `_TIE`, with the line or more before the name."""
+    """The characters between a name and a value: a match of `_TIE`, with the line or more before the name."""
 
     match: re.Match[str]
     before: str
@@ -275,7 +259,7 @@ class _Tie:
     secret: Secret
 
     def style(self) -> Style | None:
-        """How firmly it holds; None when it does not."""
+        """The style of the tie; None when it does not hold."""
         kind = self.match.lastgroup or ""
         if kind == "assign":
             return self._assigned()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -113,7 +113,7 @@ class Redactor:
             A new value of the same shape, and how many of each kind went.
         """
         counts: Counter[str] = Counter()
-        return self._walk(value, counts, 0), counts
+        return self._walk(None, value, counts, 0), counts
 
     def _find(self, text: str, low: str) -> list[Span]:
         spans = list(find_assignments(text, low))
@@ -132,7 +132,11 @@ class Redactor:
             spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
         return spans
 
-    def _walk(self, value: Any, counts: Counter[str], depth: int) -> Any:
+    def _walk(self, name: Any, value: Any, counts: Counter[str], depth: int) -> Any:
+        is_scalar = isinstance(value, (str, int)) and not isinstance(value, bool)
+        if self._enabled and is_scalar and isinstance(name, str) and (secret := is_secret_field(name, str(value))):
+            counts[secret.value] += 1
+            return f"[redacted:{secret.value}]"
         if isinstance(value, str):
             redacted = self.redact(value)
             counts.update(redacted.counts)
@@ -143,35 +147,21 @@ class Redactor:
             counts["too-deep"] += 1
             return "[redacted:too-deep]"
         if isinstance(value, Mapping):
-            return self._walk_fields(value, counts, depth)
-        return self._walk_items(value, counts, depth)
-
-    def _walk_fields(self, fields: Mapping[Any, Any], counts: Counter[str], depth: int) -> dict[Any, Any]:
-        # `{"name": "DB_PASSWORD", "value": "…"}` names the secret in its other field.
-        name = fields.get("name", fields.get("key")) if "value" in fields else None
-        return {
-            self._walk(key, counts, depth): self._walk_field(
-                name if key == "value" and isinstance(name, str) else key, item, counts, depth
-            )
-            for key, item in fields.items()
-        }
-
-    def _walk_items(self, items: Iterable[Any], counts: Counter[str], depth: int) -> list[Any]:
-        result: list[Any] = []
+            # `{"name": "DB_PASSWORD", "value": "…"}` names the secret in its other field.
+            named = value.get("name", value.get("key")) if "value" in value else None
+            fields: dict[Any, Any] = {}
+            for key, item in value.items():
+                own = named if key == "value" and isinstance(named, str) else key
+                fields[self._walk(None, key, counts, depth)] = self._walk(own, item, counts, depth + 1)
+            return fields
+        items: list[Any] = []
         option: Any = None
-        for item in items:
+        for item in value:
             # `["--password", "…"]`: an option names the item after it.
-            named = option if isinstance(option, str) and option.startswith("-") else None
-            result.append(self._walk_field(named, item, counts, depth))
+            own = option if isinstance(option, str) and option.startswith("-") else None
+            items.append(self._walk(own, item, counts, depth + 1))
             option = item
-        return result
-
-    def _walk_field(self, name: Any, item: Any, counts: Counter[str], depth: int) -> Any:
-        scalar = isinstance(item, (str, int)) and not isinstance(item, bool)
-        if self._enabled and scalar and isinstance(name, str) and (secret := is_secret_field(name, str(item))):
-            counts[secret.value] += 1
-            return f"[redacted:{secret.value}]"
-        return self._walk(item, counts, depth + 1)
+        return items
 
 
 def _unescape(text: str) -> str:
@@ -225,7 +215,7 @@ def _without_private(text: str, counts: Counter[str]) -> str:
 
 
 def _private_ranges(text: str) -> Iterator[tuple[int, int]]:
-    """Where the outermost private passages begin and end; an unclosed one goes to the end of the text."""
+    """The bounds of the outermost private passages; an unclosed one goes to the end of the text."""
     depth = start = 0
     for tag in _TAG.finditer(text):
         if tag["attributes"].strip() == "/":

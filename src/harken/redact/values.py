@@ -78,7 +78,7 @@ def _outside_markers(text: str, spans: list[Span]) -> Iterator[Span]:
 
 
 class Secret(StrEnum):
-    """What a name promises; the value is the word in `[redacted:kind]`."""
+    """The kind of secret that a name promises; the value is the word in `[redacted:kind]`."""
 
     PASSWORD = "password"  # noqa: S105
     SECRET = "secret"  # noqa: S105
@@ -87,7 +87,7 @@ class Secret(StrEnum):
 
 
 class Style(IntEnum):
-    """How firmly the value is tied to its name."""
+    """The firmness with which a value is tied to its name."""
 
     PROSE = 0
     """`the password is x`, `password x`, `| password | x |`."""

@@ -163,7 +163,7 @@ def find_private_keys(text: str) -> Iterator[Span]:
 
 
 def _headless_start(text: str, end: int) -> int:
-    """Where the base64 lines before an END begin; at the END itself where there are none."""
+    """The start of the base64 lines before an END; the END itself where there are none."""
     start = end
     while start > 0 and (line := _PEM_LINE.search(text, max(0, start - _LINE_CHARS), start)):
         start = line.start("body")
