@@ -30,6 +30,8 @@ KINDS = (EXCHANGE, CONVERSATION)
 # a model's own answers in the books stand above it.
 _EXPECTED = {prompts.EXCHANGE: 48, prompts.CONVERSATION: 95}
 _EXPECTED_FOR_A_TOOL = 35
+# A summary of little is short: its form, and a quarter of what was said.
+_FORM, _SHARE = 14, 4
 # A model that thinks before it writes costs many times as much: whoever agreed to a price has not agreed to more.
 _TOLERANCE = Decimal("1.2")
 _ENOUGH_CALLS = 20
@@ -237,7 +239,9 @@ class _PromptCounter:
         self.calls += 1
         self.input_tokens += sum(map(tokens.estimate, said))
         of_tools = _EXPECTED_FOR_A_TOOL * len(_TOOL_LINE.findall(said[-1]))
-        self.output_tokens += _EXPECTED.get(instructions, of_tools)
+        whole = _EXPECTED.get(instructions, of_tools)
+        is_exchange = instructions == prompts.EXCHANGE
+        self.output_tokens += min(whole, _FORM + tokens.estimate(said[-1]) // _SHARE) if is_exchange else whole
         return ChatAnswer(_ANSWER)
 
     def price(self, output_tokens: int) -> Decimal | None:
