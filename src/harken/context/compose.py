@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import structlog
-
 from harken.config.settings import AssembleConfig
 from harken.context.render import contained, document, shortened
 from harken.errors import NotFoundError, UsageError
+from harken.log import Log
 from harken.model.conversations import ContextItem, Hit, Trust
 from harken.model.views import AssembledView
 from harken.search.ranking import trust_factor
@@ -23,7 +22,7 @@ _BLANK_LINE = 1
 _SECONDS_PER_DAY = 86_400
 _RECENT = ("commit", "experience")
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 Items = Sequence[ContextItem]
 Ask = Callable[[], Items]

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 
-import structlog
-
 from harken.errors import JournalError
 from harken.journal.journal import Journal
+from harken.log import Log
 from harken.model.conversations import (
     TASK_CHANNEL,
     Event,
@@ -32,7 +31,7 @@ from harken.storage.conversations import messages_of_exchange, tombstones_of
 from harken.storage.past import newest_exchanges
 from harken.storage.ports import Store, Transaction
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
 from harken.config.settings import LoadedSettings, SettingValue, known_keys, like_it, without_password
 from harken.errors import ConfigError, UsageError
+from harken.log import Log
 from harken.storage.ports import Store
 from harken.storage.state import all_settings, set_setting
 
@@ -17,7 +16,7 @@ _PREFIX = "setting:"
 # What opens the store cannot lie in it; secrets are no rows; a table of rules is a file's matter.
 _ELSEWHERE = frozenset({"home", "store", "tenant", "embedding.api_key", "llm.api_key", "redaction.patterns"})
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(eq=False, repr=False)

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import structlog
-
 from harken.errors import TranscriptError
 from harken.importers.merge import Merged, exports_among, merge_export
 from harken.importers.parsed import (
@@ -21,6 +19,7 @@ from harken.importers.parsed import (
     TranscriptFormat,
     Unreadable,
 )
+from harken.log import Log
 from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
 from harken.record.forget import ForgetPlan, Forgotten, forget
 from harken.record.project import identify_project
@@ -36,7 +35,7 @@ _BATCH_MESSAGES = 2000
 _MANY = 200
 _HASH_CHUNK = 1 << 20
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)

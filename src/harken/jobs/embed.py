@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
-import structlog
 
 from harken.jobs.job import Job
+from harken.log import Log
 from harken.model.conversations import spoken
 from harken.providers.embedder import Embedder, Vectors
 from harken.storage.enrichment.jobs import EMBED, Claimed, claim_unembedded, count_unembedded
@@ -20,7 +20,7 @@ from harken.text import tokens
 # How much of an entry the model reads where entries are long: what tells most comes first in them, and every token
 # takes time, which a repository's thousands feel. The rest is found by its words.
 _READ_TOKENS = {"code": 56, "commit": 72}
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass

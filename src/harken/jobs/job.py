@@ -14,8 +14,6 @@ from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
-import structlog
-
 from harken.errors import (
     ConfigError,
     EndpointError,
@@ -25,6 +23,7 @@ from harken.errors import (
     RateLimitError,
     SpendLimitError,
 )
+from harken.log import Log
 from harken.storage.enrichment import jobs
 from harken.storage.enrichment.jobs import BACKOFF_SECONDS, WAITED_OUT_SECONDS
 from harken.storage.ports import Store, Transaction
@@ -36,7 +35,7 @@ _LIMIT_POLL = timedelta(minutes=10)
 _PATIENCE_SECONDS = 0.5
 # After these no other call can succeed now either.
 _STOPS = (EndpointError, SpendLimitError)
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import structlog
-
 from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
@@ -18,6 +16,7 @@ from harken.jobs.job import Job, SwitchedWork, Worker, WorkerState, run_until_id
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
 from harken.jobs.summarize import SEGMENT, SummarizeSegmentWork, SummarizeWork
+from harken.log import Log
 from harken.model.views import WorkerView
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import Summarizer
@@ -42,7 +41,7 @@ WORKERS = {
     EMBEDDINGS: EMBED,
 }
 _NOTHING = Spent()
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 VectorsBySource = dict[str, VectorCounts]
 
 

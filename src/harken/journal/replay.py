@@ -8,10 +8,9 @@ from itertools import groupby
 from pathlib import Path
 from time import strftime
 
-import structlog
-
 from harken.journal.events import event_time
 from harken.journal.journal import Journal, TornLine
+from harken.log import Log
 from harken.model.conversations import (
     CORE_MEMORY,
     Conversation,
@@ -38,7 +37,7 @@ from harken.storage.state import (
 from harken.storage.tables import conversations, exchanges, segments
 from harken.storage.vectors import restore_vectors, vectors_of_folder
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 # The journal offset of a file whose forgotten words still have to be taken out; rows are already without them.
 FORGETTING = -1

@@ -13,16 +13,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from harken.errors import ConfigError, ModelFileError
 from harken.files import make_private, remove_abandoned
+from harken.log import Log
 from harken.providers.options import EmbedderOptions
 
 if TYPE_CHECKING:
     import httpx
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 class FileHashes:

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-import structlog
-
 from harken.config.settings import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
 from harken.journal.journal import Appended, Journal
 from harken.journal.replay import replay_conversation
+from harken.log import Log
 from harken.model.conversations import (
     EMPTY,
     KEPT_FOLDERS,
@@ -44,7 +43,7 @@ from harken.storage.tables import messages
 from harken.text.characters import sound_value, valid_utf8
 from harken.text.fence import without_recall
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 _TICK = timedelta(microseconds=1)
 Written = TypeVar("Written", bound=Event)
 

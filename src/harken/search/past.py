@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-import structlog
-
 from harken.config.settings import RagConfig
+from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
 from harken.search.candidates import Candidates
@@ -50,7 +49,7 @@ _LEAST = 0.5
 _SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
 _HASH_CHARS = 16
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

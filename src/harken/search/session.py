@@ -12,9 +12,8 @@ from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-import structlog
-
 from harken.config.settings import SearchConfig
+from harken.log import Log
 from harken.providers.embedder import Embedder, Vectors
 from harken.search.query import Query, is_mostly_foreign
 from harken.storage.enrichment.jobs import (
@@ -39,7 +38,7 @@ _COUNTED_SECONDS = 30.0
 # Queries that are embedded at one time, and vectors that are kept: a premortem always asks the same two hundred.
 _AT_ONCE, _QUERIES = 8, 256
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 _Result = TypeVar("_Result")
 
 

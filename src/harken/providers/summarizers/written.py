@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, TypeVar
 
-import structlog
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from harken.errors import PromptError
+from harken.log import Log
 from harken.model.conversations import ExchangeStatus, Role, spoken
 from harken.providers.chat_model import ChatMessage, Completer, Finish
 from harken.providers.summarizer import TOOLS_AT_MOST, ExchangeText, Summarizer, Summary, ToolUse
@@ -81,7 +81,7 @@ def _tool(use: ToolUse, max_tokens: int = _TOOL_TOKENS) -> str:
     return f"[tool {use.name}] {call} → {result or '(no result)'}"
 
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 # Room for a model that thinks before it writes, little enough that a day's limit is not held back by it.
 ANSWER_TOKENS = 800

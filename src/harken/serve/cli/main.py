@@ -11,7 +11,7 @@ import click
 from harken import __version__
 from harken.errors import HarkenError, UsageError
 from harken.serve.cli.commands import LazyGroup
-from harken.serve.cli.session import CommandSession, is_help, line_of
+from harken.serve.cli.session import CommandSession, is_help, line_of, log_to_stderr
 from harken.serve.process import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE
 from harken.text.characters import printable
 
@@ -97,6 +97,7 @@ def cli(context: click.Context, home: Path | None, store: str | None, verbose: b
     Start with `harken import`, which finds the histories of the agents on this machine, then `harken search`; or talk,
     with all of it in mind: `harken chat`.
     """
+    log_to_stderr(verbose)
     context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose)
 
 

@@ -14,6 +14,7 @@ import click
 
 from harken import __version__
 from harken.errors import HarkenError, MissingExtraError, UsageError
+from harken.log import set_up_log
 from harken.serve.cli.session import CommandSession, with_json
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import DaemonPaths
@@ -70,17 +71,21 @@ def serve(
         _run(session, place, quiet, tcp if is_remote else None, claimed)
 
 
+def _keep_quiet() -> None:
+    import logging
+
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
 def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
     if quiet:
-        import logging
-
-        import structlog
-
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        set_up_log(_keep_quiet)
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
     while True:
         try:

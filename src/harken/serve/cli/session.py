@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar
 import click
 
 from harken.errors import HarkenError
+from harken.log import Log, set_up_log
 from harken.serve.operations.operation import Piece
 from harken.text.characters import printable, printable_json
 
@@ -72,7 +73,6 @@ class CommandSession:
         if self.opened is not None:
             yield self.opened
             return
-        log_to_stderr(self.is_verbose)
         from harken.engine import Harken
 
         with self.progress("Rebuilding from the journal", "conversations") as report:
@@ -87,7 +87,6 @@ class CommandSession:
 
     def settings(self) -> Settings:
         """What is set for this run, without opening a store; values set at run time are not among it."""
-        log_to_stderr(self.is_verbose)
         from harken.config.settings import load_settings
 
         return load_settings(self.home, None, self.overrides).settings
@@ -175,20 +174,24 @@ def _console(*, stderr: bool = False) -> Console:
 
 def log_to_stderr(is_verbose: bool) -> None:
     """Have the log written to stderr: whole, or errors alone."""
-    import logging
 
-    import structlog
+    def configure() -> None:
+        import logging
 
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if is_verbose else logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+        import structlog
+
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+                structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if is_verbose else logging.ERROR),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+
+    set_up_log(configure)
 
 
 def is_help(error: click.ClickException) -> bool:
@@ -204,11 +207,7 @@ def line_of(error: Exception) -> str:
     elif isinstance(error, HarkenError):
         text = str(error)
     else:
-        import structlog
-
-        if not structlog.is_configured():
-            log_to_stderr(is_verbose="--verbose" in sys.argv)
-        structlog.get_logger(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=error)
+        Log(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=error)
         text = f"unexpected {type(error).__name__}; run again with --verbose, and please report it."
     return " ".join(text.split())
 

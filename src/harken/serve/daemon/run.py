@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -22,6 +21,7 @@ from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, StoreError
 from harken.journal.journal import DATABASE_NAME
+from harken.log import Log
 from harken.serve.daemon import spool
 from harken.serve.daemon.place import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
@@ -30,7 +30,7 @@ from harken.serve.http.routes import make_app
 from harken.serve.http.tcp import Tcp
 from harken.serve.mcp.mount import Mount
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 _LOOK_SECONDS = 1.0
 _QUESTION = "what was said before"

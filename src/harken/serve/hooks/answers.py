@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from harken.context.render import Quote, block, core_block, fenced
 from harken.engine import Harken
+from harken.log import Log
 from harken.model.conversations import ContextItem, SavedRecord, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
 from harken.model.experiences import EXPERIENCE, read_experience, read_value
@@ -129,7 +128,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

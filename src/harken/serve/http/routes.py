@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-import structlog
 from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
@@ -29,6 +28,7 @@ from harken import __version__
 from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
+from harken.log import Log
 from harken.serve.daemon.spool import Transcript
 from harken.serve.daemon.wire import (
     DIRECTORY_HEADER,
@@ -45,7 +45,7 @@ from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
 from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 _LONGEST_ARGUMENTS, _LONGEST_REPORT = 4 * 1024 * 1024, 32 * 1024 * 1024
 # Less than a daemon that ends waits for what it still answers.

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import anyio.from_thread
-import structlog
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -33,11 +32,12 @@ from pydantic import TypeAdapter
 from harken import __version__
 from harken.chat.tools import plain_schema
 from harken.errors import HarkenError, NotFoundError, sentence_of
+from harken.log import Log
 from harken.serve.mcp.offers import Call, ResourcesAndPrompts
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import OPERATIONS
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 _PROGRESS_SECONDS = 0.2
 _INSTRUCTIONS = (

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-import structlog
 from rapidfuzz import fuzz, process
 
 from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spaces import Spaces
+from harken.log import Log
 from harken.providers.clusters import Float32, unit
 from harken.providers.embedder import Embedder
 from harken.storage.ports import RowScope, Store
@@ -245,7 +245,7 @@ def _are_two(one: str, other: str, category: str) -> bool:
 _MEMORIES = RowScope(sources=("memory",))
 _MOST_WAITING, _MOST_FRESH = 64, 256
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import structlog
-
+from harken.log import Log
 from harken.model.conversations import Hit
 from harken.model.views import FilesView
 from harken.record.project import identify_project
@@ -25,7 +24,7 @@ Progress = Callable[[int, int], None]
 NEEDS = "needs "
 """Begins the reason for skipping a file where something must be installed; such a file is tried again each time."""
 _MAX_FILES, _MAX_PARTS = 50, 500
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 class SkippedError(Exception):

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
-import structlog
 from sqlalchemy import URL, text
 
 from harken.errors import SchemaError, StoreError, UsageError
+from harken.log import Log
 from harken.storage import migrations
 from harken.storage.ports import Migrated, Right, Transaction
 from harken.storage.postgres import schema
@@ -34,7 +34,7 @@ from harken.storage.postgres.vectors import PgvectorIndex
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 class PostgresStore:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import psycopg
-import structlog
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from sqlalchemy import (
@@ -36,6 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import Float, UserDefinedType
 
+from harken.log import Log
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.postgres.connection import COUNT_AGAIN, Statistics
@@ -52,7 +52,7 @@ _RECOUNT_SECONDS = 30.0
 # An index on a text of halves orders by rounded distances: some more than wanted hold the best.
 _SLACK = 20
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import structlog
 from sqlalchemy import Connection
 
 from harken.files import make_private, remove_abandoned
+from harken.log import Log
 from harken.storage.ports import StoredSpace
 from harken.storage.vectors import Float32, Int64, unpack
 
@@ -34,7 +34,7 @@ _BEHIND = "SELECT id, entry_id, vector FROM vectors WHERE space_id = ? AND id > 
 _ORIGIN = "SELECT value FROM settings WHERE name = 'store.origin'"
 _FILE_NAME = re.compile(r"vectors-(?P<origin>[0-9a-f]+)-(?P<space>\d+)-(?P<removed>\d+)-(?P<newest>\d+)\.tvim")
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)
