@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -136,7 +137,7 @@ def test_what_is_set_wrong_is_said_at_once_and_stops_nothing_else(tmp_path: Path
 def test_an_embedder_that_is_not_installed_is_said_and_summaries_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harken.providers.registry._FASTEMBED_MODULES", ("no_such_module_of_anybody",))
+    monkeypatch.setitem(sys.modules, "fastembed", None)
     settings = {"embedder": "fastembed", "worker.poll_seconds": 0.1, "worker.summary_poll_seconds": 0.1}
     with Harken(tmp_path, env={}, settings=settings) as harken:
         harken.record_message("tap", "user", "Why does the kitchen tap drip all night?")
