@@ -27,7 +27,7 @@ from sqlalchemy import func, select
 
 from experiences import corpus
 from harken.engine import Harken
-from harken.model.conversations import Kept, ProjectIdentity
+from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.model.experiences import (
     DOMAINS,
     STRATEGIES,
@@ -41,7 +41,7 @@ from harken.model.experiences import (
     kept_value,
 )
 from harken.model.workspace import Commit, FileChange
-from harken.sources.experiences.tiers import tier_of
+from harken.sources.experiences.experiences import tier_of
 from harken.sources.memories.memory import CATEGORIES, Memory, kept_memory
 from harken.sources.workspace.commits import CommitSource
 from harken.storage.scopes import ensure_project
@@ -122,7 +122,7 @@ def measure(harken: Harken, rounds: int) -> Iterator[Figure]:
     from harken.context import assembler as assembling
     from harken.context import compose
     from harken.context import compose as shares
-    from harken.sources.found import SourceSearch
+    from harken.sources.source import SourceSearch
 
     whole = Times()
     parts: dict[str, tuple[Any, str]] = {
@@ -177,13 +177,13 @@ def token_ratios(harken: Harken, folder: Path) -> Iterator[dict[str, Any]]:
         yield {"types": name, "lowest": round(min(ratios), 3), "highest": round(max(ratios), 3)}
 
 
-def _keep(harken: Harken, records: Sequence[Kept]) -> None:
+def _keep(harken: Harken, records: Sequence[SavedRecord]) -> None:
     for start in range(0, len(records), _BULK):
         batch = records[start : start + _BULK]
         harken.recorder.admit([batch[0].conversation_uid], lambda _tx, _ingest, batch=batch: batch)
 
 
-def _memory(number: int, text: str, project: ProjectIdentity) -> Kept:
+def _memory(number: int, text: str, project: ProjectIdentity) -> SavedRecord:
     moment = BEGIN + timedelta(minutes=number)
     category, importance = CATEGORIES[number % len(CATEGORIES)], (number % 11) / 10
     uid = f"memory-{number:06}"
@@ -204,7 +204,7 @@ def _experience(number: int, project: ProjectIdentity) -> Experience:
     return replace(ended, tier=tier_of(ended))
 
 
-def _value(number: int, text: str, told: Sequence[Experience]) -> Kept:
+def _value(number: int, text: str, told: Sequence[Experience]) -> SavedRecord:
     members = told[number % 50 : number % 50 + 8]
     domains = tuple(dict.fromkeys(one.domain for one in members))
     cluster = f"full_{number % 12}"

@@ -116,7 +116,7 @@ def run(
     with Harken(home, settings=SETTINGS) as harken:
         harken.import_transcripts("jsonl", [folder])
         harken.embed()
-        space = harken.upkeep.status().space
+        space = harken.maintenance.status().space
     evidence, unasked = [], []
     for name, way in ways.items():
         with Harken(home, settings={**SETTINGS, **tuned, **way}) as harken:

@@ -150,9 +150,9 @@ def summary(found: Measured) -> dict[str, Any]:
 
 def compare_cards(options: EmbedderOptions, talks: Sequence[Talk]) -> list[dict[str, Any]]:
     """The same weights with either pooling, with and without the instruction that the model was published with."""
-    from harken.providers.model_files import BGE_SMALL, ModelRequest, find_model
+    from harken.providers.model_files import BGE_SMALL, find_model
 
-    source = find_model(ModelRequest(home=options.home, known=BGE_SMALL, path_setting="embedding.path")).folder
+    source = find_model(BGE_SMALL, options.home).folder
     rows = []
     for pooling in ("mean", "cls"):
         for prefix in ("", BGE_INSTRUCTION):

@@ -24,7 +24,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 import locomo
-from harken.providers.model_files import BGE_SMALL, ModelFiles, ModelRequest, find_model
+from harken.providers.model_files import BGE_SMALL, ModelFiles, find_model
 from harken.providers.onnx_session import TOKEN_AREA, OnnxModel, length_batches
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import open_embedder
@@ -160,7 +160,7 @@ def main() -> None:
     arguments = parser.parse_args()
     texts = read_turns(arguments.path, arguments.texts)
     with tempfile.TemporaryDirectory() as home:
-        files = find_model(ModelRequest(home=Path(home), known=BGE_SMALL, path_setting="embedding.path"))
+        files = find_model(BGE_SMALL, Path(home))
     # First, since a child's peak is never below what its parent held when it was made.
     memory = peak_memory(files)
     result = {

@@ -1,6 +1,6 @@
 """Sixty more prompts that ask for nothing that was said: measured once a choice is made, and never looked at for one.
 
-Written before the rules of `harken.search.small_talk` were last changed, scored after that, and not changed since.
+Written before the rules of `harken.search.query` were last changed, scored after that, and not changed since.
 """
 
 from __future__ import annotations

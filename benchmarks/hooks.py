@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 from harken import Harken
-from harken.serve.daemon.client import wait_for
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.wire import OK, DaemonError, exchange
 from report import DATE, keep, show
 from synthetic import Talks, write_jsonl
 
@@ -75,15 +75,25 @@ class Agent:
     def start(self) -> int:
         """The process id of the daemon, once it has loaded its model."""
         self.hook("UserPromptSubmit", "thanks")
-        assert wait_for(self.place, self.env, 60)
+        assert self.is_answered(60)
         time.sleep(3)
         found = holder(self.place)
         assert found is not None
         return found.pid
 
+    def is_answered(self, seconds: float) -> bool:
+        """Whether the daemon answers within so many seconds."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with suppress(DaemonError):
+                if exchange(self.place.socket, "/v1/ping", None, self.env, 1.0)[0] == OK:
+                    return True
+            time.sleep(0.05)
+        return False
+
     def stop(self) -> None:
         """End the daemon, also one that has only just been started."""
-        if wait_for(self.place, self.env, 20):
+        if self.is_answered(20):
             words = [sys.executable, "-m", "harken", "serve", "--stop"]
             subprocess.run(words, env=self.env, check=True, capture_output=True)
 

@@ -103,7 +103,7 @@ def run(data: list[dict[str, Any]], folder: Path, limits: list[int], tuned: dict
         for (way, limit), tally in tallies.items():
             free = {"rag.min_similarity": 0.0} if way == "order alone" else {}
             with Harken(home, settings={"rag.conversation_limit": limit, **free, **tuned}) as harken:
-                space = harken.upkeep.status().space
+                space = harken.maintenance.status().space
                 floor = -1.0 if free else _floor(harken)
                 harken.chats.past("What was said before the first question was asked?")
                 for question in locomo.questions([sample]):

@@ -92,7 +92,7 @@ def one_slice(harken: Harken, watched: Watched, file: Path) -> dict[str, float]:
     pipeline = pipeline_cpu = 0.0
     # Counting what waits costs as much as several batches: only once the last worker looks up from its work.
     while not pipeline or any(report.waiting for report in harken.background.status()):
-        while worker.status().state is not WorkerState.IDLE:
+        while worker.state is not WorkerState.IDLE:
             time.sleep(_PATIENCE_SECONDS)
         pipeline, pipeline_cpu = time.perf_counter() - begin, time.process_time() - cpu
     harken.background.stop()
@@ -126,7 +126,7 @@ def run(home: Path, size: int, rounds: int) -> dict[str, Any]:
             # The first one warms up.
             if number:
                 rows.append(row)
-        counts = harken.upkeep.status().counts
+        counts = harken.maintenance.status().counts
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 2**20)
     ratio = float(np.median([row["ratio"] for row in rows]))
     cpu = float(np.median([row["ratio_of_cpu_seconds"] for row in rows]))

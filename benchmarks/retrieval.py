@@ -77,7 +77,7 @@ def run(
     with Harken(home, settings=settings) as harken:
         harken.import_transcripts("jsonl", [folder])
         harken.embed()
-        space = harken.upkeep.status().space
+        space = harken.maintenance.status().space
     asked = locomo.questions(data)
     ways: dict[str, dict[str, Any]] = {"convex (default)": {}}
     if with_rerank:

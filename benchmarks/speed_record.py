@@ -16,7 +16,7 @@ import numpy as np
 import embedding
 import locomo
 from harken.engine import Harken
-from harken.providers.model_files import BGE_SMALL, ModelRequest, find_model
+from harken.providers.model_files import BGE_SMALL, find_model
 from harken.providers.onnx_session import TOKEN_AREA, OnnxModel
 from measuring import Figure, Times, harken_command, run_process, times_of
 from synthetic import Talks, write_jsonl
@@ -134,7 +134,7 @@ def embed_all(folder: Path, rounds: int, texts_a_round: int) -> Iterator[Figure]
     """The whole pipeline (find, claim, embed, store) beside the bare model on the same texts, rounds in turn."""
     path = locomo.default_path()
     texts = embedding.read_turns(path, texts_a_round) if path.exists() else Talks(5).texts(texts_a_round)
-    files = find_model(ModelRequest(home=folder, known=BGE_SMALL, path_setting="embedding.path"))
+    files = find_model(BGE_SMALL, folder)
     session = embedding.bare_session(files, 2, spinning=False)
     ready = embedding.feeds(OnnxModel(files, 512), texts, TOKEN_AREA)
     embedding.run_all(session, ready[:4])

@@ -14,7 +14,8 @@ from sqlalchemy import insert, select, update
 from harken.engine import Harken
 from harken.jobs.spaces import OpenSpace
 from harken.model.conversations import SearchScope
-from harken.search import search as searching
+from harken.search import candidates
+from harken.search import session as sessions
 from harken.storage.sqlite.vector_index import VectorIndex
 from harken.storage.sqlite.vectors import ScopedNearest, vectors_version
 from harken.storage.tables import conversations, entries, vectors
@@ -105,11 +106,11 @@ def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
     model = harken.spaces.embedder()
     parts = {
         "embed the query": (model, "embed_query"),
-        "find the answering space": (harken._searcher, "reader"),
+        "find the answering space": (sessions, "answering_space"),
         "keyword and quoted words": (harken.store.text, "find"),
         "nearest, rescored, and similarity of keyword hits": (harken.store.nearest, "compare"),
-        "facts of candidates": (searching, "entry_facts"),
-        "load the hits": (searching, "load_entries"),
+        "facts of candidates": (candidates, "entry_facts"),
+        "load the hits": (candidates, "load_entries"),
     }
     whole = Times()
     with watched({label: place for label, place in parts.items() if hasattr(*place)}) as found:
@@ -148,7 +149,7 @@ def scoped(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
 
 def status(harken: Harken, size: int) -> Iterator[Figure]:
     """Counting everything, as `harken status` does."""
-    yield times_of([harken.upkeep.status] * 3).figure("status", size)
+    yield times_of([harken.maintenance.status] * 3).figure("status", size)
 
 
 def measure(home: Path, size: int, queries: Sequence[str], rounds: int) -> Iterator[Figure]:
@@ -161,7 +162,7 @@ def measure(home: Path, size: int, queries: Sequence[str], rounds: int) -> Itera
             yield from index_cache(harken, filled, size, rounds)
         else:
             begin = time.perf_counter()
-            harken.store.nearest.settle()
+            harken.store.nearest.build_index()
             yield Figure("index of vectors made", size, "s", time.perf_counter() - begin)
         yield from hybrid(harken, size, queries)
         yield from scoped(harken, size, queries)

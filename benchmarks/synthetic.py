@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harken.providers.model_files import BGE_SMALL, ModelRequest, find_model
+from harken.providers.model_files import BGE_SMALL, find_model
 
 MEAN_WORDS = 23
 PROJECTS = 20
@@ -37,7 +37,7 @@ Float32 = NDArray[np.float32]
 def vocabulary() -> tuple[str, ...]:
     """Some 20,000 English words, the most frequent first."""
     with tempfile.TemporaryDirectory() as home:
-        files = find_model(ModelRequest(home=Path(home), known=BGE_SMALL, path_setting="embedding.path"))
+        files = find_model(BGE_SMALL, Path(home))
         tokens = json.loads(files.tokenizer.read_text(encoding="utf-8"))["model"]["vocab"]
     words = (word for word in sorted(tokens, key=tokens.__getitem__) if word.isalpha() and word.isascii())
     return tuple(word for word in words if len(word) > 1 or word in "ai")

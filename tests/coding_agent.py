@@ -7,15 +7,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from command_line import PYTHON, CommandLine
-from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.wire import DaemonError, exchange
 
 # A machine under load needs time; what takes longer than this hangs.
 PATIENCE_SECONDS = 120
@@ -75,6 +75,22 @@ class CodingAgent:
         self.parent = uuid
         with self.transcript.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+class Answer(NamedTuple):
+    """The daemon's answer: the status of HTTP and the parsed JSON."""
+
+    status: int
+    body: Any
+
+
+def ask(
+    place: DaemonPaths, route: str, body: Mapping[str, Any] | None, env: Mapping[str, str], seconds: float
+) -> Answer:
+    """Ask the daemon once, by POST with a body, else by GET."""
+    content = None if body is None else json.dumps(body).encode()
+    status, answer = exchange(place.socket, route, content, env, seconds)
+    return Answer(status, json.loads(answer) if answer else None)
 
 
 def answering(cli: CommandLine, place: DaemonPaths) -> int:

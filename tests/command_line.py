@@ -23,6 +23,15 @@ TIMEOUT_SECONDS = 120
 _FORKS = sys.platform == "linux"
 _MEASURED = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
 _KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", *_MEASURED)
+_IMPORTED = """
+import json, sys
+sys.argv = ["harken", *{words}]
+try:
+    from harken.serve.cli import main
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,21 @@ class CommandLine:
             outcome = _run_cold(words, environment, stdin or "")
         assert outcome.code == code, f"harken {' '.join(words)}: {outcome}"
         return outcome
+
+    def imports(self, *arguments: str, settings: Mapping[str, str] | None = None) -> tuple[Outcome, set[str]]:
+        """What a command ends with in a process of its own, and all modules that it imported."""
+        script = _IMPORTED.format(words=list(arguments))
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=self.environment(settings),
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            encoding="utf-8",
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+        *lines, modules = done.stderr.splitlines()
+        return Outcome(done.returncode, done.stdout, "\n".join(lines)), set(json.loads(modules))
 
     def fails(self, *arguments: str | Path, code: int = 1, **options: Any) -> str:
         """Run a command that must fail, and return its one line on stderr; nothing else may be said."""
@@ -111,6 +135,11 @@ class CommandLine:
         """The store's status."""
         facts: dict[str, Any] = self("status", "--json", **options).json()
         return facts
+
+
+def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings of a store as a command's environment has them."""
+    return {f"HARKEN_{name.upper()}": value for name, value in settings.items()}
 
 
 @cache

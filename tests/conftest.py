@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,8 @@ from postgres_server import PostgresServer, running_server
 # A slow machine is no bug: no time limits on examples.
 settings.register_profile("harken", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("harken")
+
+_tenants = itertools.count(1)
 
 
 def pytest_configure() -> None:
@@ -66,22 +70,55 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def server_url(postgres: PostgresServer) -> Iterator[URL]:
-    """A fresh database with Harken's schema."""
+    """A fresh database with Harken's schema, for tests of the schema, of roles and of the server itself."""
     with postgres.database() as url:
         yield url
 
 
-@pytest.fixture(params=["a file", "a server"])
-def engine_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Settings that choose a store, once on each engine."""
-    if request.param == "a file":
-        return {}
-    return {"store": request.getfixturevalue("server_url").render_as_string(hide_password=False)}
+@pytest.fixture(scope="session")
+def shared_database(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of a database for all tests that need no more of a server than a tenant of their own.
+
+    The login has the rights that `harken migrate --role` gives, so that the server itself holds tenants apart.
+    """
+    with postgres.database() as url, postgres.role("team", url) as team:
+        yield team.render_as_string(hide_password=False)
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The real command line on an empty home, without an embedding model."""
+def tenant() -> str:
+    """The name of a tenant that has no rows yet."""
+    return f"tenant{next(_tenants)}"
+
+
+@pytest.fixture(params=["a file", "a server"])
+def engine_settings(request: pytest.FixtureRequest, tenant: str) -> dict[str, Any]:
+    """Settings that choose an empty store, once on each engine."""
+    if request.param == "a file":
+        return {}
+    return {"store": request.getfixturevalue("shared_database"), "tenant": tenant}
+
+
+@pytest.fixture
+def store_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The same for tests that use `engine_settings` as well; the embedded store for all others."""
+    return request.getfixturevalue("engine_settings") if "engine_settings" in request.fixturenames else {}
+
+
+@pytest.fixture
+def ready_home(tmp_path: Path, empty_database: Path) -> Path:
+    """A home whose database is made already and has no record."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    shutil.copy(empty_database, home)
+    return home
+
+
+@pytest.fixture
+def cli(request: pytest.FixtureRequest, tmp_path: Path) -> CommandLine:
+    """The real command line on an empty home, without an embedding model; on none yet where a test is marked so."""
     person = tmp_path / "person"
     person.mkdir()
+    if not request.node.get_closest_marker("no_home"):
+        request.getfixturevalue("ready_home")
     return CommandLine(tmp_path / "home", person, {"HARKEN_EMBEDDER": "none"})

@@ -21,8 +21,8 @@ from coding_agent import PATIENCE_SECONDS
 from command_line import PYTHON, CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.place import DaemonPaths
-from harken.serve.verbs.registry import VERBS
-from harken.serve.verbs.verb import Effect
+from harken.serve.operations.operation import Effect
+from harken.serve.operations.registry import OPERATIONS
 from verbs import check_answer, check_sentence, fill, make_project
 
 MODES = ("auto", "legacy")
@@ -99,7 +99,7 @@ def over_stdio(cli: CommandLine, folder: Path, mode: str, **offered: Any) -> Cli
 async def check_tools(client: Client) -> None:
     """What is offered says what it does, with schemas that are schemas."""
     tools = (await client.list_tools()).tools
-    assert {tool.name for tool in tools} == set(VERBS)
+    assert {tool.name for tool in tools} == set(OPERATIONS)
     for tool in tools:
         for schema in (tool.input_schema, tool.output_schema):
             assert schema is not None
@@ -108,7 +108,7 @@ async def check_tools(client: Client) -> None:
         assert tool.annotations is not None
         assert tool.annotations.open_world_hint is False
         assert tool.annotations.destructive_hint is (tool.name == "forget")
-        assert tool.annotations.read_only_hint is (VERBS[tool.name].effect is Effect.READS)
+        assert tool.annotations.read_only_hint is (OPERATIONS[tool.name].effect is Effect.READS)
         assert tool.annotations.idempotent_hint is not None
         assert tool.description
         assert tool.title

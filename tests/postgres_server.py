@@ -72,6 +72,17 @@ class PostgresServer:
         finally:
             self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
+    @contextmanager
+    def role(self, name: str, database: URL) -> Iterator[URL]:
+        """A login with rights on the tables of a database, which owns none of them."""
+        self.execute(f"CREATE ROLE {name} LOGIN")
+        migrate(database, role=name)
+        try:
+            yield database.set(username=name)
+        finally:
+            self.execute(f"DROP OWNED BY {name}", database.database)
+            self.execute(f"DROP ROLE {name}")
+
     def stop(self) -> None:
         """Stop it, as an operator would, without waiting for its clients."""
         self._control("stop", "-m", "fast")

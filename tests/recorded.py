@@ -15,7 +15,7 @@ from harken.journal.journal import Journal
 from harken.journal.replay import Replayed, reindex, replay_tail
 from harken.model.conversations import Message, Role
 from harken.record.doctor import Doctor, Finding
-from harken.record.forget import Forgotten, doom_conversations, doom_messages, forget
+from harken.record.forget import Forgotten, forget, plan_conversations, plan_messages
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorded, Recorder
 from harken.redact.redactor import Redactor
 from harken.storage.conversations import count_all, messages_of
@@ -130,9 +130,9 @@ class RecordedHome:
         """Forget messages, or a conversation by its name."""
         with self.store.reading() as tx:
             if conversation is None:
-                doomed = doom_messages(tx, [message.uid for message in messages], self.clock())
+                doomed = plan_messages(tx, [message.uid for message in messages], self.clock())
             else:
-                doomed = doom_conversations(tx, [self.uid(conversation)], self.clock())
+                doomed = plan_conversations(tx, [self.uid(conversation)], self.clock())
         return forget(self.store, self.journal, doomed, self.recorder.ingest)
 
     def reindex(self) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
 
 from harken.engine import Harken
-from harken.serve.verbs.registry import VERBS
+from harken.serve.operations.registry import OPERATIONS
 
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -120,14 +121,21 @@ WRONG: Calls = [
 ]
 
 
+# Some items of layers have more facts.
+OPEN = {"LayerItemView"}
+
+
 @cache
 def _validator(name: str) -> Draft202012Validator:
-    schema = VERBS[name].answer.model_json_schema(mode="serialization")
+    schema = TypeAdapter(OPERATIONS[name].answer).json_schema(mode="serialization")
+    for each in (schema, *schema.get("$defs", {}).values()):
+        if each["title"] not in OPEN:
+            each["additionalProperties"] = False
     return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def check_answer(name: str, answer: Any) -> None:
-    """The answer is what its schema says."""
+    """The answer is what its schema says, and nothing else."""
     _validator(name).validate(answer)
 
 

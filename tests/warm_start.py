@@ -7,6 +7,7 @@ own, with its own arguments, environment, files and exit code; only the second i
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
 import select
@@ -78,8 +79,18 @@ class WarmStart:
 
 
 def _serve() -> None:
-    from harken.serve.cli.main import run
+    from harken.serve.cli.main import COMMANDS, run
 
+    # Commands import these when they run.
+    late = (
+        "harken.engine",
+        "harken.engine.maintenance",
+        "harken.serve.repl.loop",
+        "harken.text.console",
+        "rich.progress",
+    )
+    for module in (*late, *(module for module, _line in COMMANDS.values())):
+        importlib.import_module(module)
     requests, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in requests:
         request = json.loads(line)

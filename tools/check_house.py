@@ -20,12 +20,7 @@ FILES, LINES, TOP_MODULES, FOLDER_MODULES, SMALL_FILES, SMALL_LINES = 290, 43_00
 ROOTS = ("src", "tests", "benchmarks", "tools")
 HOUSE = Path("src/harken")
 # What ADR 18 lets be larger until its next steps are done, and what it may be meanwhile.
-EXEMPT = {
-    "files": 327,
-    "lines": 50_600,
-    "folder src/harken/serve/cli": 27,
-    "small": 33,
-}
+EXEMPT = {"lines": 44_750}
 _SQL_FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION ", re.MULTILINE | re.IGNORECASE)
 
 

@@ -25,8 +25,8 @@ from typing import Any
 import harken
 from harken.engine import Harken
 from harken.serve.hooks.answers import Hooks
-from harken.serve.verbs.registry import verb_of
-from harken.serve.verbs.verb import Caller
+from harken.serve.operations.operation import Caller
+from harken.serve.operations.registry import operation_of
 from harken.testing import ChatServer, HashingEmbedder, Says
 
 HOUSE = str(Path(harken.__file__).parent)
@@ -111,8 +111,8 @@ def journeys(folder: Path, server: ChatServer) -> Iterator[tuple[str, Trace]]:
         engine.embed()
         caller = Caller(directory=folder)
 
-        def verb(name: str, **given: Any) -> Callable[[], object]:
-            return lambda: verb_of(name).call(engine, given, caller)
+        def operation(name: str, **given: Any) -> Callable[[], object]:
+            return lambda: operation_of(name).call(engine, given, caller)
 
         hooks = Hooks(engine, str(folder / "reports"))
         prompt = {"prompt": "which pump loses water in hall 3?", "cwd": str(folder), "transcript_path": ""}
@@ -135,11 +135,17 @@ def journeys(folder: Path, server: ChatServer) -> Iterator[tuple[str, Trace]]:
             return run
 
         warm = {
-            "search": (verb("search", query="pump in hall 3"), verb("search", query="which seal loses water")),
+            "search": (
+                operation("search", query="pump in hall 3"),
+                operation("search", query="which seal loses water"),
+            ),
             "hook": (hook("one"), hook("two")),
             "chat turn": (turn("hello, which pump is broken?"), turn("and which seal of which hall?")),
-            "import to vectors": (verb("status"), bring("second")),
-            "remember": (verb("remember", content="The boss is Ada."), verb("remember", content="Lunch is at noon.")),
+            "import to vectors": (operation("status"), bring("second")),
+            "remember": (
+                operation("remember", content="The boss is Ada."),
+                operation("remember", content="Lunch is at noon."),
+            ),
         }
         for name, (first, second) in warm.items():
             first()

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
         MessageType,
         Reason,
         Role,
-        SearchResult,
         SearchScope,
         Segment,
         Trust,
     )
+    from harken.model.lookups import SearchResult
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,6 +47,7 @@ _ELSEWHERE = {
     "AsyncHarken": "harken.aio",
     "Harken": "harken.engine",
     "HarkenError": "harken.errors",
+    "SearchResult": "harken.model.lookups",
     "Settings": "harken.config.settings",
 }
 

@@ -1,24 +1,28 @@
-"""AsyncHarken: every verb of Harken, awaited; each call runs in a worker thread, so no event loop waits for a disk."""
+"""AsyncHarken: every verb of Harken, awaited; each call runs in a worker thread, so no event loop waits for a disk.
+
+The verbs are those of the classes named here, whatever they are; their types stand in `aio.pyi`, which
+`tools/async_stub.py` writes.
+"""
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from functools import partial, wraps
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from harken.chat.tasks import Tasks
 from harken.chat.turn import Chat
-from harken.config.settings import LoadedSettings, Settings
+from harken.config.settings import LoadedSettings
 from harken.context.assembler import ContextAssembler
 from harken.context.chats import Chats
 from harken.engine import Harken
-from harken.engine.maintenance import Upkeep
+from harken.engine.maintenance import Maintenance
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.errors import UsageError
 from harken.jobs.workers import Background
@@ -32,14 +36,30 @@ from harken.sources.workspace.code import CodeIndex
 from harken.sources.workspace.commits import CommitIndex
 from harken.sources.workspace.documents import DocumentIndex
 
-Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-Part = TypeVar("Part")
 _END: Any = object()
+# What `Harken` is made of; each has a class here whose verbs are awaited.
+PARTS: dict[str, type] = {
+    "assembler": ContextAssembler,
+    "background": Background,
+    "chat": Chat,
+    "chats": Chats,
+    "code": CodeIndex,
+    "commits": CommitIndex,
+    "core": CoreMemory,
+    "documents": DocumentIndex,
+    "experiences": Experiences,
+    "maintenance": Maintenance,
+    "memories": Memories,
+    "run_time": RunTimeSettings,
+    "sources": SourceSearcher,
+    "tasks": Tasks,
+    "values": Values,
+}
 
 
 class Calls:
-    """Runs calls in worker threads, and knows which are under way: what nobody awaits any more ends all the same."""
+    """Runs calls in worker threads, and counts those under way: what nobody awaits any more ends all the same."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -75,51 +95,66 @@ class Calls:
                 self._changed.notify_all()
 
 
-class Twin(Generic[Part]):
-    """Something whose verbs are awaited.
+class AsyncPart:
+    """Has the public verbs of a part of Harken, or, without a name, of Harken itself, each awaited."""
 
-    Args:
-        part: gives what has the verbs.
-        calls: runs them.
-    """
-
-    def __init__(self, part: Callable[[], Part], calls: Calls) -> None:
-        self._part = part
+    def __init__(self, engine: Callable[[], Harken], name: str, calls: Calls) -> None:
+        self._engine = engine
+        self._name = name
         self._calls = calls
 
+    def __init_subclass__(cls, of: type) -> None:
+        for name, member in inspect.getmembers_static(of):
+            if name.startswith("_") or name in vars(cls):
+                continue
+            if isinstance(member, property):
+                setattr(cls, name, _read(name, member))
+            elif inspect.isgeneratorfunction(member):
+                setattr(cls, name, _in_steps(member))
+            elif inspect.isfunction(member):
+                setattr(cls, name, _awaited(member))
 
-def in_thread(
-    verb: Callable[Concatenate[Part, Parameters], Result],
-) -> Callable[Concatenate[Twin[Part], Parameters], Coroutine[Any, Any, Result]]:
-    """A verb's twin that is awaited. What it calls back, it calls in its worker thread."""
+    def _ready(self, verb: Callable[..., Result], *args: Any, **kwargs: Any) -> Callable[[], Result]:
+        """The verb as a worker thread calls it; the part is opened there too."""
+        engine = self._engine()
+        return lambda: verb(getattr(engine, self._name) if self._name else engine, *args, **kwargs)
+
+
+def _read(name: str, member: property) -> property:
+    return property(lambda self: self._ready(getattr, name)(), doc=member.__doc__)
+
+
+def _awaited(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """What the verb calls back, it calls in its worker thread."""
 
     @wraps(verb)
-    async def twin(self: Twin[Part], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        return await self._calls.run(partial(verb, self._part(), *args, **kwargs))
+    async def call(self: AsyncPart, /, *args: Any, **kwargs: Any) -> Any:
+        return await self._calls.run(self._ready(verb, *args, **kwargs))
 
-    return twin
+    return call
 
 
-def in_steps(
-    verb: Callable[Concatenate[Part, Parameters], Iterator[Result]],
-) -> Callable[Concatenate[Twin[Part], Parameters], AsyncGenerator[Result, None]]:
-    """The twin of a verb that yields as it works: an async iterator, each step in a worker thread."""
+def _in_steps(verb: Callable[..., Iterator[Any]]) -> Callable[..., AsyncGenerator[Any, None]]:
+    """Each step is taken in a worker thread."""
 
     @wraps(verb)
-    async def twin(
-        self: Twin[Part], /, *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> AsyncGenerator[Result, None]:
-        steps = verb(self._part(), *args, **kwargs)
+    async def call(self: AsyncPart, /, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        begin = self._ready(verb, *args, **kwargs)
+
+        def stepwise() -> Generator[Any, None, None]:
+            yield from begin()
+
+        steps = stepwise()
         # A step that nobody awaits any more is still being taken when the iterator is closed.
         one_at_a_time = threading.Lock()
 
-        def take() -> Result:
+        def take() -> Any:
             with one_at_a_time:
                 return next(steps, _END)
 
         def close() -> None:
             with one_at_a_time:
-                getattr(steps, "close", lambda: None)()
+                steps.close()
 
         try:
             while (step := await self._calls.run(take)) is not _END:
@@ -128,191 +163,18 @@ def in_steps(
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(close)
 
-    return twin
+    return call
 
 
-CallParameters = ParamSpec("CallParameters")
+_ASYNC_PARTS: dict[str, type[AsyncPart]] = {
+    name: type(f"Async{kind.__name__}", (AsyncPart,), {"__module__": __name__, "__doc__": kind.__doc__}, of=kind)
+    for name, kind in PARTS.items()
+}
+# By their names they can be imported, for annotations.
+globals().update({kind.__name__: kind for kind in _ASYNC_PARTS.values()})
 
 
-def _opened_like(
-    opening: Callable[Concatenate[Harken, CallParameters], None],
-) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, CallParameters], None]]:
-    """Gives a constructor the parameters of another."""
-    return wraps(opening)
-
-
-class AsyncUpkeep(Twin[Upkeep]):
-    """What a store needs now and then; reached as `AsyncHarken.upkeep`."""
-
-    status = in_thread(Upkeep.status)
-    projects = in_thread(Upkeep.projects)
-    failures = in_thread(Upkeep.failures)
-    retry_failed = in_thread(Upkeep.retry_failed)
-    doctor = in_thread(Upkeep.doctor)
-    reindex_from_journal = in_steps(Upkeep.reindex_from_journal)
-    plan_embedding = in_thread(Upkeep.plan_embedding)
-    embed_again = in_thread(Upkeep.embed_again)
-    plan_forget = in_thread(Upkeep.plan_forget)
-    forget = in_thread(Upkeep.forget)
-    backup = in_thread(Upkeep.backup)
-    export = in_thread(Upkeep.export)
-
-
-class AsyncTasks(Twin[Tasks]):
-    """Scheduled tasks; reached as `AsyncHarken.tasks`."""
-
-    run = in_thread(Tasks.run)
-    context = in_thread(Tasks.context)
-    list = in_thread(Tasks.list)
-    history = in_thread(Tasks.history)
-
-
-class AsyncCoreMemory(Twin[CoreMemory]):
-    """Core memory; reached as `AsyncHarken.core`."""
-
-    list = in_thread(CoreMemory.list)
-    get = in_thread(CoreMemory.get)
-    update = in_thread(CoreMemory.update)
-    delete = in_thread(CoreMemory.delete)
-
-
-class AsyncMemories(Twin[Memories]):
-    """Saved memories; reached as `AsyncHarken.memories`."""
-
-    add = in_thread(Memories.add)
-    list = in_thread(Memories.list)
-    get = in_thread(Memories.get)
-    search = in_thread(Memories.search)
-    edit = in_thread(Memories.edit)
-    forget = in_thread(Memories.forget)
-    merge = in_thread(Memories.merge)
-
-
-class AsyncExperiences(Twin[Experiences]):
-    """The life cycle of experiences; reached as `AsyncHarken.experiences`."""
-
-    start = in_thread(Experiences.start)
-    update = in_thread(Experiences.update)
-    resolve = in_thread(Experiences.resolve)
-    active = in_thread(Experiences.active)
-    adopt = in_thread(Experiences.adopt)
-    list = in_thread(Experiences.list)
-    show = in_thread(Experiences.show)
-    forget = in_thread(Experiences.forget)
-    review = in_thread(Experiences.review)
-    accept = in_thread(Experiences.accept)
-    dismiss = in_thread(Experiences.dismiss)
-
-
-class AsyncValues(Twin[Values]):
-    """Clusters and values; reached as `AsyncHarken.values`."""
-
-    clusters = in_thread(Values.clusters)
-    members = in_thread(Values.members)
-    validate = in_thread(Values.validate)
-    add = in_thread(Values.add)
-    list = in_thread(Values.list)
-    forget = in_thread(Values.forget)
-
-
-class AsyncSourceSearcher(Twin[SourceSearcher]):
-    """Searches of single sources; reached as `AsyncHarken.sources`."""
-
-    search_memories = in_thread(SourceSearcher.search_memories)
-    search_code = in_thread(SourceSearcher.search_code)
-    search_experiences = in_thread(SourceSearcher.search_experiences)
-    search_values = in_thread(SourceSearcher.search_values)
-    search_commits = in_thread(SourceSearcher.search_commits)
-    search_documents = in_thread(SourceSearcher.search_documents)
-
-
-class AsyncContextAssembler(Twin[ContextAssembler]):
-    """Contexts; reached as `AsyncHarken.assembler`."""
-
-    assemble_context = in_thread(ContextAssembler.assemble_context)
-    get_premortem_context = in_thread(ContextAssembler.get_premortem_context)
-
-
-class AsyncCodeIndex(Twin[CodeIndex]):
-    """Units of code; reached as `AsyncHarken.code`."""
-
-    index = in_thread(CodeIndex.index)
-    search = in_thread(CodeIndex.search)
-    similar = in_thread(CodeIndex.similar)
-
-
-class AsyncCommitIndex(Twin[CommitIndex]):
-    """The history of repositories; reached as `AsyncHarken.commits`."""
-
-    index = in_thread(CommitIndex.index)
-    search = in_thread(CommitIndex.search)
-    history = in_thread(CommitIndex.history)
-    churn = in_thread(CommitIndex.churn)
-    authors = in_thread(CommitIndex.authors)
-
-
-class AsyncDocumentIndex(Twin[DocumentIndex]):
-    """Passages of documents; reached as `AsyncHarken.documents`."""
-
-    index = in_thread(DocumentIndex.index)
-    search = in_thread(DocumentIndex.search)
-
-
-class AsyncChats(Twin[Chats]):
-    """Contexts of chats; reached as `AsyncHarken.chats`."""
-
-    session = in_thread(Chats.session)
-    find = in_thread(Chats.find)
-    build = in_thread(Chats.build)
-    recall = in_thread(Chats.recall)
-    past = in_thread(Chats.past)
-    past_log = in_thread(Chats.past_log)
-    summarize = in_thread(Chats.summarize)
-    work = in_thread(Chats.work)
-    newest = in_thread(Chats.newest)
-    task_context = in_thread(Chats.task_context)
-    titles = in_thread(Chats.titles)
-
-
-class AsyncChat(Twin[Chat]):
-    """Talks with the configured model; reached as `AsyncHarken.chat`."""
-
-    begin = in_thread(Chat.begin)
-    context = in_thread(Chat.context)
-    turn = in_thread(Chat.turn)
-
-    @property
-    def model_name(self) -> str | None:
-        """Vendor and model that answer; None where no model is configured."""
-        return self._part().model_name
-
-
-class AsyncBackground(Twin[Background]):
-    """Background work; reached as `AsyncHarken.background`."""
-
-    embed = in_thread(Background.embed)
-    summarize = in_thread(Background.summarize)
-    start = in_thread(Background.start)
-    stop = in_thread(Background.stop)
-    wake = in_thread(Background.wake)
-    hold = in_thread(Background.hold)
-    switch = in_thread(Background.switch)
-    status = in_thread(Background.status)
-    is_summarizing = in_thread(Background.is_summarizing)
-    vectors = in_thread(Background.vectors)
-
-
-class AsyncRunTimeSettings(Twin[RunTimeSettings]):
-    """Settings set at run time; reached as `AsyncHarken.run_time`."""
-
-    load = in_thread(RunTimeSettings.load)
-    refresh = in_thread(RunTimeSettings.refresh)
-    get = in_thread(RunTimeSettings.get)
-    set = in_thread(RunTimeSettings.set)
-    unset = in_thread(RunTimeSettings.unset)
-
-
-class AsyncHarken(Twin[Harken]):
+class AsyncHarken(AsyncPart, of=Harken):
     """Harken for programs with an event loop: `async with AsyncHarken(home) as harken`.
 
     Takes what `Harken` takes, opens with the block, and has the same verbs, each awaited; those that yield are async
@@ -323,41 +185,13 @@ class AsyncHarken(Twin[Harken]):
     and closing waits for that.
     """
 
-    @_opened_like(Harken.__init__)
+    @wraps(Harken.__init__)  # type: ignore[misc] # its parameters, for whoever asks at run time
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._opening = partial(Harken, *args, **kwargs)
         self._opened: Harken | None = None
-        super().__init__(lambda: self.engine, Calls())
-        self.upkeep = AsyncUpkeep(lambda: self.engine.upkeep, self._calls)
-        self.chats = AsyncChats(lambda: self.engine.chats, self._calls)
-        self.chat = AsyncChat(lambda: self.engine.chat, self._calls)
-        self.background = AsyncBackground(lambda: self.engine.background, self._calls)
-        self.run_time = AsyncRunTimeSettings(lambda: self.engine.run_time, self._calls)
-        self.core = AsyncCoreMemory(lambda: self.engine.core, self._calls)
-        self.memories = AsyncMemories(lambda: self.engine.memories, self._calls)
-        self.experiences = AsyncExperiences(lambda: self.engine.experiences, self._calls)
-        self.values = AsyncValues(lambda: self.engine.values, self._calls)
-        self.sources = AsyncSourceSearcher(lambda: self.engine.sources, self._calls)
-        self.assembler = AsyncContextAssembler(lambda: self.engine.assembler, self._calls)
-        self.code = AsyncCodeIndex(lambda: self.engine.code, self._calls)
-        self.commits = AsyncCommitIndex(lambda: self.engine.commits, self._calls)
-        self.documents = AsyncDocumentIndex(lambda: self.engine.documents, self._calls)
-        self.tasks = AsyncTasks(lambda: self.engine.tasks, self._calls)
-
-    record_message = in_thread(Harken.record_message)
-    end_exchange = in_thread(Harken.end_exchange)
-    new_segment = in_thread(Harken.new_segment)
-    run_task = in_thread(Harken.run_task)
-    transcript_formats = in_thread(Harken.transcript_formats)
-    import_transcripts = in_thread(Harken.import_transcripts)
-    embed = in_thread(Harken.embed)
-    start_worker = in_thread(Harken.start_worker)
-    build_context = in_thread(Harken.build_context)
-    assemble_context = in_thread(Harken.assemble_context)
-    get_premortem_context = in_thread(Harken.get_premortem_context)
-    auto_rag = in_thread(Harken.auto_rag)
-    search = in_thread(Harken.search)
-    show = in_thread(Harken.show)
+        super().__init__(lambda: self.engine, "", Calls())
+        for name, kind in _ASYNC_PARTS.items():
+            setattr(self, name, kind(self._engine, name, self._calls))
 
     @property
     def engine(self) -> Harken:
@@ -374,16 +208,6 @@ class AsyncHarken(Twin[Harken]):
     def loaded(self) -> LoadedSettings:
         """The settings in force, each with its origin."""
         return self.engine.loaded
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self.engine.settings
-
-    @property
-    def home(self) -> Path:
-        """Where everything is kept."""
-        return self.engine.home
 
     @property
     def replayed(self) -> Replayed:

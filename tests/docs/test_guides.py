@@ -15,10 +15,10 @@ from command_line import CommandLine
 from documented import blocks, follow, steps
 from harken.config.settings import AutoRagConfig, ContextConfig, RagConfig, SearchConfig, load_settings
 from harken.context.layers import LayerName
+from harken.model.arguments import CATEGORIES
 from harken.sources.memories.duplicates import ALIKE_IN_MEANING, ALIKE_IN_WORDS
-from harken.sources.memories.memory import CATEGORIES
 from harken.testing import ChatServer
-from harken.testing.chat_server import Says
+from harken.testing.endpoints import Says
 from repositories import new_repository
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import sys
 from decimal import Decimal
 
 from harken.engine import Harken
-from harken.jobs.spend import SpendBook
+from harken.jobs.spend import MeteredModel, SpendBook
 from harken.model.conversations import Role
 from harken.providers.chat_model import ChatMessage
 from harken.providers.options import ChatOptions
@@ -19,7 +19,9 @@ def main(home: str, url: str, questions: int) -> None:
         book = SpendBook(harken.store)
         model = open_chat_model(options)
         for number in range(questions):
-            book.metered(model, "exchange", f"e{number}").complete([ChatMessage(Role.USER, f"Question {number}?")])
+            MeteredModel(book, model, "exchange", f"e{number}").complete(
+                [ChatMessage(Role.USER, f"Question {number}?")]
+            )
             sys.stdout.write(f"{number}\n")
             sys.stdout.flush()
         model.close()

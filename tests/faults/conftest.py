@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,9 @@ def rounds() -> int:
 def seconds() -> float:
     """How long processes record together; HARKEN_TEST_SECONDS=60 for the long run."""
     return float(os.environ.get("HARKEN_TEST_SECONDS", "8"))
+
+
+@pytest.fixture
+def ready_home(tmp_path: Path) -> Path:
+    """None is made: a fault may strike on the first day."""
+    return tmp_path / "home"

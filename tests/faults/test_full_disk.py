@@ -64,7 +64,7 @@ def test_a_message_that_a_full_disk_refused_is_there_once_when_it_is_repeated(di
             harken.record_message(f"c{number % 3}", "user", f"Barrel {number} " + "cider " * 40)
     with Harken(home, settings={"embedder": "none"}, env={}) as harken:
         assert harken.replayed.messages == 0
-        assert harken.upkeep.doctor() == []
+        assert harken.maintenance.doctor() == []
         with harken.store.reading() as tx:
             kept = sorted(
                 int(text.split()[1]) for text in tx.connection.exec_driver_sql("SELECT text FROM messages").scalars()

@@ -55,7 +55,7 @@ def kill_under_way(
 
 def findings(home: Path) -> list[object]:
     with Harken(home, settings={"embedder": "none"}, env={}) as harken:
-        return list(harken.upkeep.doctor())
+        return list(harken.maintenance.doctor())
 
 
 def journal_bytes(home: Path) -> int:
@@ -130,7 +130,7 @@ def test_a_task_that_is_killed_while_it_answers_leaves_its_request_and_the_next_
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "home"], timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL
     with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as harken:
-        assert harken.upkeep.doctor() == []
+        assert harken.maintenance.doctor() == []
         assert [run.status.value for run in harken.tasks.history("daily")] == ["completed", "in_progress"]
         seen = [message.content for message in harken.tasks.context("daily", "three")]
         assert seen == ["one", "two", "three"]

@@ -40,4 +40,4 @@ def test_a_call_during_which_the_process_is_killed_is_open_in_the_books_and_char
             # Five answers were received and five are charged; the third question's first try stays in doubt.
             assert (spent.calls, spent.usd, spent.unsettled) == (5, 5 * PRICE, 1)
             assert (third.calls, third.usd, third.unsettled) == (1, PRICE, 1)
-            assert harken.upkeep.status().spent == spent
+            assert harken.maintenance.status().spent == spent

@@ -54,7 +54,7 @@ class Clients:
     reported: set[str] = field(default_factory=set)
     hit: int = 0
 
-    def start(self) -> Doomed:
+    def start(self) -> ForgetPlan:
         """A client of some kind."""
         agent = self.rng.choice(self.agents)
         payload = json.dumps(
@@ -86,9 +86,9 @@ class Clients:
         if words[0] == "hook":
             process.stdin.close()
         life = self.rng.uniform(0, LONGEST_LIFE_SECONDS)
-        return Doomed(process, time.monotonic() + life, agent.session_id if words == ("hook", "Stop") else None)
+        return ForgetPlan(process, time.monotonic() + life, agent.session_id if words == ("hook", "Stop") else None)
 
-    def kill(self, doomed: Doomed) -> None:
+    def kill(self, doomed: ForgetPlan) -> None:
         """Kill it, or see that it has ended by itself."""
         if doomed.process.poll() is None:
             doomed.process.send_signal(signal.SIGKILL)
@@ -101,7 +101,7 @@ class Clients:
 
 
 @dataclass
-class Doomed:
+class ForgetPlan:
     """A client, and when it is to die.
 
     Attributes:
@@ -164,7 +164,7 @@ def test_fifty_clients_that_are_killed_leave_one_daemon_or_none(
 
 def kill_wave(clients: Clients, place: DaemonPaths, daemon_dies_after: int | None) -> None:
     """Fifty clients live and die, five at a time."""
-    alive: list[Doomed] = []
+    alive: list[ForgetPlan] = []
     for number in range(CLIENTS):
         alive.append(clients.start())
         if number == daemon_dies_after and (found := holder(place)) is not None:

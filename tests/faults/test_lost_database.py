@@ -38,8 +38,8 @@ def told(cli: CommandLine, tmp_path: Path) -> CommandLine:
         harken.record_message("live", "assistant", "It is lit.")
         harken.new_segment("live")
         harken.record_message("live", "user", "Is the gate closed?")
-        doomed = harken.upkeep.plan_forget(query="zeppelinflight")
-        assert harken.upkeep.forget(doomed).messages == 1
+        doomed = harken.maintenance.plan_forget(query="zeppelinflight")
+        assert harken.maintenance.forget(doomed).messages == 1
     return cli
 
 

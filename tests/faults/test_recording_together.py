@@ -41,7 +41,7 @@ def test_every_message_that_was_acknowledged_is_there_once(cli: CommandLine, tmp
     print(len(acknowledged), "acknowledged;", "".join(errors.values()))
     assert {text.split()[0] for text in acknowledged.values()} >= {"ann", "bob", "cat", "eve"}
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
-        assert harken.upkeep.doctor() == []
+        assert harken.maintenance.doctor() == []
         with harken.store.reading() as tx:
             rows = {row[0]: row[1] for row in tx.connection.exec_driver_sql("SELECT uid, text FROM messages")}
     journalled = Counter(event["id"] for event in journal(cli.home) if event["event"] == "message")

@@ -48,21 +48,21 @@ def test_sixteen_writers_and_four_workers_lose_and_double_nothing(
             log = tmp_path / f"writer-{number}.out"
             writers.append(start("writing_process.py", log, tmp_path / f"h{number}", url, f"ann{number}", MESSAGES))
         with Harken(tmp_path / "h", settings={"store": url, "embedder": "none"}, env={}) as harken:
-            wait_until(lambda: harken.upkeep.status().counts.messages > WRITERS * MESSAGES // 2)
+            wait_until(lambda: harken.maintenance.status().counts.messages > WRITERS * MESSAGES // 2)
             workers[0].kill()
             ends = [writer.wait(TIMEOUT_SECONDS) for writer in writers]
             said = [line for n in range(WRITERS) for line in (tmp_path / f"writer-{n}.out").read_text().split()]
             assert ends == [0] * WRITERS, [(tmp_path / f"writer-{n}.err").read_text() for n in range(WRITERS)]
             wait_until(lambda: drained(harken, len(said)))
             assert len(said) == len(set(said)) == WRITERS * MESSAGES
-            counts = harken.upkeep.status().counts
+            counts = harken.maintenance.status().counts
             assert (counts.messages, counts.embedded, counts.failed) == (len(said), len(said), 0)
             with harken.store.reading() as tx:
                 kept = set(tx.connection.execute(text("SELECT uid FROM messages")).scalars())
                 twice = "SELECT count(*) FROM (SELECT entry_id FROM vectors GROUP BY entry_id HAVING count(*) > 1) v"
                 assert tx.connection.execute(text(twice)).scalar() == 0
             assert kept == set(said)
-            assert harken.upkeep.doctor() == []
+            assert harken.maintenance.doctor() == []
     finally:
         for process in (*workers, *writers):
             process.kill()
@@ -70,7 +70,7 @@ def test_sixteen_writers_and_four_workers_lose_and_double_nothing(
 
 
 def drained(harken: Harken, count: int) -> bool:
-    status = harken.upkeep.status()
+    status = harken.maintenance.status()
     return status.queue == 0 and status.counts.embedded == count
 
 
@@ -102,7 +102,7 @@ def test_a_worker_is_woken_by_what_another_process_records(
         for number in range(3):
             time.sleep(1.5)
             writer.record_message("c", "user", f"thing number {number} of three")
-            wait_until(lambda number=number: worker.upkeep.status().counts.embedded == number + 1)
+            wait_until(lambda number=number: worker.maintenance.status().counts.embedded == number + 1)
 
 
 def test_an_import_goes_on_where_a_server_that_was_restarted_left_it(

@@ -13,9 +13,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from harken import AsyncHarken, Harken
-from harken.context.assembler import CONTEXT_TYPES, HEADINGS
+from harken.context.assembler import HEADINGS
+from harken.context.compose import FormattedContext
 from harken.errors import ContextAssemblyError, HarkenError, InvalidContextTypeError, ProviderError, UsageError
-from harken.model.conversations import FormattedContext
+from harken.model.arguments import CONTEXT_TYPES
 from harken.model.experiences import RootCause, Value, kept_value
 from harken.testing import HashingEmbedder
 from learning import FALSIFIED, go_through
@@ -45,11 +46,11 @@ def embedder() -> HashingEmbedder:
 
 
 @pytest.fixture
-def empty(tmp_path: Path, engine_settings: dict[str, Any], embedder: HashingEmbedder) -> Iterator[Harken]:
+def empty(tmp_path: Path, store_settings: dict[str, Any], embedder: HashingEmbedder) -> Iterator[Harken]:
     moments = iter(range(10**6))
     with Harken(
         tmp_path / "home",
-        settings=engine_settings,
+        settings=store_settings,
         embedder=embedder,
         env={},
         now=lambda: NOW + timedelta(seconds=next(moments)),
@@ -122,6 +123,7 @@ def test_results_are_ranked_by_relevance(harken: Harken) -> None:
     assert context.markdown.index("weights in the settings") < context.markdown.index("## Code")
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_every_metadata_field_of_every_source_is_filled(harken: Harken) -> None:
     """Functional 10: FormattedContext includes all metadata fields."""
     for item in assemble(harken).items:
@@ -293,6 +295,7 @@ def fail_at(harken: Harken, number: int, **more: Any) -> str:
     return go_through(harken, **story, **ending).uid
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_premortem_is_of_its_domain_and_strategy_on_every_axis(empty: Harken, embedder: HashingEmbedder) -> None:
     """Functional 8 and 9: filters by domain and strategy; full, strategy, surprise and root cause are all asked."""
     mine = fail_at(empty, 1)
@@ -332,8 +335,8 @@ def test_a_premortem_is_of_its_domain_and_strategy_on_every_axis(empty: Harken, 
     assert rendered(without.markdown).headings[0] == (1, "Premortem: debugging")
 
 
-def test_a_premortem_needs_no_embedding_model(tmp_path: Path, engine_settings: dict[str, Any]) -> None:
-    with Harken(tmp_path, settings={"embedder": "none", **engine_settings}, env={}) as harken:
+def test_a_premortem_needs_no_embedding_model(tmp_path: Path, store_settings: dict[str, Any]) -> None:
+    with Harken(tmp_path, settings={"embedder": "none", **store_settings}, env={}) as harken:
         uid = fail_at(harken, 1)
         context = harken.assembler.get_premortem_context("debugging")
     assert {item.metadata["id"] for item in context.items} == {uid}
@@ -341,12 +344,12 @@ def test_a_premortem_needs_no_embedding_model(tmp_path: Path, engine_settings: d
 
 
 def test_the_async_twins_give_the_same(
-    harken: Harken, embedder: HashingEmbedder, engine_settings: dict[str, Any]
+    harken: Harken, embedder: HashingEmbedder, store_settings: dict[str, Any]
 ) -> None:
     expected = assemble(harken, "memories", "experiences")
 
     async def run() -> FormattedContext:
-        twins = AsyncHarken(harken.home, settings=engine_settings, embedder=embedder, env={}, now=lambda: NOW)
+        twins = AsyncHarken(harken.home, settings=store_settings, embedder=embedder, env={}, now=lambda: NOW)
         async with twins as twin:
             assert (await twin.sources.search_memories(QUERY, 5)).items
             assert (await twin.get_premortem_context("debugging")).items

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
-from command_line import CommandLine
+from command_line import CommandLine, as_variables
 from harken.testing import EmbeddingServer
 
 TALK = (
@@ -27,8 +29,8 @@ def server() -> Iterator[EmbeddingServer]:
         yield running
 
 
-@pytest.fixture(params=["a file", "a server"])
-def harken(request: pytest.FixtureRequest, cli: CommandLine, server: EmbeddingServer) -> CommandLine:
+@pytest.fixture
+def harken(cli: CommandLine, engine_settings: dict[str, Any], server: EmbeddingServer) -> CommandLine:
     """The command line on a store of each engine, with an embedding endpoint."""
     settings = {
         "HARKEN_EMBEDDER": "openai-compatible",
@@ -36,9 +38,17 @@ def harken(request: pytest.FixtureRequest, cli: CommandLine, server: EmbeddingSe
         "HARKEN_EMBEDDING__MODEL": "words",
         "HARKEN_EMBEDDING__MIN_MESSAGE_TOKENS": "3",
     }
-    if request.param == "a server":
-        settings["HARKEN_STORE"] = request.getfixturevalue("server_url").render_as_string(hide_password=False)
-    return replace(cli, settings=settings)
+    return replace(cli, settings={**settings, **as_variables(engine_settings)})
+
+
+@pytest.fixture
+def as_owner(request: pytest.FixtureRequest, engine_settings: dict[str, Any]) -> dict[str, str]:
+    """Variables that choose the same store, as whoever owns its tables."""
+    if not engine_settings:
+        return {}
+    owner = request.getfixturevalue("postgres").url.username
+    url = make_url(engine_settings["store"]).set(username=owner)
+    return {"HARKEN_STORE": url.render_as_string(hide_password=False)}
 
 
 @pytest.fixture
@@ -113,8 +123,8 @@ def test_a_backup_or_what_makes_one(harken: CommandLine, talk: Path, tmp_path: P
     assert (tmp_path / "backup.tar.gz").exists() == ("HARKEN_STORE" not in harken.settings)
 
 
-def test_migrating_again_changes_nothing(harken: CommandLine, talk: Path) -> None:
+def test_migrating_again_changes_nothing(harken: CommandLine, as_owner: dict[str, str], talk: Path) -> None:
     harken("import", talk, "--no-embed")
-    before = harken("migrate", "--json").json()
+    before = harken("migrate", "--json", settings=as_owner).json()
     assert before["before"] == before["schema"]
     assert harken.status()["messages"] == 10

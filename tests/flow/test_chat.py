@@ -15,7 +15,7 @@ from harken.model.conversations import ExchangeStatus, SearchScope
 from harken.storage.conversations import count_all
 from harken.storage.past import newest_exchanges
 from harken.testing import ChatServer, HashingEmbedder, Says
-from harken.testing.chat_server import ScriptedCall
+from harken.testing.endpoints import ScriptedCall
 from harken.testing.local_server import Request
 from recorded import Clock
 
@@ -71,11 +71,11 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def harken(engine_settings: dict[str, Any], tmp_path: Path, clock: Clock, server: ChatServer) -> Iterator[Harken]:
+def harken(store_settings: dict[str, Any], ready_home: Path, clock: Clock, server: ChatServer) -> Iterator[Harken]:
     model = {"llm.model": "openai:any", "llm.url": server.url, "llm.api_key": "k"}
-    settings = {"embedding.min_message_tokens": 3, **model, **engine_settings}
+    settings = {"embedding.min_message_tokens": 3, **model, **store_settings}
     embedder = HashingEmbedder(1024, threshold=0.3)
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder, now=clock) as harken:
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder, now=clock) as harken:
         yield harken
 
 
@@ -98,6 +98,7 @@ def contents(request: Request, role: str) -> list[str]:
     return [str(message["content"]) for message in request.body["messages"] if message["role"] == role]
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_the_model_is_told_of_the_conversation_looks_into_it_and_answers(
     harken: Harken, clock: Clock, server: ChatServer
 ) -> None:
@@ -128,7 +129,7 @@ def test_the_model_is_told_of_the_conversation_looks_into_it_and_answers(
 
 
 def test_everything_is_recorded_but_nothing_that_was_recalled(
-    harken: Harken, clock: Clock, server: ChatServer, engine_settings: dict[str, Any]
+    harken: Harken, clock: Clock, server: ChatServer, store_settings: dict[str, Any]
 ) -> None:
     uids = remember(harken, clock)
     with harken.store.reading() as tx:
@@ -154,7 +155,7 @@ def test_everything_is_recorded_but_nothing_that_was_recalled(
         assert next(newest_exchanges(tx, session.conversation_uid)).status is ExchangeStatus.COMPLETED
     found = harken.search("hundred and twenty seconds", scope=SearchScope(conversation=session.conversation_uid)).hits
     assert not any("hundred and twenty" in hit.entry.text for hit in found)
-    if not engine_settings:
+    if not store_settings:
         journal = list((harken.home / "conversations" / session.conversation_uid).glob("*.jsonl"))
         lines = [json.loads(line) for file in journal for line in file.read_text(encoding="utf-8").splitlines()]
         assert [line["text"] for line in lines if "text" in line] == [message.text for message in told]

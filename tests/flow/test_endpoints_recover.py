@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -102,15 +103,17 @@ def test_work_goes_on_by_itself_once_an_endpoint_that_failed_at_the_start_is_wel
         harken.start_worker()
         assert all(each.state is not WorkerState.STOPPED for each in harken.background.status())
         # Not once alone: what had begun to wait has failed again.
-        until(lambda: bool(report(harken, EMBEDDINGS).halted) and bool(report(harken, EXCHANGE).halted))
+        until(lambda: bool(report(harken, EMBEDDINGS).blocked_reason) and bool(report(harken, EXCHANGE).blocked_reason))
         time.sleep(1.5)
-        assert set(harken.background.halts) >= {EMBEDDINGS, EXCHANGE}
+        assert set(harken.background.blocked_reasons) >= {EMBEDDINGS, EXCHANGE}
         faulty.recover()
         until(lambda: report(harken, EXCHANGE).done == 1 and report(harken, CONVERSATION).done == 1)
         until(lambda: report(harken, EMBEDDINGS).waiting == 0 and report(harken, EMBEDDINGS).done >= 4)
-        until(lambda: not harken.background.halts)
+        until(lambda: not harken.background.blocked_reasons)
         reports = harken.background.status()
-        assert [(each.halted, each.counts.given_up, each.counts.retrying) for each in reports] == [("", 0, 0)] * 4
+        assert [(each.blocked_reason, each.counts.given_up, each.counts.retrying) for each in reports] == [
+            ("", 0, 0)
+        ] * 4
         hit = harken.search("kitchen tap drip", mode="semantic").hits[0]
         assert hit.similarity is not None
 
@@ -124,17 +127,17 @@ def test_what_is_set_wrong_is_said_at_once_and_stops_nothing_else(tmp_path: Path
         with pytest.raises(ConfigError, match="nobody"):
             harken.start_worker()
         until(lambda: report(harken, EMBEDDINGS).done == 1)
-        until(lambda: "nobody" in report(harken, SEGMENT).halted)
+        until(lambda: "nobody" in report(harken, SEGMENT).blocked_reason)
         harken.end_exchange("tap")
         harken.run_time.set("llm.model", "openai:any")
         until(lambda: report(harken, EXCHANGE).done == 1)
-        assert report(harken, EXCHANGE).halted == ""
+        assert report(harken, EXCHANGE).blocked_reason == ""
 
 
 def test_an_embedder_that_is_not_installed_is_said_and_summaries_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harken.providers.registry._FASTEMBED_MODULES", ("no_such_module_of_anybody",))
+    monkeypatch.setitem(sys.modules, "fastembed", None)
     settings = {"embedder": "fastembed", "worker.poll_seconds": 0.1, "worker.summary_poll_seconds": 0.1}
     with Harken(tmp_path, env={}, settings=settings) as harken:
         harken.record_message("tap", "user", "Why does the kitchen tap drip all night?")
@@ -142,4 +145,4 @@ def test_an_embedder_that_is_not_installed_is_said_and_summaries_are_made(
         with pytest.raises(MissingExtraError, match="fastembed"):
             harken.start_worker()
         until(lambda: report(harken, EXCHANGE).done == 1)
-        until(lambda: "harken[fastembed]" in report(harken, EMBEDDINGS).halted)
+        until(lambda: "harken[fastembed]" in report(harken, EMBEDDINGS).blocked_reason)

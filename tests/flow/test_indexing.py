@@ -14,9 +14,9 @@ import pytest
 from harken import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import SearchScope, Trust
-from harken.sources.found import SourceHit
+from harken.sources.source import SourceHit
 from harken.sources.workspace.tree import IndexReport
-from harken.testing.hashing_embedder import HashingEmbedder
+from harken.testing.models import HashingEmbedder
 from pdf_files import written_pdf
 from repositories import Repository, new_repository
 

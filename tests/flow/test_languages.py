@@ -44,9 +44,9 @@ OTHER_CODE = (
 
 
 @pytest.fixture
-def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
+def harken(ready_home: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
     settings = {"context.sliding_window": 6, **engine_settings}
-    with Harken(tmp_path / "home", env={}, settings=settings) as harken:
+    with Harken(ready_home, env={}, settings=settings) as harken:
         yield harken
 
 

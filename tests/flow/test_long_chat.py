@@ -41,8 +41,7 @@ def settings(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     if request.param == "a file":
         yield {}
         return
-    with request.getfixturevalue("postgres").database() as url:
-        yield {"store": url.render_as_string(hide_password=False)}
+    yield {"store": request.getfixturevalue("shared_database"), "tenant": "long_chat"}
 
 
 @pytest.fixture(scope="module")

@@ -38,19 +38,19 @@ def lived_in(harken: Harken, folder: Path) -> None:
     harken.run_task("daily", "Sum up the day.", lambda _context: "All went well.")
     gone = harken.record_message("plan", "user", "a quetzalcoatl that nobody shall remember")
     harken.record_message("gone", "user", "another quetzalcoatl", channel="chat")
-    harken.upkeep.forget(harken.upkeep.plan_forget(messages=[gone.uid]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(messages=[gone.uid]))
     named = harken.record_message("gone", "user", "and a third", channel="chat").conversation_uid
-    harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[named]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[named]))
 
 
 def export_of(harken: Harken) -> bytes:
     stream = io.BytesIO()
-    harken.upkeep.export(stream)
+    harken.maintenance.export(stream)
     return stream.getvalue()
 
 
 def carried(source: Harken, target: Harken, file: Path) -> int:
-    source.upkeep.export(file)
+    source.maintenance.export(file)
     return target.import_transcripts("jsonl", [file], as_mine=True).added
 
 
@@ -77,19 +77,19 @@ def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: P
         assert export_of(back) == content
         assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "back.jsonl").read_bytes()
         for store in (other, back):
-            assert store.upkeep.doctor() == []
+            assert store.maintenance.doctor() == []
             assert store.core.list() == first.core.list() != []
             assert store.tasks.history("daily") == first.tasks.history("daily") != []
-            assert store.upkeep.projects() == first.upkeep.projects()
-            assert store.upkeep.status().counts == first.upkeep.status().counts
-            assert store.upkeep.status().redactions == first.upkeep.status().redactions
+            assert store.maintenance.projects() == first.maintenance.projects()
+            assert store.maintenance.status().counts == first.maintenance.status().counts
+            assert store.maintenance.status().redactions == first.maintenance.status().redactions
 
 
 def test_what_came_as_a_strangers_first_is_whole_once_it_is_said_to_be_ones_own(tmp_path: Path, between: str) -> None:
     with opened(tmp_path / "first") as first, opened(tmp_path / "other", store=between) as other:
         lived_in(first, tmp_path / "greenhouse")
         first.memories.add("We deploy on Fridays")
-        first.upkeep.export(tmp_path / "there.jsonl")
+        first.maintenance.export(tmp_path / "there.jsonl")
         report = other.import_transcripts("jsonl", [tmp_path / "there.jsonl"])
         left = (report.left_core, report.left_erasures, report.left_changes)
         assert (report.added, report.capped, report.kept, left) == (8, 8, 1, (2, 2, 0))
@@ -100,7 +100,7 @@ def test_what_came_as_a_strangers_first_is_whole_once_it_is_said_to_be_ones_own(
         assert (report.added, report.known, report.left_core) == (0, 8, 0)
         assert export_of(other) == export_of(first)
         assert other.tasks.history("daily", only_complete=True) == first.tasks.history("daily") != []
-        assert other.upkeep.doctor() == []
+        assert other.maintenance.doctor() == []
         # A stranger's copy of the same changes nothing any more.
         other.import_transcripts("jsonl", [tmp_path / "there.jsonl"])
         assert export_of(other) == export_of(first)
@@ -124,12 +124,12 @@ def test_what_is_forgotten_in_one_store_is_erased_in_the_other(tmp_path: Path, b
         carried(first, other, tmp_path / "there.jsonl")
         plan = first.search("when is the deploy").hits[0].entry.conversation_uid
         assert plan is not None
-        other.upkeep.forget(other.upkeep.plan_forget(conversations=[plan]))
-        other.upkeep.export(tmp_path / "back.jsonl")
+        other.maintenance.forget(other.maintenance.plan_forget(conversations=[plan]))
+        other.maintenance.export(tmp_path / "back.jsonl")
         assert first.import_transcripts("jsonl", [tmp_path / "back.jsonl"], as_mine=True).erased == 5
         assert first.search("when is the deploy").hits == ()
         assert export_of(first) == export_of(other)
-        assert first.upkeep.doctor() == []
+        assert first.maintenance.doctor() == []
 
 
 def test_tasks_run_the_same_in_every_store(tmp_path: Path, between: str) -> None:

@@ -35,13 +35,13 @@ def embedder() -> HashingEmbedder:
 
 @pytest.fixture(params=["on disk", "in memory"])
 def harken(
-    request: pytest.FixtureRequest, tmp_path: Path, embedder: HashingEmbedder, engine_settings: dict[str, Any]
+    request: pytest.FixtureRequest, ready_home: Path, embedder: HashingEmbedder, engine_settings: dict[str, Any]
 ) -> Iterator[Harken]:
     in_memory = {"HARKEN_STORE": "sqlite://"} if request.param == "in memory" else {}
     if in_memory and engine_settings:
         pytest.skip("A server keeps nothing in memory.")
     env = {"HARKEN_CONTEXT__SLIDING_WINDOW": "4", **in_memory}
-    with Harken(tmp_path / "home", env=env, embedder=embedder, settings=engine_settings) as harken:
+    with Harken(ready_home, env=env, embedder=embedder, settings=engine_settings) as harken:
         harken.record_message("another", "user", PLAN)
         harken.record_message("another", "assistant", "Noted: the billing service, a canary, Monday.")
         say(harken, "How shall we bring billing out?", DECISION, *filler(20))
@@ -66,7 +66,8 @@ def test_one_that_cannot_be_embedded_is_looked_for_by_its_words_in_both(
 ) -> None:
     embedder.fail(ProviderError("down"))
     context = harken.build_context(TALK, [QUESTION])
-    assert context.notes == ("Searched without vectors: ProviderError.",)
+    past = "Past conversations were searched by words alone: ProviderError."
+    assert context.notes == (past, "Searched without vectors: ProviderError.")
     assert {"past", "auto_rag"} <= {layer.name.value for layer in context.layers}
 
 

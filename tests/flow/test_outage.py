@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,11 +32,11 @@ def model() -> Iterator[ChatServer]:
         yield running
 
 
-def opened(home: Path, clock: Clock, server: EmbeddingServer, model: ChatServer, more: dict[str, Any]) -> Harken:
+def opened(home: Path, clock: Clock, server: EmbeddingServer, model: ChatServer) -> Harken:
     embedding = {"embedding.url": server.url, "embedding.model": "words", "embedding.min_message_tokens": 3}
     chat = {"llm.model": "openai:any", "llm.url": model.url, "llm.api_key": "k"}
     limits = {"embedding.threshold": 0.3, "worker.rest_seconds": 1e6}
-    settings = {"embedder": "openai-compatible", **embedding, **chat, **limits, **more}
+    settings = {"embedder": "openai-compatible", **embedding, **chat, **limits}
     return Harken(home, env={}, settings=settings, now=clock)
 
 
@@ -48,10 +47,10 @@ def talk(harken: Harken, name: str, said: tuple[str, str]) -> None:
 
 
 def test_a_minute_of_failures_is_waited_out_shown_and_made_up_for(
-    tmp_path: Path, server: EmbeddingServer, model: ChatServer, engine_settings: dict[str, Any]
+    tmp_path: Path, server: EmbeddingServer, model: ChatServer
 ) -> None:
     clock = Clock()
-    with opened(tmp_path / "home", clock, server, model, engine_settings) as harken:
+    with opened(tmp_path / "home", clock, server, model) as harken:
         for kind in (EXCHANGE, CONVERSATION):
             harken.background.switch(kind, False)
         talk(harken, "tap", TAP)

@@ -47,13 +47,17 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["a file", "a server"])
-def harken(request: pytest.FixtureRequest, tmp_path: Path, embedder: HashingEmbedder, clock: Clock) -> Iterator[Harken]:
-    settings: dict[str, Any] = {"embedding.min_message_tokens": 3}
-    if request.param == "a server":
-        settings["store"] = request.getfixturevalue("server_url").render_as_string(hide_password=False)
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder, now=clock) as harken:
-        if request.param == "a file":
+@pytest.fixture
+def harken(
+    request: pytest.FixtureRequest,
+    ready_home: Path,
+    embedder: HashingEmbedder,
+    clock: Clock,
+    engine_settings: dict[str, Any],
+) -> Iterator[Harken]:
+    settings = {"embedding.min_message_tokens": 3, **engine_settings}
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder, now=clock) as harken:
+        if not engine_settings:
             # The server is reached over a socket of its own; everything else needs none.
             request.getfixturevalue("no_sockets")
         yield harken

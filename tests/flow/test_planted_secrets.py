@@ -121,7 +121,7 @@ def test_none_comes_in_with_the_export_of_a_store_that_took_none_out(cli: Comman
             other.memories.add(f"Number {number}: {text}", "fact", 0.5, tags=[f"t{number}"])
             other.core.update("user", f"k{number}", f"It is {text}")
             other.end_exchange(f"c{number} {text}", ExchangeStatus.FAILED, error=text)
-        other.upkeep.export(tmp_path / "export.jsonl")
+        other.maintenance.export(tmp_path / "export.jsonl")
     for _ in range(2):
         cli("import", tmp_path / "export.jsonl", "--as-mine")
         assert_clean(cli, at_least=2 * len(PLANTED))

@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 
 from chatting import TALK, break_full_text, break_vectors, call_tool, filler, prompt, recalled, say, spoken
-from harken.context.builder import ContextSession
-from harken.context.render import Quote
 from harken.engine import Harken
 from harken.errors import ProviderError, UsageError
-from harken.model.conversations import Message
 from harken.testing import HashingEmbedder
 from harken.text import tokens
 from recorded import NOON, Clock
@@ -37,16 +34,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def harken(
-    tmp_path: Path, embedder: HashingEmbedder, clock: Clock, engine_settings: dict[str, Any]
-) -> Iterator[Harken]:
+def harken(ready_home: Path, embedder: HashingEmbedder, clock: Clock) -> Iterator[Harken]:
     env = {"HARKEN_CONTEXT__SYSTEM_PROMPT": SYSTEM, "HARKEN_CONTEXT__SLIDING_WINDOW": "4"}
 
     def ticking() -> Any:
         clock.go_on(seconds=1)
         return clock()
 
-    with Harken(tmp_path / "home", env=env, embedder=embedder, now=ticking, settings=engine_settings) as harken:
+    with Harken(ready_home, env=env, embedder=embedder, now=ticking) as harken:
         yield harken
 
 
@@ -137,15 +132,11 @@ def test_a_subagent_sees_its_tasks_runs_and_nothing_of_a_conversation(
     harken.embed()
     harken.core.update("user", "name", "Maya")
     asked = embedder.calls
-    first = harken.record_message("runs", "user", "Summarize Monday")
-    done = harken.record_message("runs", "assistant", "Monday was quiet.")
-    names: list[str] = []
-
-    def history(task: str) -> list[Message]:
-        names.append(task)
-        return [first, done]
-
-    harken.chats.builder.history = history
+    for name, request, answer in (
+        ("daily", "Summarize Monday", "Monday was quiet."),
+        ("other", "Water the plants", "They are watered."),
+    ):
+        harken.run_task(name, request, lambda _context, answer=answer: answer)
     context = harken.build_context(TALK, ["Summarize Tuesday"], is_subagent=True, task_name="daily")
     assert prompt(context) == [
         system(SYSTEM),
@@ -154,7 +145,7 @@ def test_a_subagent_sees_its_tasks_runs_and_nothing_of_a_conversation(
         turn(1, "Monday was quiet."),
         turn(0, "Summarize Tuesday"),
     ]
-    assert (names, embedder.calls) == (["daily"], asked)
+    assert embedder.calls == asked
 
 
 def test_a_subagents_first_run_has_no_history_and_a_nameless_task_is_refused(harken: Harken) -> None:
@@ -327,24 +318,26 @@ def test_a_conversation_that_is_new_has_only_what_is_pending(harken: Harken) -> 
     assert replace(context, messages=()) != context
 
 
-def test_what_other_conversations_say_stands_before_auto_rag_in_a_quarter_of_the_room(harken: Harken) -> None:
+def test_what_other_conversations_say_stands_before_auto_rag_in_a_quarter_of_the_room(
+    harken: Harken, clock: Clock
+) -> None:
     uid, _ = long_talk(harken)
+    for number in range(4):
+        harken.record_message(f"other {number}", "user", f"What did we decide about deploying billing, {number}?")
+        harken.record_message(f"other {number}", "assistant", f"The billing service is deployed by crew {number}.")
+    clock.go_on(hours=1)
     harken.embed()
-    asked: list[str] = []
-
-    def past(_session: ContextSession, query: str, _together: object) -> list[Quote]:
-        asked.append(query)
-        words = ["The last deploy took two hours.", "word " * 3000]
-        return [Quote(text, "message", f"p{n}", "Priya", NOON, "owner") for n, text in enumerate(words)]
-
-    harken.chats.builder.past = past
     context = harken.build_context(TALK, [QUESTION])
-    assert asked == [QUESTION]
     assert [layer.name.value for layer in context.layers] == ["system", "past", "auto_rag", "window", "pending"]
-    fence = '<harken-recall source="message" from="Priya" date="2023-05-08 12:00" trust="owner" id="p0">'
-    quoted = f"{fence}\nThe last deploy took two hours.\n</harken-recall>"
-    assert prompt(context)[1] == system(f"From earlier conversations:\n{AS_DATA}\n{quoted}")
+    assert prompt(context)[1]["content"].startswith(f"From earlier conversations:\n{AS_DATA}\n<harken-recall source=")
     assert prompt(context)[2] == recall_of(uid)
+    shown = context.layers[1].items
+    assert {item.facts["source"] for item in shown} == {"conversation", "exchange"}
+    tight = harken.build_context(TALK, [QUESTION], budget_tokens=800)
+    layers = {layer.name.value: layer for layer in tight.layers}
+    room = tight.budget_tokens - layers["system"].tokens - layers["pending"].tokens
+    assert 0 < layers["past"].tokens <= room // 4
+    assert 0 < len(layers["past"].items) < len(shown)
 
 
 def test_what_does_not_fit_is_clipped_or_left_out_and_said(harken: Harken) -> None:

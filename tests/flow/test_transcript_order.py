@@ -22,7 +22,7 @@ from plain_transcripts import (
 )
 from sqlalchemy import select
 
-from command_line import CommandLine
+from command_line import CommandLine, as_variables
 from harken.engine import Harken
 from harken.model.conversations import Message, MessageType
 from harken.storage.tables import conversations
@@ -83,20 +83,16 @@ def as_token(message: Message, agent: str) -> Token:
     return TOOL, "" if agent == "chatgpt" else message.call_id or ""
 
 
-@pytest.fixture(params=["a file", "a server"])
-def stored(request: pytest.FixtureRequest, cli: CommandLine) -> CommandLine:
+@pytest.fixture
+def stored(cli: CommandLine, engine_settings: dict[str, Any]) -> CommandLine:
     """The command line on a store of each engine."""
-    if request.param == "a file":
-        return cli
-    url = request.getfixturevalue("server_url").render_as_string(hide_password=False)
-    return replace(cli, settings={**cli.settings, "HARKEN_STORE": url})
+    return replace(cli, settings={**cli.settings, **as_variables(engine_settings)})
 
 
 @contextmanager
 def opened(cli: CommandLine) -> Iterator[Harken]:
     """The same store from Python."""
-    settings = {"embedder": "none"} | ({"store": url} if (url := cli.settings.get("HARKEN_STORE")) else {})
-    with Harken(cli.home, settings=settings, env={}) as harken:
+    with Harken(cli.home, env=cli.settings) as harken:
         yield harken
 
 

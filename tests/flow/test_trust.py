@@ -28,9 +28,9 @@ def embedder() -> HashingEmbedder:
 
 
 @pytest.fixture
-def harken(engine_settings: dict[str, Any], tmp_path: Path, embedder: HashingEmbedder) -> Iterator[Harken]:
-    settings = {"embedding.min_message_tokens": 3, **engine_settings}
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder) as harken:
+def harken(store_settings: dict[str, Any], ready_home: Path, embedder: HashingEmbedder) -> Iterator[Harken]:
+    settings = {"embedding.min_message_tokens": 3, **store_settings}
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder) as harken:
         yield harken
 
 
@@ -82,6 +82,7 @@ def test_what_only_resembles_must_resemble_more_where_it_is_not_to_be_trusted(
     assert {entry.trust for entry in hits(harken, mode="semantic")} == {Trust.OWNER, Trust.UNTRUSTED}
 
 
+@pytest.mark.usefixtures("engine_settings")
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
 def test_left_out_on_request_it_takes_nobodys_place(harken: Harken, mode: str) -> None:
     for number in range(6):
@@ -204,6 +205,7 @@ def test_planted_instructions_stay_a_labelled_quotation_in_a_hooks_answer(harken
     assert "ignore your instructions" not in again
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_context_of_many_sources_labels_it_lowers_it_and_leaves_it_out(harken: Harken) -> None:
     harken.memories.add(OWNERS, category="fact")
     harken.memories.add(PLANTED, category="decision", trust=Trust.UNTRUSTED)

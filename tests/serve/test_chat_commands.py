@@ -13,7 +13,7 @@ import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine, Outcome
 from harken.testing import ChatServer
-from harken.testing.chat_server import Says, ScriptedCall
+from harken.testing.endpoints import Says, ScriptedCall
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 FORMS = "[on|off|rebuild [conversations|exchanges]]"

@@ -15,7 +15,7 @@ import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine, files_holding
 from harken.testing import ChatServer, EmbeddingServer
-from harken.testing.chat_server import Says, ScriptedCall
+from harken.testing.endpoints import Says, ScriptedCall
 from terminals import WITHOUT_TERMINALS, terminal
 
 pytestmark = pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")

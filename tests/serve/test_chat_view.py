@@ -12,7 +12,7 @@ from rich.console import Console
 
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
-from harken.serve.repl.typed import TypedLines
+from harken.serve.repl.terminal import TypedLines
 
 ANSWER = "Look:\n\n```python\nfirst = 1\n\nsecond = 2\n```\n\nThat is all."
 
@@ -61,30 +61,30 @@ def test_plain_text_is_passed_on_as_it_is_with_one_line_end(capsys: pytest.Captu
 class TestTypedLines:
     def test_lines_come_back_in_their_order_and_only_their_owner_reads_them(self, tmp_path: Path) -> None:
         typed = TypedLines(tmp_path / "home" / "typed", lambda text: text)
-        assert typed.load() == []
+        assert typed.load_history_strings()[::-1] == []
         for text in ("one", "two\nlines", "/rag"):
-            typed.keep(text)
-        assert typed.load() == ["one", "two\nlines", "/rag"]
+            typed.store_string(text)
+        assert typed.load_history_strings()[::-1] == ["one", "two\nlines", "/rag"]
         assert stat.S_IMODE((tmp_path / "home" / "typed").stat().st_mode) == 0o600
 
     def test_a_line_with_a_secret_is_not_kept(self, tmp_path: Path) -> None:
         typed = TypedLines(tmp_path / "typed", lambda text: text.replace("secret", "[redacted]"))
-        typed.keep("my secret")
+        typed.store_string("my secret")
         assert not (tmp_path / "typed").exists()
 
     def test_only_the_newest_thousand_stay(self, tmp_path: Path) -> None:
         path = tmp_path / "typed"
         path.write_text("".join(f"{json.dumps(str(number))}\n" for number in range(2500)), encoding="utf-8")
         typed = TypedLines(path, lambda text: text)
-        assert (typed.load()[0], typed.load()[-1]) == ("1500", "2499")
+        assert (typed.load_history_strings()[::-1][0], typed.load_history_strings()[::-1][-1]) == ("1500", "2499")
         assert path.read_text(encoding="utf-8").count("\n") == 1000
 
     def test_a_damaged_file_costs_its_damaged_lines_alone(self, tmp_path: Path) -> None:
         (tmp_path / "typed").write_bytes(b'"one"\n{broken\n[1]\n\xff\xfe\n"two"\n')
-        assert TypedLines(tmp_path / "typed", lambda text: text).load() == ["one", "two"]
+        assert TypedLines(tmp_path / "typed", lambda text: text).load_history_strings()[::-1] == ["one", "two"]
 
     def test_a_disk_that_refuses_costs_no_more_than_the_history(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         typed = TypedLines(tmp_path / "file" / "typed", lambda text: text)
-        typed.keep("one")
-        assert typed.load() == []
+        typed.store_string("one")
+        assert typed.load_history_strings()[::-1] == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from command_line import CommandLine
+from command_line import CommandLine, as_variables
 from harken import Harken
 from harken.testing import EmbeddingServer
 from learning import go_through
@@ -59,21 +59,19 @@ def server() -> Iterator[EmbeddingServer]:
 
 
 @pytest.fixture
-def tool(cli: CommandLine, engine_settings: dict[str, Any], server: EmbeddingServer) -> CommandLine:
+def tool(cli: CommandLine, store_settings: dict[str, Any], server: EmbeddingServer) -> CommandLine:
     """The command line on each engine, with an embedding model."""
     model = {
         "HARKEN_EMBEDDER": "openai-compatible",
         "HARKEN_EMBEDDING__URL": server.url,
         "HARKEN_EMBEDDING__MODEL": "words",
     }
-    store = {f"HARKEN_{key.upper()}": value for key, value in engine_settings.items()}
-    return replace(cli, settings={**model, **store})
+    return replace(cli, settings={**model, **as_variables(store_settings)})
 
 
 def learn(tool: CommandLine, count: int) -> None:
     """Experiences of three themes, so many of each, which make three clusters."""
-    store = {name: value for name, value in tool.settings.items() if name == "HARKEN_STORE"}
-    with Harken(tool.home, env={"HARKEN_EMBEDDER": "none", **store}) as harken:
+    with Harken(tool.home, env={**tool.settings, "HARKEN_EMBEDDER": "none"}) as harken:
         for number in range(count):
             for words in (THEME, "deadlock of rows locked in another order", "invoice dated one day early by its zone"):
                 texts = story(words, number)
@@ -90,6 +88,7 @@ def story(words: str, number: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field(
     tool: CommandLine, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from command_line import CommandLine
 
 
@@ -85,6 +87,7 @@ class TestConfig:
         assert "top_k must be > 0, got 0 (from run time)" in cli.fails("config", "set", "auto_rag.top_k", "0")
         assert "There is no setting" in cli.fails("config", "set", "auto_rag.nothing", "0", code=2)
 
+    @pytest.mark.no_home
     def test_looking_makes_no_store(self, cli: CommandLine) -> None:
         cli("config")
         assert not (cli.home / "harken.db").exists()

@@ -139,6 +139,6 @@ def test_two_processes_that_write_the_same_file_at_once_leave_a_whole_one(filled
         others.append(target.read_bytes())
 
     with Harken(filled.home, settings={"embedder": "none"}, env={}) as harken:
-        harken.upkeep.export(target, another_process_is_quicker)
+        harken.maintenance.export(target, another_process_is_quicker)
     assert [target.read_bytes()] == others
     assert list(tmp_path.glob("*.part")) == []

@@ -89,6 +89,7 @@ def spend_told(cli: CommandLine) -> tuple[dict[str, Any], str]:
     return cli("status", "--json").json(), line
 
 
+@pytest.mark.no_home
 def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: CommandLine) -> None:
     cli.home.mkdir()
     (cli.home / "harken.toml").write_text(
@@ -108,6 +109,7 @@ def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: Comma
     assert ["search.limit", "7", "harken.toml"] in [line.split() for line in printed.out.splitlines()]
 
 
+@pytest.mark.no_home
 @pytest.mark.parametrize(
     ("file", "settings", "words"),
     [

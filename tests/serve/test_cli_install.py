@@ -37,6 +37,7 @@ def data(path: Path) -> dict[str, Any]:
     return read
 
 
+@pytest.mark.no_home
 def test_it_shows_what_it_does_and_undoes_it(cli: CommandLine) -> None:
     settings = cli.person / ".claude/settings.json"
     settings.parent.mkdir()

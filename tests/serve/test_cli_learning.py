@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from command_line import CommandLine
+from command_line import CommandLine, as_variables
 from harken.testing import EmbeddingServer
 
 STORY = (
@@ -19,12 +19,9 @@ CAUSE = ("--cause", "wrong-assumption", "--cause-description", "The rows were du
 ENDING = ("falsified", "--result", "All files lost 12 rows", "--surprise", "Line endings did nothing", *CAUSE)
 
 
-@pytest.fixture(params=["a file", "a server"])
-def harken(request: pytest.FixtureRequest, cli: CommandLine) -> CommandLine:
-    if request.param == "a file":
-        return cli
-    url = request.getfixturevalue("server_url").render_as_string(hide_password=False)
-    return replace(cli, settings={**cli.settings, "HARKEN_STORE": url})
+@pytest.fixture
+def harken(cli: CommandLine, store_settings: dict[str, Any]) -> CommandLine:
+    return replace(cli, settings={**cli.settings, **as_variables(store_settings)})
 
 
 def session(path: Path, *steps: tuple[str, str]) -> Path:
@@ -46,6 +43,7 @@ def session(path: Path, *steps: tuple[str, str]) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_an_experience_goes_its_whole_way(harken: CommandLine) -> None:
     begun = harken("experience", "start", *STORY, "--session", "one", "--json").json()
     assert (begun["status"], begun["iteration_count"]) == ("active", 1)
@@ -84,6 +82,7 @@ def test_an_experience_goes_its_whole_way(harken: CommandLine) -> None:
     assert harken("experience", "list").out.startswith("No experiences")
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_an_imported_failure_is_reviewed_and_accepted(harken: CommandLine, tmp_path: Path) -> None:
     failed = ("pytest -q", "FAILED tests/a.py::test_b - boom\n1 failed in 0.1s")
     harken("import", session(tmp_path / "work.jsonl", failed))

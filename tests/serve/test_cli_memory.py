@@ -5,15 +5,12 @@ from typing import Any
 
 import pytest
 
-from command_line import CommandLine
+from command_line import CommandLine, as_variables
 
 
 @pytest.fixture
-def tool(cli: CommandLine, engine_settings: dict[str, Any]) -> CommandLine:
-    """The command line on each engine."""
-    return replace(
-        cli, settings={**cli.settings, **{f"HARKEN_{key.upper()}": value for key, value in engine_settings.items()}}
-    )
+def tool(cli: CommandLine, store_settings: dict[str, Any]) -> CommandLine:
+    return replace(cli, settings={**cli.settings, **as_variables(store_settings)})
 
 
 def add(tool: CommandLine, *words: str) -> dict[str, Any]:
@@ -21,6 +18,7 @@ def add(tool: CommandLine, *words: str) -> dict[str, Any]:
     return facts
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_memory_is_added_found_shown_changed_and_forgotten(tool: CommandLine) -> None:
     made = add(tool, "We store sessions", "in Redis", "--category", "decision", "--importance", "0.9", "--tag", "cache")
     assert made["content"] == "We store sessions in Redis"
@@ -61,6 +59,7 @@ def test_people_see_what_became_of_a_memory(tool: CommandLine) -> None:
     assert tool("memory", "search", "nothing whatsoever").out == "Nothing was found.\n"
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_two_memories_become_one(tool: CommandLine) -> None:
     ids = [
         add(tool, words, "--importance", share)["id"]

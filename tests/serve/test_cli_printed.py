@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from command_line import CommandLine
-from harken.text.terminal import PlainConsole, printable, printable_json
+from harken.text.characters import printable, printable_json
+from harken.text.console import PlainConsole
 
 # Colours, the window's title, the clipboard, a cleared screen, one-byte introducers, letters in another order.
 EVIL = (

@@ -45,6 +45,7 @@ def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine
     assert done.stdout.decode() == version
 
 
+@pytest.mark.no_home
 def test_every_command_explains_itself(cli: CommandLine) -> None:
     overview = cli("--help").out
     assert "Start with `harken import`" in overview
@@ -85,6 +86,7 @@ def test_a_home_that_cannot_be_is_one_line_and_exit_code_1(cli: CommandLine, tmp
     )
 
 
+@pytest.mark.no_home
 def test_the_home_of_the_command_line_wins_over_the_environment(cli: CommandLine, tmp_path: Path) -> None:
     assert cli("--home", tmp_path / "other", "status", "--json").json()["home"] == str(tmp_path / "other")
     assert not cli.home.exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from command_line import CommandLine
+from command_line import CommandLine, as_variables
 from harken.testing import EmbeddingServer
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
@@ -29,8 +29,8 @@ def server() -> Iterator[EmbeddingServer]:
         yield running
 
 
-@pytest.fixture(params=["a file", "a server"])
-def harken(request: pytest.FixtureRequest, cli: CommandLine, server: EmbeddingServer, write: Write) -> CommandLine:
+@pytest.fixture
+def harken(cli: CommandLine, server: EmbeddingServer, write: Write, engine_settings: dict[str, Any]) -> CommandLine:
     """Three conversations, summarized and embedded."""
     settings = {
         "HARKEN_EMBEDDER": "openai-compatible",
@@ -39,10 +39,7 @@ def harken(request: pytest.FixtureRequest, cli: CommandLine, server: EmbeddingSe
         "HARKEN_EMBEDDING__MIN_MESSAGE_TOKENS": "3",
         "HARKEN_EMBEDDING__DIMS": "64",
     }
-    if request.param == "a server":
-        url = request.getfixturevalue("server_url").render_as_string(hide_password=False)
-        settings["HARKEN_STORE"] = url
-    told = CommandLine(cli.home, cli.person, settings)
+    told = CommandLine(cli.home, cli.person, {**settings, **as_variables(engine_settings)})
     told("import", "jsonl", write("talk.jsonl", TALK))
     told("worker", "run", "--until-idle")
     server.requests.clear()

@@ -14,7 +14,7 @@ import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.testing import ChatServer, EmbeddingServer, Reply
-from harken.testing.chat_server import Says
+from harken.testing.endpoints import Says
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 TALK = [

@@ -8,19 +8,19 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
+from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, ask, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
-from harken.serve.daemon.client import DaemonError, ask
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.place import DaemonPaths, home_of
-from harken.serve.daemon.wire import OK
+from harken.serve.daemon.wire import OK, DaemonError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -111,6 +111,7 @@ def test_a_session_begins_with_what_is_always_known(cli: CommandLine, daemon: Ca
     assert "name: Maya" in out["hookSpecificOutput"]["additionalContext"]
 
 
+@pytest.mark.no_home
 @pytest.mark.parametrize("stdin", [b"", b"{", b"[]", b"\xff\xfe", b'{"session_id": 5}', b"null"])
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "NoSuchEvent"])
 def test_garbage_is_answered_with_silence(
@@ -171,6 +172,7 @@ def test_hooks_of_one_moment_start_one_daemon_and_lose_nothing(
         end(place)
 
 
+@pytest.mark.no_home
 def test_one_that_cannot_live_is_not_started_at_every_event(cli: CommandLine, folder: Path, place: DaemonPaths) -> None:
     cli.home.mkdir(mode=0o700)
     broken = cli.home / "harken.db"
@@ -181,8 +183,8 @@ def test_one_that_cannot_live_is_not_started_at_every_event(cli: CommandLine, fo
         agent.hook("Stop")
         eventually(lambda: daemons_of(cli.home) == [])
         # As if it had ended just now, and long ago, however slow this machine is.
-        os.utime(place.starting)
-        agent.hook("Stop")
+        with kept_fresh(place.starting):
+            agent.hook("Stop")
         assert daemons_of(cli.home) == []
         broken.unlink()
         os.utime(place.starting, (0, 0))
@@ -190,6 +192,25 @@ def test_one_that_cannot_live_is_not_started_at_every_event(cli: CommandLine, fo
         eventually(lambda: cli.status()["messages"] == 1)
     finally:
         end(place)
+
+
+@contextmanager
+def kept_fresh(path: str) -> Iterator[None]:
+    """Let a file be one that was written just now, however long the block takes."""
+    ended = threading.Event()
+
+    def touch() -> None:
+        while not ended.wait(0.2):
+            os.utime(path)
+
+    os.utime(path)
+    thread = threading.Thread(target=touch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_what_was_reported_outlives_a_killed_daemon(

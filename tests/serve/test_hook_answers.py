@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
-from harken.record.forget import doom_conversations
-from harken.serve.hooks.agents import AGENTS, CODEX
+from harken.record.forget import plan_conversations
 from harken.serve.hooks.answers import Hooks
+from harken.serve.hooks.events import AGENTS, CODEX
 from harken.storage.state import given_to
 from harken.testing import HashingEmbedder
 from harken.text import tokens
@@ -21,9 +21,9 @@ ASKED = "Which database does the billing service keep its invoices in?"
 
 
 @pytest.fixture
-def harken(engine_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
-    settings = {"embedding.min_message_tokens": 3, **engine_settings}
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=HashingEmbedder(1024, threshold=0.3)) as harken:
+def harken(store_settings: dict[str, Any], ready_home: Path) -> Iterator[Harken]:
+    settings = {"embedding.min_message_tokens": 3, **store_settings}
+    with Harken(ready_home, env={}, settings=settings, embedder=HashingEmbedder(1024, threshold=0.3)) as harken:
         yield harken
 
 
@@ -39,6 +39,7 @@ def told(hooks: Hooks, session: str, prompt: str, agent: str = "claude-code") ->
     return json.loads(said)["hookSpecificOutput"]["additionalContext"] if said else ""
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_saved_memory_comes_back_once_in_each_conversation(hooks: Hooks) -> None:
     hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
     hooks.harken.embed()
@@ -107,6 +108,7 @@ def test_a_session_begins_with_the_projects_open_experience(hooks: Hooks, tmp_pa
     assert hooks.answer("SessionStart", "claude-code", json.dumps(elsewhere).encode()) == b""
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_forgotten_conversation_leaves_no_note_of_what_it_was_given(hooks: Hooks) -> None:
     harken = hooks.harken
     harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
@@ -117,8 +119,8 @@ def test_a_forgotten_conversation_leaves_no_note_of_what_it_was_given(hooks: Hoo
     with harken.store.reading() as tx:
         assert given_to(tx, uid)
     with harken.store.reading() as tx:
-        doomed = doom_conversations(tx, [uid], harken.recorder.now())
-    harken.upkeep.forget(doomed)
+        doomed = plan_conversations(tx, [uid], harken.recorder.now())
+    harken.maintenance.forget(doomed)
     with harken.store.reading() as tx:
         assert given_to(tx, uid) == set()
 
@@ -157,6 +159,7 @@ def talk_and_begin(harken: Harken, directory: Path, result: str = "", rest_secon
     harken.core.update("user", "name", "Maya")
 
 
+@pytest.mark.usefixtures("engine_settings")
 @pytest.mark.parametrize("rest_seconds", [0.0, 600.0])
 @pytest.mark.parametrize("source", ["startup", "resume", "compact"])
 def test_a_brief_has_core_memory_the_last_conversation_and_the_open_experience(

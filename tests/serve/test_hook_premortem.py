@@ -13,8 +13,8 @@ from coding_agent import CodingAgent
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.model.experiences import RootCause
-from harken.serve.hooks.agents import AGENTS, CLAUDE_CODE, CODEX, GEMINI
 from harken.serve.hooks.answers import Hooks
+from harken.serve.hooks.events import AGENTS, CLAUDE_CODE, CODEX, GEMINI
 from harken.testing import HashingEmbedder
 from harken.text import tokens
 from learning import go_through
@@ -60,9 +60,9 @@ TOLD: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
 
 
 @pytest.fixture
-def harken(engine_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
+def harken(store_settings: dict[str, Any], ready_home: Path) -> Iterator[Harken]:
     embedder = HashingEmbedder(1024, threshold=0.3)
-    with Harken(tmp_path / "home", env={}, settings=engine_settings, embedder=embedder) as harken:
+    with Harken(ready_home, env={}, settings=store_settings, embedder=embedder) as harken:
         yield harken
 
 
@@ -85,6 +85,7 @@ def failing(hooks: Hooks, session: str = "one", printed: str = FAILED, agent: st
     return text
 
 
+@pytest.mark.usefixtures("engine_settings")
 @pytest.mark.parametrize("agent", TOLD)
 def test_a_failure_brings_back_the_experience_of_such_a_failure_once(hooks: Hooks, agent: str) -> None:
     uid = go_through(hooks.harken, **STORY).uid
@@ -172,8 +173,8 @@ def test_a_subagent_is_a_conversation_of_its_own(hooks: Hooks) -> None:
     assert uid in failing(hooks)
 
 
-def test_without_a_model_the_words_must_be_the_same(engine_settings: dict[str, Any], tmp_path: Path) -> None:
-    settings = {"embedder": "none", **engine_settings}
+def test_without_a_model_the_words_must_be_the_same(store_settings: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"embedder": "none", **store_settings}
     with Harken(tmp_path / "home", env={}, settings=settings) as harken:
         uid = go_through(harken, **STORY).uid
         hooks = Hooks(harken, str(tmp_path / "reports"))

@@ -95,6 +95,7 @@ def test_who_only_looks_at_the_lock_keeps_no_daemon_from_it(place: DaemonPaths) 
         letting_go.join()
 
 
+@pytest.mark.no_home
 def test_garbage_starts_no_daemon(cli: CommandLine) -> None:
     env = {**cli.environment(), "HARKEN_HOOKS__DEADLINE_SECONDS": str(HOOK_SECONDS)}
     for stdin in (b"", b"{", b"[]", b"null", b"\xff\xfe"):

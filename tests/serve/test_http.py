@@ -17,18 +17,17 @@ from starlette.types import ASGIApp
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.spool import Transcript
-from harken.serve.http.app import make_app
 from harken.serve.http.guard import Guard
-from harken.serve.http.routes import openapi
+from harken.serve.http.routes import make_app, openapi
 from harken.serve.mcp.mount import Mount
-from harken.serve.verbs.registry import VERBS
+from harken.serve.operations.registry import OPERATIONS
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project
 
 TOKEN = "t" * 43
 FREIGHT = ("apples", "pears", "plums", "figs", "dates", "nuts", "salt")
 
 
-class Life:
+class DaemonControl:
     """A daemon's life that only remembers what it was told."""
 
     settings_mark = "any"
@@ -77,21 +76,22 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", settings={"embedder": "none", **engine_settings}, env={}) as opened:
+def harken(ready_home: Path, store_settings: dict[str, Any]) -> Iterator[Harken]:
+    with Harken(ready_home, settings={"embedder": "none", **store_settings}, env={}) as opened:
         yield opened
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Life:
-    return Life(tmp_path / "reports")
+def life(tmp_path: Path) -> DaemonControl:
+    return DaemonControl(tmp_path / "reports")
 
 
 @pytest.fixture
-def app(harken: Harken, life: Life) -> ASGIApp:
+def app(harken: Harken, life: DaemonControl) -> ASGIApp:
     return make_app(harken, life, Mount(harken))
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_every_verb_answers_in_its_schema(app: ASGIApp, harken: Harken, project: Path) -> None:
     http = Http(app, x_harken_directory=quote(str(project)))
     done = set()
@@ -105,19 +105,70 @@ def test_every_verb_answers_in_its_schema(app: ASGIApp, harken: Harken, project:
         assert response.status_code in (404, 422)
         check_sentence(response.json()["error"])
         done.add(name)
-    assert done == set(VERBS)
+    assert done == set(OPERATIONS)
 
 
-@pytest.mark.parametrize(("name", "arguments"), WRONG)
-def test_what_is_wrong_is_said_in_a_sentence(app: ASGIApp, project: Path, name: str, arguments: dict[str, Any]) -> None:
-    response = Http(app, x_harken_directory=quote(str(project))).verb(name, arguments)
-    assert response.status_code in (404, 422)
-    check_sentence(response.json()["error"])
+@pytest.fixture(scope="module")
+def shared_harken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harken]:
+    with Harken(tmp_path_factory.mktemp("home"), settings={"embedder": "none"}, env={}) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("project"))
+
+
+class Sharing:
+    """Tests that change nothing: one store and one project serve them all."""
+
+    @pytest.fixture
+    def harken(self, shared_harken: Harken) -> Harken:
+        return shared_harken
+
+    @pytest.fixture
+    def project(self, shared_project: Path) -> Path:
+        return shared_project
+
+
+class TestWrong(Sharing):
+    """What cannot be meant."""
+
+    @pytest.mark.parametrize(("name", "arguments"), WRONG)
+    def test_what_is_wrong_is_said_in_a_sentence(
+        self, app: ASGIApp, project: Path, name: str, arguments: dict[str, Any]
+    ) -> None:
+        response = Http(app, x_harken_directory=quote(str(project))).verb(name, arguments)
+        assert response.status_code in (404, 422)
+        check_sentence(response.json()["error"])
+
+    @pytest.mark.parametrize(
+        ("content", "status"),
+        [(b"{", 400), (b"\xff\xfe", 400), (b"[" * 100_000, 400), (b"[]", 422), (b'"text"', 422), (b"null", 422),
+         (b'{"query": "\\ud800"}', 422), (b'{"query": NaN}', 422), (b'{"query": 1e999}', 422), (b"x" * 5_000_000, 413),
+         (b'{"query": "quay", "limit": 99999999999999999999999}', 422)],
+    )  # fmt: skip
+    def test_malformed_and_oversized_bodies(self, app: ASGIApp, content: bytes, status: int) -> None:
+        response = Http(app)("POST", "/v1/search", content)
+        assert response.status_code == status
+        check_sentence(response.json()["error"])
+
+    def test_what_is_not_there_is_named(self, app: ASGIApp) -> None:
+        http = Http(app)
+        assert "There are: search, " in http.verb("serch", {}).json()["error"]
+        assert "There are: " in http("GET", "/v2").json()["error"]
+        assert http("GET", "/v1/search").status_code == 405
+
+    def test_the_document_is_open_api(self, app: ASGIApp) -> None:
+        document = Http(app)("GET", "/openapi.json").json()
+        validate(document)
+        assert document == json.loads(json.dumps(openapi()))
+        assert document["paths"].keys() == {f"/v1/{name}" for name in OPERATIONS}
 
 
 def test_answers_have_the_keys_of_the_command_line(cli: CommandLine, tmp_path: Path) -> None:
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
-        http, ids = Http(make_app(harken, Life(tmp_path), Mount(harken))), fill(harken)
+        http, ids = Http(make_app(harken, DaemonControl(tmp_path), Mount(harken))), fill(harken)
         answers = {name: http.verb(name, arguments).json() for name, arguments in calls(ids)[:7]}
     shown = cli("search", "quay", "--json").json()
     assert shown.keys() <= answers["search"].keys()
@@ -193,7 +244,7 @@ class TestReach:
 
     @pytest.mark.parametrize(("roots", "status"), [([], 422), (["other"], 200)])
     def test_an_agent_reaches_its_project_and_the_roots(
-        self, life: Life, project: Path, tmp_path: Path, roots: list[str], status: int
+        self, life: DaemonControl, project: Path, tmp_path: Path, roots: list[str], status: int
     ) -> None:
         other, named = make_project(tmp_path / "other"), [str(tmp_path / root) for root in roots]
         settings = {"embedder": "none", "serve.roots": named}
@@ -233,13 +284,8 @@ class TestReach:
             assert http.verb("index_code", {"path": path}).status_code == 422
 
 
-class TestGuard:
+class TestGuard(Sharing):
     """Who may speak over TCP."""
-
-    @pytest.fixture
-    def harken(self, tmp_path: Path) -> Iterator[Harken]:
-        with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
-            yield opened
 
     @pytest.fixture
     def http(self, app: ASGIApp) -> Http:
@@ -269,43 +315,17 @@ class TestGuard:
             assert http("POST", path, b"{}", origin=origin).status_code == 403
         assert http("POST", "/v1/status", b"{}", origin="http://127.0.0.1:4275").status_code == 200
 
-    @pytest.mark.parametrize("path", ["/v1/stop", "/v1/hook/Stop"])
-    def test_what_is_the_sockets_stays_there(self, http: Http, life: Life, path: str) -> None:
+    @pytest.mark.parametrize("path", ["/v1/stop", "/v1/hook/Stop", "/v1/command"])
+    def test_what_is_the_sockets_stays_there(self, http: Http, life: DaemonControl, path: str) -> None:
         assert http("POST", path, b"{}").status_code == 403
         assert http("POST", "/v1/status", b"{}", x_harken_version="0.0.1").status_code == 200
         assert not life.left
 
 
-@pytest.mark.parametrize(
-    ("content", "status"),
-    [(b"{", 400), (b"\xff\xfe", 400), (b"[" * 100_000, 400), (b"[]", 422), (b'"text"', 422), (b"null", 422),
-     (b'{"query": "\\ud800"}', 422), (b'{"query": NaN}', 422), (b'{"query": 1e999}', 422), (b"x" * 5_000_000, 413),
-     (b'{"query": "quay", "limit": 99999999999999999999999}', 422)],
-)  # fmt: skip
-def test_malformed_and_oversized_bodies(app: ASGIApp, content: bytes, status: int) -> None:
-    response = Http(app)("POST", "/v1/search", content)
-    assert response.status_code == status
-    check_sentence(response.json()["error"])
-
-
-def test_what_is_not_there_is_named(app: ASGIApp) -> None:
-    http = Http(app)
-    assert "There are: search, " in http.verb("serch", {}).json()["error"]
-    assert "There are: " in http("GET", "/v2").json()["error"]
-    assert http("GET", "/v1/search").status_code == 405
-
-
-def test_the_document_is_open_api(app: ASGIApp) -> None:
-    document = Http(app)("GET", "/openapi.json").json()
-    validate(document)
-    assert document == json.loads(json.dumps(openapi()))
-    assert document["paths"].keys() == {f"/v1/{name}" for name in VERBS}
-
-
 def test_the_guide_names_every_verb() -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
     rows = [line for line in guide.splitlines() if line.startswith("| ") and "`" in line]
-    assert set("".join(rows).split("`")[1::2]) == set(VERBS)
+    assert set("".join(rows).split("`")[1::2]) == set(OPERATIONS)
 
 
 def test_a_mistake_of_ours_says_nothing_of_what_was_said(

@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.core.transport import Response as Answer
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from starlette.types import ASGIApp
-from test_http import Life
+from test_http import DaemonControl
 
 from harken.engine import Harken
-from harken.serve.http.app import make_app
-from harken.serve.http.routes import openapi
+from harken.serve.http.routes import make_app, openapi
 from harken.serve.mcp.mount import Mount
 from verbs import fill
 
@@ -27,7 +26,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ASGIApp]:
     folder = tmp_path_factory.mktemp("any")
     with Harken(folder / "home", settings={"embedder": "none"}, env={}) as harken:
         fill(harken)
-        yield make_app(harken, Life(folder), Mount(harken))
+        yield make_app(harken, DaemonControl(folder), Mount(harken))
 
 
 @schemathesis_document.parametrize()

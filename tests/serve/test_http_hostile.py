@@ -13,16 +13,15 @@ import anyio
 import httpx
 import pytest
 from starlette.types import Message
-from test_http import Http, Life
+from test_http import DaemonControl, Http
 
-from coding_agent import PATIENCE_SECONDS, answering
+from coding_agent import PATIENCE_SECONDS, answering, ask
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import DaemonPaths
-from harken.serve.hooks.agents import AGENTS
-from harken.serve.http import guard as body
-from harken.serve.http.app import make_app
+from harken.serve.hooks.events import AGENTS
+from harken.serve.http import routes as body
+from harken.serve.http.routes import make_app
 from harken.serve.mcp.mount import Mount
 from hostile import OTHER_KINDS, SECRET, files_below, plant_secret, texts
 from verbs import check_sentence, fill, make_project
@@ -33,19 +32,19 @@ LONGEST_HOOK_ANSWER = 9_500
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, settings={"embedder": "none"}, env={}) as opened:
         fill(opened)
         yield opened
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Life:
-    return Life(tmp_path / "reports")
+def life(tmp_path: Path) -> DaemonControl:
+    return DaemonControl(tmp_path / "reports")
 
 
 @pytest.fixture
-def http(harken: Harken, life: Life) -> Http:
+def http(harken: Harken, life: DaemonControl) -> Http:
     return Http(make_app(harken, life, Mount(harken)))
 
 
@@ -97,7 +96,7 @@ class TestReports:
 
         anyio.run(report)
         assert files_below(project, secrets) == before
-        assert harken.upkeep.status().counts.messages == 2
+        assert harken.maintenance.status().counts.messages == 2
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 200_000])
     def test_what_is_no_report_is_left_without_a_word(self, http: Http, content: bytes) -> None:

@@ -14,7 +14,7 @@ from coding_agent import PATIENCE_SECONDS, end
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.place import DaemonPaths
-from harken.serve.verbs.registry import VERBS
+from harken.serve.operations.registry import OPERATIONS
 from harken.testing import EmbeddingServer
 from learning import learn_themes
 from mcp_clients import MODES, Remote, check_call, check_offers, check_refusal, check_tools, over_stdio, serving
@@ -34,8 +34,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 def test_each_tool_is_called_rightly_and_wrongly() -> None:
     answered = {name for name, _ in calls(dict.fromkeys(("message", "conversation", "memory"), "any"))}
     # With vectors, the rest of them answer as well.
-    assert answered | {name for name, _ in REFUSED} == set(VERBS)
-    assert {name for name, _ in [*WRONG, *REFUSED]} == set(VERBS)
+    assert answered | {name for name, _ in REFUSED} == set(OPERATIONS)
+    assert {name for name, _ in [*WRONG, *REFUSED]} == set(OPERATIONS)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -86,6 +86,7 @@ MESSAGES = (
 )
 
 
+@pytest.mark.no_home
 def test_over_stdio_no_message_ends_the_server(cli: CommandLine, tmp_path: Path) -> None:
     (cli.home / "run").parent.mkdir(parents=True)
     (cli.home / "run").touch()

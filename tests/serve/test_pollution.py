@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, end, eventually
+from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, ask, end, eventually
 from command_line import CommandLine
-from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import DaemonPaths
 
 EXCHANGES = 100
@@ -98,20 +96,13 @@ class Session(CodingAgent):
 
 
 @pytest.fixture
-def stored(cli: CommandLine, engine_settings: Mapping[str, Any]) -> CommandLine:
-    """The command line on either engine."""
-    url = {"HARKEN_STORE": engine_settings["store"]} if engine_settings else {}
-    return replace(cli, settings={**cli.settings, **url})
-
-
-@pytest.fixture
-def serving(stored: CommandLine, place: DaemonPaths) -> Iterator[Callable[[], int]]:
+def serving(cli: CommandLine, place: DaemonPaths) -> Iterator[Callable[[], int]]:
     """Starts a daemon, and ends it."""
     started = []
 
     def start() -> int:
-        started.append(stored.start("serve", "--quiet"))
-        return answering(stored, place)
+        started.append(cli.start("serve", "--quiet"))
+        return answering(cli, place)
 
     yield start
     for process in started:
@@ -133,20 +124,20 @@ def messages(cli: CommandLine, file: Path) -> list[dict[str, Any]]:
 
 
 def test_a_hundred_exchanges_leave_only_what_was_said_and_hear_nothing_twice(
-    stored: CommandLine, serving: Callable[[], int], folder: Path, place: DaemonPaths, tmp_path: Path
+    cli: CommandLine, serving: Callable[[], int], folder: Path, place: DaemonPaths, tmp_path: Path
 ) -> None:
-    stored("core", "set", "user", "name", "Maya")
+    cli("core", "set", "user", "name", "Maya")
     earlier = []
     for number, topic in enumerate(TOPICS):
-        agent = CodingAgent(stored, folder, f"earlier-{number}")
+        agent = CodingAgent(cli, folder, f"earlier-{number}")
         owner = OWNERS[number % len(OWNERS)]
         agent.say("user", f"For the record: our staging cluster is called {topic}, and {owner} owns it.")
         agent.say("assistant", f"Noted: staging is {topic}, owned by {owner}.")
         earlier.append(agent.transcript)
-    stored("import", "claude-code", *earlier)
-    before = stored.status()["messages"]
+    cli("import", "claude-code", *earlier)
+    before = cli.status()["messages"]
     serving()
-    session = Session(stored, folder, "long", place)
+    session = Session(cli, folder, "long", place)
     session.report("SessionStart", source="startup")
     for number in range(EXCHANGES):
         session.exchange(number, TOPICS[number % len(TOPICS)])
@@ -154,9 +145,9 @@ def test_a_hundred_exchanges_leave_only_what_was_said_and_hear_nothing_twice(
             session.compact()
     session.report("SessionEnd", reason="other")
     # A call and a marker of the compaction are messages too.
-    eventually(lambda: stored.status()["messages"] == before + 4 * EXCHANGES + 1)
+    eventually(lambda: cli.status()["messages"] == before + 4 * EXCHANGES + 1)
 
-    found = messages(stored, tmp_path / "stored.jsonl")
+    found = messages(cli, tmp_path / "stored.jsonl")
     assert not [text for text in (json.dumps(message) for message in found) if any(word in text for word in INJECTED)]
     uid = next(message["conversation"] for message in found if message.get("text") == session.said[0][1])
     own = [each for each in found if each["conversation"] == uid and each["type"] in ("text", "tool_result")]

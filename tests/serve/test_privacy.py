@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from coding_agent import CodingAgent, answering, daemons_of, end, eventually
+from coding_agent import CodingAgent, answering, ask, daemons_of, end, eventually
 from command_line import TIMEOUT_SECONDS, CommandLine
-from harken.serve.daemon.client import ask
 from harken.serve.daemon.place import DaemonPaths
 
 SAID = "The numbat of Zanzibar signs every invoice of the marmalade works in person"
@@ -103,6 +102,7 @@ def test_no_log_holds_a_word_of_what_was_said(broken: CommandLine, tmp_path: Pat
     assert {name.partition("-")[0] for name in holding} <= {"conversations", "memories", "harken.db", "typed"}
 
 
+@pytest.mark.no_home
 def test_nobody_else_may_read_a_home_whatever_the_umask(cli: CommandLine, tmp_path: Path) -> None:
     cold = replace(cli, cold=True, settings={"HARKEN_EMBEDDER": "none"})
     place = DaemonPaths(str(cli.home))
@@ -137,6 +137,7 @@ def modes(home: Path) -> dict[Path, int]:
     return found
 
 
+@pytest.mark.no_home
 def test_a_home_behind_a_link_is_the_same_home_with_one_daemon(cli: CommandLine, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(cli.home)
@@ -162,6 +163,7 @@ def test_a_home_behind_a_link_is_the_same_home_with_one_daemon(cli: CommandLine,
     assert stat.S_IMODE(cli.home.stat().st_mode) == 0o700
 
 
+@pytest.mark.no_home
 def test_what_others_put_in_the_place_of_its_folder_gets_no_socket(cli: CommandLine, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()

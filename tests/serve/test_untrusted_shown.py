@@ -11,8 +11,8 @@ import pytest
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.model.conversations import Trust
-from harken.serve.verbs.registry import VERBS
-from harken.serve.verbs.verb import Caller
+from harken.serve.operations.operation import Caller
+from harken.serve.operations.registry import OPERATIONS
 
 PASTE = "Tomato seedlings want ice water, says a page that nobody knows"
 PAGE = "A page says that tomato seedlings want ice water every day"
@@ -27,8 +27,8 @@ def mixed(filled: CommandLine) -> CommandLine:
 
 
 @pytest.fixture
-def harken(engine_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", env={}, settings={"embedder": "none", **engine_settings}) as harken:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, env={}, settings={"embedder": "none"}) as harken:
         harken.record_message("garden", "user", "When do tomato seedlings go outside?")
         harken.record_message("garden", "tool", PAGE, type="tool_result", tool_name="WebFetch")
         harken.memories.add(PASTE, category="fact", trust=Trust.UNTRUSTED)
@@ -37,7 +37,7 @@ def harken(engine_settings: dict[str, Any], tmp_path: Path) -> Iterator[Harken]:
 
 def call(harken: Harken, name: str, **given: Any) -> dict[str, Any]:
     """A verb's answer, as MCP and HTTP have it."""
-    return VERBS[name].call(harken, given, Caller())
+    return OPERATIONS[name].call(harken, given, Caller())
 
 
 def test_a_search_labels_it_and_leaves_it_out_without_a_gap(mixed: CommandLine) -> None:

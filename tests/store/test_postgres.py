@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from harken.storage.open import open_store
 from harken.storage.ports import Store
@@ -15,7 +14,7 @@ from harken.testing.store_conformance import StoreConformance
 
 class TestPostgres(StoreConformance):
     @pytest.fixture
-    def store(self, server_url: URL, tmp_path: Path) -> Iterator[Store]:
-        store = open_store(server_url.render_as_string(hide_password=False), tmp_path / "cache")
+    def store(self, shared_database: str, tenant: str, tmp_path: Path) -> Iterator[Store]:
+        store = open_store(shared_database, tmp_path / "cache", tenant)
         yield store
         store.close()

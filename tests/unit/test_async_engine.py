@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import runpy
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,40 +11,15 @@ from typing import Any
 import pytest
 
 import harken
-from harken.aio import (
-    AsyncBackground,
-    AsyncChat,
-    AsyncContextAssembler,
-    AsyncHarken,
-    AsyncMemories,
-    AsyncSourceSearcher,
-    AsyncTasks,
-    AsyncUpkeep,
-    Calls,
-)
-from harken.chat.tasks import Tasks
-from harken.chat.turn import Chat
-from harken.context.assembler import ContextAssembler
+from harken import aio
+from harken.aio import AsyncHarken, Calls
 from harken.engine import Harken
-from harken.engine.maintenance import Upkeep
 from harken.engine.parts import lazy_part
 from harken.errors import ConfigError, NotFoundError, UsageError
-from harken.jobs.workers import Background
-from harken.sources.memories.memories import Memories
-from harken.sources.searches import SourceSearcher
 from harken.testing import HashingEmbedder
 from recorded import LONG
 
-TWINS = [
-    (Harken, AsyncHarken),
-    (Upkeep, AsyncUpkeep),
-    (Tasks, AsyncTasks),
-    (Background, AsyncBackground),
-    (Chat, AsyncChat),
-    (Memories, AsyncMemories),
-    (SourceSearcher, AsyncSourceSearcher),
-    (ContextAssembler, AsyncContextAssembler),
-]
+TWINS = [(Harken, AsyncHarken), *((kind, getattr(aio, f"Async{kind.__name__}")) for kind in aio.PARTS.values())]
 # What an engine is made of; whoever needs it has `AsyncHarken.engine`.
 _INNER = {"store", "spaces", "recorder"}
 
@@ -61,9 +37,9 @@ def test_every_verb_has_a_twin_of_the_same_name_signature_and_words(sync: type, 
     assert verbs(sync)
     for name, verb in verbs(sync).items():
         found = verbs(twin).get(name)
-        assert found is not None, f"{twin.__name__} lacks `{name} = in_thread({sync.__name__}.{name})`"
+        assert found is not None, f"{twin.__name__} lacks {name}"
         if inspect.isgeneratorfunction(verb):
-            assert inspect.isasyncgenfunction(found), f"{name} yields: `in_steps`, not `in_thread`"
+            assert inspect.isasyncgenfunction(found)
         else:
             assert inspect.iscoroutinefunction(found)
         if name != "close":
@@ -73,7 +49,13 @@ def test_every_verb_has_a_twin_of_the_same_name_signature_and_words(sync: type, 
 
 def test_no_twin_has_a_verb_that_is_none() -> None:
     for sync, twin in TWINS:
-        assert set(verbs(twin)) - set(verbs(sync)) - {"open"} == set()
+        inherited = {name for kind in sync.__mro__ for name in verbs(kind)}
+        assert set(verbs(twin)) - inherited - {"open"} == set()
+
+
+def test_the_types_that_tools_read_are_those_of_the_blocking_classes() -> None:
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "async_stub.py"))
+    assert tool["STUB"].read_text(encoding="utf-8") == tool["stub"](), "Run: python tools/async_stub.py"
 
 
 def test_everything_else_of_an_engine_is_there_as_well(tmp_path: Path) -> None:
@@ -82,7 +64,7 @@ def test_everything_else_of_an_engine_is_there_as_well(tmp_path: Path) -> None:
             parts = {name: value for kind in Harken.__mro__ for name, value in vars(kind).items()}
             public = {name for name, value in parts.items() if isinstance(value, property | lazy_part)}
             public = {name for name in {*public, *vars(twin.engine)} if not name.startswith("_")} - _INNER
-            assert public >= {"upkeep", "tasks", "settings", "home", "loaded", "replayed"}
+            assert public >= {"maintenance", "tasks", "settings", "home", "loaded", "replayed"}
             for name in public:
                 assert hasattr(twin, name), f"AsyncHarken lacks {name}"
             assert twin.settings == twin.engine.settings
@@ -106,7 +88,7 @@ def test_what_is_recorded_is_embedded_and_found(tmp_path: Path) -> None:
             assert hit.entry.ref_uid == message.uid
             done = await twin.run_task("daily", "one", lambda _context: "two")
             assert [run.uid for run in await twin.tasks.history("daily")] == [done.run.uid]
-            assert (await twin.upkeep.status()).counts.messages == 3
+            assert (await twin.maintenance.status()).counts.messages == 3
             with pytest.raises(NotFoundError):
                 await twin.show("nothing-is-called-so")
 
@@ -144,13 +126,13 @@ def test_many_tasks_record_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
             recorded = await asyncio.gather(
                 *(twin.record_message(f"c{number % 3}", "user", f"words {number}") for number in range(120))
             )
-            assert await twin.upkeep.doctor() == []
+            assert await twin.maintenance.doctor() == []
         return [message.uid for message in recorded]
 
     uids = asyncio.run(run())
     with Harken(tmp_path / "home", embedder=HashingEmbedder(), env={}) as again:
         assert len(set(uids)) == 120
-        assert again.upkeep.status().counts.messages == 120
+        assert again.maintenance.status().counts.messages == 120
         assert {again.show(uid).message is not None for uid in uids} == {True}
 
 
@@ -174,8 +156,8 @@ def test_cancelled_at_any_moment_nothing_that_was_acknowledged_is_lost(tmp_path:
 
     asyncio.run(run())
     with Harken(tmp_path / "home", embedder=HashingEmbedder(), env={}) as again:
-        assert again.upkeep.doctor() == []
-        kept = again.upkeep.status().counts.messages
+        assert again.maintenance.doctor() == []
+        kept = again.maintenance.status().counts.messages
         # Of each talk, the message that was under way may have come in too.
         assert len(acknowledged) <= kept <= len(acknowledged) + 6
         for uid in acknowledged:
@@ -205,7 +187,7 @@ def test_a_cancelled_task_goes_on_at_once_and_closing_waits_for_what_it_began(tm
     asyncio.run(run())
     with Harken(tmp_path / "home", embedder=HashingEmbedder(), env={}) as again:
         assert [found.answer for found in again.tasks.history("daily")] == ["two"]
-        assert again.upkeep.doctor() == []
+        assert again.maintenance.doctor() == []
 
 
 class TestSteps:
@@ -218,7 +200,7 @@ class TestSteps:
     def test_a_verb_that_yields_is_an_async_iterator(self, tmp_path: Path) -> None:
         async def run() -> None:
             twin = await self.filled(tmp_path)
-            steps = [step async for step in twin.upkeep.reindex_from_journal()]
+            steps = [step async for step in twin.maintenance.reindex_from_journal()]
             assert steps == [(1, 3), (2, 3), (3, 3)]
             await twin.close()
 
@@ -227,10 +209,10 @@ class TestSteps:
     def test_it_may_be_left_in_the_middle(self, tmp_path: Path) -> None:
         async def run() -> None:
             twin = await self.filled(tmp_path)
-            steps = twin.upkeep.reindex_from_journal()
+            steps = twin.maintenance.reindex_from_journal()
             assert await anext(steps) == (1, 3)
             await steps.aclose()
-            assert await twin.upkeep.doctor() == []
+            assert await twin.maintenance.doctor() == []
             await twin.close()
 
         asyncio.run(run())
@@ -239,7 +221,7 @@ class TestSteps:
         async def run() -> None:
             async with opened(tmp_path, settings={"store": "sqlite://"}) as twin:
                 with pytest.raises(UsageError, match="keeps no journal"):
-                    await anext(twin.upkeep.reindex_from_journal())
+                    await anext(twin.maintenance.reindex_from_journal())
 
         asyncio.run(run())
 

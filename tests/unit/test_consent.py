@@ -140,7 +140,7 @@ def test_an_export_of_another_store_costs_nothing_either(house: House, tmp_path:
     with house.opened(None) as harken:
         house.clock.go_on(days=2)
         house.talk(harken)
-        harken.upkeep.export(tmp_path / "export.jsonl")
+        harken.maintenance.export(tmp_path / "export.jsonl")
     other = House(tmp_path / "other", Clock(), house.server)
     with other.opened() as harken:
         harken.import_transcripts("jsonl", [tmp_path / "export.jsonl"])
@@ -182,7 +182,7 @@ def test_extraction_goes_on_while_the_days_money_is_spent(house: House) -> None:
     with house.opened(**{"llm.max_usd_per_day": "0"}) as harken:
         house.talk(harken, "new")
         assert house.rested(harken)[EXCHANGE] == ["extractive"] * 3
-        assert "llm.max_usd_per_day is reached" in harken.background.status(EXCHANGE)[0].halted
+        assert "llm.max_usd_per_day is reached" in harken.background.status(EXCHANGE)[0].blocked_reason
 
 
 def test_what_a_model_was_asked_for_stays_with_it_and_is_not_paid_for_twice(house: House) -> None:

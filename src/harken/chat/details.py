@@ -8,16 +8,9 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from harken.context.render import Quote, block, fenced
-from harken.model.conversations import (
-    Conversation,
-    Exchange,
-    ExchangeStatus,
-    Message,
-    MessageType,
-    Role,
-    Trust,
-    least_trusted,
-)
+from harken.errors import NotFoundError
+from harken.model.arguments import DetailsWanted
+from harken.model.conversations import Exchange, ExchangeStatus, Message, MessageType, Role, Trust, least_trusted
 from harken.storage.conversations import (
     each_message_of,
     find_conversation,
@@ -26,8 +19,9 @@ from harken.storage.conversations import (
     resolve_uid,
 )
 from harken.storage.past import conversation_heads, conversation_row, newest_exchanges
-from harken.storage.ports import Transaction
+from harken.storage.ports import Readable, Transaction
 from harken.text import tokens
+from harken.text.shown import one_line
 
 _SHOWN_CHARS = 200
 # What stands around a page: its heading, its fence, where to go on.
@@ -36,15 +30,8 @@ _WHERE = "Ids stand in the marks of quotations and in the results of search_hist
 
 
 @dataclass(frozen=True, slots=True)
-class NoDetails:
-    """Why there are none, and what to do."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class DetailsPage:
-    """All that is told of one thing.
+    """A conversation or an exchange as text.
 
     Attributes:
         kind: `conversation` or `exchange`.
@@ -57,19 +44,14 @@ class DetailsPage:
     trust: Trust
     text: str
 
-    def page(self, offset: int, room_tokens: int) -> str:
-        """So much of it from an offset on, in characters, fenced, and where it goes on."""
-        return self.cut(offset, room_tokens)[0]
-
     def cut(self, offset: int, room_tokens: int) -> tuple[str, int | None]:
-        """The same, and the offset at which it goes on; None where that is all."""
+        """A page of it, fenced, from an offset in characters; and the offset at which it goes on, None at the end."""
         if offset and offset >= len(self.text):
             return f"There is nothing at offset {offset}: it has {len(self.text)} characters.", None
-        rest = self.text[offset:]
-        part = rest
+        part = self.text[offset:]
         room = max(1, room_tokens - _AROUND_TOKENS)
-        if not tokens.fits(rest, room):
-            part = tokens.clip(rest, room, "")
+        if not tokens.fits(part, room):
+            part = tokens.clip(part, room, "")
             # A page ends with a line where that does not waste half of it.
             ends = part.rfind("\n") + 1
             part = part[:ends] if ends > len(part) // 2 else part
@@ -77,21 +59,28 @@ class DetailsPage:
         end = offset + len(part)
         goes_on = end < len(self.text)
         more = f"It goes on: next_offset={end} of {len(self.text)} characters." if goes_on else "That is all."
-        text = "\n".join([block(f"The {self.kind} as it was recorded:", [quotation]), more])
-        return text, end if goes_on else None
+        return f"{block(f'The {self.kind} as it was recorded:', [quotation])}\n{more}", end if goes_on else None
 
 
-def details_of(tx: Transaction, beginning: str, is_conversation: bool, is_full: bool) -> DetailsPage | NoDetails:
-    """A conversation or an exchange by its id or the beginning of it."""
-    wanted = "conversation" if is_conversation else "exchange"
-    found = resolve_uid(tx, beginning)
-    mine = [uid for kind, uid in found if kind == wanted]
-    if len(mine) > 1:
-        return NoDetails(f"'{beginning}' is the beginning of several ids: {', '.join(mine)}. Give a whole one.")
-    if not mine:
-        return NoDetails(_not_found(tx, beginning, wanted, found))
-    details = _conversation(tx, mine[0], is_full) if is_conversation else _exchange(tx, mine[0], is_full)
-    return details or NoDetails(f"Nothing is left of {wanted} {mine[0]}: it was forgotten.")
+def read_details(store: Readable, wanted: DetailsWanted) -> DetailsPage:
+    """A conversation or an exchange by its id or the beginning of it.
+
+    Raises:
+        NotFoundError: there is none, or more than one; the error says what to give instead.
+    """
+    kind = "conversation" if wanted.conversation_id else "exchange"
+    beginning = wanted.conversation_id or wanted.exchange_id or ""
+    with store.reading() as tx:
+        found = resolve_uid(tx, beginning)
+        mine = [uid for each, uid in found if each == kind]
+        if len(mine) > 1:
+            raise NotFoundError(f"'{beginning}' is the beginning of several ids: {', '.join(mine)}. Give a whole one.")
+        if not mine:
+            raise NotFoundError(_not_found(tx, beginning, kind, found))
+        details = (_conversation if wanted.conversation_id else _exchange)(tx, mine[0], wanted.include_full_transcript)
+    if details is None:
+        raise NotFoundError(f"Nothing is left of {kind} {mine[0]}: it was forgotten.")
+    return details
 
 
 def _not_found(tx: Transaction, beginning: str, wanted: str, found: list[tuple[str, str]]) -> str:
@@ -111,43 +100,40 @@ def _conversation(tx: Transaction, uid: str, is_full: bool) -> DetailsPage | Non
     exchanges = {each.uid: each for each in newest_exchanges(tx, uid)}
     head = conversation_heads(tx, [row])[row]
     trust = [Trust.AGENT]
-    lines = list(_head(conversation, head.title, head.summary, len(exchanges)))
-    for exchange_uid, messages in groupby(each_message_of(tx, uid), key=lambda message: message.exchange_uid):
-        said = list(messages)
-        trust.extend(message.trust for message in said)
-        lines.extend(["", *_told(exchanges.get(exchange_uid), said, is_full)])
+    lines = [
+        f"Title: {_flat(head.title) or 'untitled'}",
+        f"Date: {_moment(conversation.created_at)}, last {_moment(conversation.updated_at)}",
+        f"Channel: {conversation.channel}",
+        f"Exchanges: {len(exchanges)}",
+        *([f"Summary: {_flat(head.summary)}"] if head.summary else []),
+    ]
+    for exchange_uid, said in groupby(each_message_of(tx, uid), key=lambda message: message.exchange_uid):
+        messages = list(said)
+        trust += [message.trust for message in messages]
+        lines += ["", *_lines(exchanges.get(exchange_uid), messages, is_full)]
     return DetailsPage("conversation", uid, conversation.created_at, least_trusted(trust), "\n".join(lines))
 
 
 def _exchange(tx: Transaction, uid: str, is_full: bool) -> DetailsPage | None:
-    said = messages_of_exchange(tx, uid)
-    if not said:
+    messages = messages_of_exchange(tx, uid)
+    if not messages:
         return None
-    of_it = newest_exchanges(tx, said[0].conversation_uid)
-    exchange = next((each for each in of_it if each.uid == uid), None)
-    lines = [f"Conversation: {said[0].conversation_uid}", *_told(exchange, said, is_full)]
-    trust = least_trusted([message.trust for message in said])
-    return DetailsPage("exchange", uid, said[0].created_at, trust, "\n".join(lines))
+    first = messages[0]
+    exchange = next((each for each in newest_exchanges(tx, first.conversation_uid) if each.uid == uid), None)
+    lines = [f"Conversation: {first.conversation_uid}", *_lines(exchange, messages, is_full)]
+    trust = least_trusted([message.trust for message in messages])
+    return DetailsPage("exchange", uid, first.created_at, trust, "\n".join(lines))
 
 
-def _head(conversation: Conversation, title: str, summary: str, count: int) -> Iterator[str]:
-    yield f"Title: {_flat(title) or 'untitled'}"
-    yield f"Date: {_moment(conversation.created_at)}, last {_moment(conversation.updated_at)}"
-    yield f"Channel: {conversation.channel}"
-    yield f"Exchanges: {count}"
-    if summary:
-        yield f"Summary: {_flat(summary)}"
-
-
-def _told(exchange: Exchange | None, said: list[Message], is_full: bool) -> Iterator[str]:
+def _lines(exchange: Exchange | None, messages: list[Message], is_full: bool) -> Iterator[str]:
     if exchange is not None:
         failed = f", failed: {exchange.error or 'no answer'}" if exchange.status is ExchangeStatus.FAILED else ""
         yield f"Exchange {exchange.number}, id {exchange.uid}, {_moment(exchange.started_at)}{failed}"
-    yield from _transcript(said) if is_full else _short(said)
+    yield from _transcript(messages) if is_full else _short(messages)
 
 
-def _transcript(said: list[Message]) -> Iterator[str]:
-    for message in said:
+def _transcript(messages: list[Message]) -> Iterator[str]:
+    for message in messages:
         if message.role is Role.SYSTEM or not message.text.strip():
             continue
         speaker = message.author or message.role.value
@@ -156,26 +142,19 @@ def _transcript(said: list[Message]) -> Iterator[str]:
         yield f"[{_moment(message.created_at)}] {speaker}: {message.text.strip()}"
 
 
-def _short(said: list[Message]) -> Iterator[str]:
-    """What was asked first and what was answered last, and how many tools were used between."""
+def _short(messages: list[Message]) -> Iterator[str]:
+    """The first question, the last answer, and how many tools were used between."""
+    words = [each for each in messages if each.type is MessageType.TEXT and each.text.strip()]
     for name, role, place in (("User", Role.USER, 0), ("Assistant", Role.ASSISTANT, -1)):
-        words = [
-            each.text for each in said if each.role is role and each.type is MessageType.TEXT and each.text.strip()
-        ]
-        if words:
-            yield f"{name}: {_cut(words[place])}"
-    calls = sum(message.type is MessageType.TOOL_CALL for message in said)
+        if said := [each.text for each in words if each.role is role]:
+            yield f"{name}: {one_line(said[place], _SHOWN_CHARS)}"
+    calls = sum(message.type is MessageType.TOOL_CALL for message in messages)
     if calls:
         yield f"Tool calls: {calls}"
 
 
 def _moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _cut(text: str) -> str:
-    flat = _flat(text)
-    return flat if len(flat) <= _SHOWN_CHARS else flat[: _SHOWN_CHARS - 1] + "…"
 
 
 def _flat(text: str) -> str:

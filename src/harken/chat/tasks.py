@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from harken.config.settings import Settings
+from harken.context.chats import Chats
 from harken.context.layers import ContextMessage
 from harken.context.task_history import Run, TaskHistory
 from harken.errors import ConfigError, NotFoundError, UsageError
@@ -24,26 +26,13 @@ from harken.model.conversations import (
 from harken.record.ids import conversation_uid, task_name
 from harken.record.recorder import NewMessage, Recorder
 from harken.record.threads import Thread, read_thread
-from harken.storage.conversations import find_conversation, find_tombstones, resolve_uid
+from harken.storage.conversations import find_conversation, find_tombstones
 from harken.storage.events import Ingest
 from harken.storage.past import list_tasks, newest_exchanges
 from harken.storage.ports import Transaction
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
 _ERROR_CHARS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """Where a run's answer is said as well, and how.
-
-    Attributes:
-        task: who says it.
-    """
-
-    conversation_uid: str
-    task: str
-    text: str
 
 
 @dataclass(slots=True)
@@ -84,18 +73,19 @@ class Runs:
         answers: Sequence[NewMessage],
         status: ExchangeStatus,
         error: str | None = None,
-        delivery: Delivery | None = None,
+        deliver: tuple[str, NewMessage] | None = None,
     ) -> tuple[list[Message], ExchangeEnd, Message | None]:
-        """Record what a run has brought and how it ended, and say it elsewhere, all in one transaction.
+        """Record a run's answers and its end, and a message for another conversation, all in one transaction.
 
         Returns:
             The answers and the end as they were kept, and the message that was delivered.
         Raises:
             NotFoundError: the task, or the conversation to deliver to, was forgotten meanwhile.
         """
-        uid = run.conversation_uid
-        prepared = [self.recorder.prepare(uid, replace(answer, trust=_trust(answer))) for answer in answers]
-        reason = None if error is None else self.recorder.redactor.redact(sound(error)).text[:_ERROR_CHARS]
+        recorder, uid = self.recorder, run.conversation_uid
+        trusts = {Role.TOOL: Trust.TOOL}
+        prepared = [recorder.prepare(uid, replace(each, trust=trusts.get(each.role, Trust.AGENT))) for each in answers]
+        reason = None if error is None else recorder.redactor.redact(valid_utf8(error)).text[:_ERROR_CHARS]
         said: list[Message] = []
         ended: list[ExchangeEnd] = []
         delivered: list[Message] = []
@@ -104,37 +94,30 @@ class Runs:
             thread = read_thread(tx, uid)
             if thread.title is None:
                 raise NotFoundError(f"{uid} was forgotten while it ran.")
-            placed = [
-                replace(message, segment_uid=run.segment_uid, exchange_uid=run.uid, position=thread.next_position())
-                for message in prepared
-            ]
-            said.extend(self.recorder.stamp(message) for message in placed)
-            ended.append(ExchangeEnd(run.uid, uid, status, self.recorder.now(), reason))
-            elsewhere = [] if delivery is None else self._delivered(tx, delivery, run, delivered)
-            return [*said, *ended, *elsewhere]
+            for message in prepared:
+                at = thread.next_position()
+                placed = replace(message, segment_uid=run.segment_uid, exchange_uid=run.uid, position=at)
+                said.append(recorder.stamp(placed))
+            ended.append(ExchangeEnd(run.uid, uid, status, recorder.now(), reason))
+            elsewhere = Thread(uid) if deliver is None else self._delivered(tx, *deliver)
+            delivered.extend(elsewhere.messages)
+            return [*said, *ended, *elsewhere.events]
 
-        self.recorder.admit([uid, *([delivery.conversation_uid] if delivery else [])], closing)
+        recorder.admit([uid, *(deliver[:1] if deliver else [])], closing)
         return said, ended[0], delivered[0] if delivered else None
 
-    def _delivered(self, tx: Transaction, delivery: Delivery, run: Exchange, delivered: list[Message]) -> list[Event]:
-        thread = read_thread(tx, delivery.conversation_uid)
+    def _delivered(self, tx: Transaction, uid: str, message: NewMessage) -> Thread:
+        thread = read_thread(tx, uid)
         if thread.title is None:
-            raise NotFoundError(f"There is no conversation {delivery.conversation_uid}. Find one: harken search QUERY")
-        facts = {"task": delivery.task, "run": run.uid}
-        message = NewMessage(Role.ASSISTANT, delivery.text, author=delivery.task, trust=Trust.AGENT, metadata=facts)
+            raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
         waits = thread.exchange is not None and thread.exchange.status is ExchangeStatus.IN_PROGRESS
         if not waits:
             # Nobody asked for it there, so it answers nothing that was asked before.
             thread.exchange = None
-        thread.place(self.recorder.stamp(self.recorder.prepare(delivery.conversation_uid, message)))
+        thread.place(self.recorder.stamp(self.recorder.prepare(uid, message)))
         if not waits:
             thread.end(ExchangeStatus.COMPLETED)
-        delivered.extend(thread.messages)
-        return thread.events
-
-
-def _trust(answer: NewMessage) -> Trust:
-    return Trust.TOOL if answer.role is Role.TOOL else Trust.AGENT
+        return thread
 
 
 Answer = Callable[[Sequence[ContextMessage]], str | Sequence[NewMessage]]
@@ -149,12 +132,7 @@ _NO_MODEL = (
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A run that has ended.
-
-    Attributes:
-        task: its name as it is kept.
-        delivered: the message by which another conversation has the answer too; None for a silent run.
-    """
+    """A run that has ended; `delivered` is the message that another conversation got, None for a silent run."""
 
     task: str
     run: Run
@@ -163,13 +141,12 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """A task, and how it stands.
+    """A task and its runs so far.
 
     Attributes:
         uid: of the conversation that holds its runs.
-        runs: how many there were, whatever their end.
-        completed: how many of them did not fail, die or still go on.
-        last: the newest run's beginning and state.
+        completed: runs that did not fail, die or still go on.
+        last_at: the beginning of the newest run.
     """
 
     name: str
@@ -180,26 +157,14 @@ class TaskState:
     last_status: ExchangeStatus
 
 
+@dataclass(eq=False, repr=False)
 class Tasks:
-    """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`.
+    """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`."""
 
-    Args:
-        subagent_history: how many earlier runs a task sees; read anew each time.
-        build: gives the context of a run: from its task's name, the request and the system prompt.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        history: TaskHistory,
-        subagent_history: Callable[[], int],
-        build: Callable[[str, str, str], Sequence[ContextMessage]],
-    ) -> None:
-        self._recorder = recorder
-        self._runs = Runs(recorder)
-        self._history = history
-        self._subagent_history = subagent_history
-        self._build = build
+    recorder: Recorder
+    task_history: TaskHistory
+    chats: Chats
+    settings: Callable[[], Settings]
 
     def run(
         self,
@@ -210,45 +175,57 @@ class Tasks:
         *,
         system: str = "",
     ) -> TaskRun:
-        """Run a task once and record it: the request first, then what was answered, and how it ended.
+        """Run a task once and record it: the request first, then the answer, and its end.
 
         Args:
             name: letters, digits, `.`, `_`, `-`; capitals do not count.
-            message: what the task is asked.
-            answer: called with `context`; what it returns is recorded. What it raises is recorded as a failure and
-                raised on.
-            deliver: id of a conversation, or the beginning of one, that gets the answer too; else it is silent.
+            message: the request.
+            answer: called with `context`; its result is recorded, or its error, which is raised on.
+            deliver: a conversation's id, the beginning of it, or its own name, that gets the answer too.
             system: the system prompt.
         Returns:
             The run; failed where the answer does not end with the assistant's words.
         Raises:
             ConfigError: there is nothing that answers; nothing is recorded then.
-            UsageError: the name or the message is none, or `answer` returns what is no answer.
+            UsageError: the name or the message is none, or `answer` returns no answer.
             NotFoundError: there is no conversation to deliver to, or the task was forgotten.
         """
         kept_name = _checked(name)
-        if self._recorder.names.text(name) != name:
+        if self.recorder.names.text(name) != name:
             raise UsageError("The task's name holds a secret, and would name a folder. Choose another.")
         if not message.strip():
             raise UsageError("A task needs a message: what it is asked.")
         if answer is None:
             raise ConfigError(_NO_MODEL)
-        target = None if deliver is None else self._conversation(deliver)
-        begun, asked = self._runs.begin(kept_name, message)
+        target = None if deliver is None else self.chats.find(deliver).conversation_uid
+        begun, asked = Runs(self.recorder).begin(kept_name, message)
         try:
             answers = _messages(answer(self.context(kept_name, message, system=system)))
         except BaseException as error:
-            self._runs.finish(begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+            Runs(self.recorder).finish(
+                begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": ")
+            )
             raise
-        return self._finished(kept_name, begun, asked, answers, target)
+        last = answers[-1] if answers else None
+        answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
+        status = ExchangeStatus.COMPLETED if answered else ExchangeStatus.FAILED
+        reason = None if answered else "The answer does not end with the assistant's words."
+        delivery = None
+        if target and last and answered:
+            facts = {"task": kept_name, "run": begun.uid}
+            words = NewMessage(Role.ASSISTANT, last.text, author=kept_name, trust=Trust.AGENT, metadata=facts)
+            delivery = (target, words)
+        said, end, delivered = Runs(self.recorder).finish(begun, answers, status, reason, delivery)
+        run = Run(begun.uid, status, begun.started_at, end.at, end.error, (asked, *said))
+        return TaskRun(kept_name, run, delivered)
 
     def context(self, name: str, message: str, *, system: str = "") -> list[ContextMessage]:
-        """What a run gets to see: system prompt, core memory, the task's last complete runs, the request."""
-        return list(self._build(_checked(name), message, system))
+        """The messages that a run gets: system prompt, core memory, the task's last complete runs, the request."""
+        return list(self.chats.task_context(_checked(name), message, system))
 
     def list(self) -> list[TaskState]:
         """Every task that has run, by name."""
-        with self._recorder.store.reading() as tx:
+        with self.recorder.store.reading() as tx:
             found = list_tasks(tx)
             newest = [next(newest_exchanges(tx, uid)) for uid, *_ in found]
         return [
@@ -257,12 +234,8 @@ class Tasks:
         ]
 
     def history(self, name: str, runs: int | None = None, only_complete: bool = False) -> Sequence[Run]:
-        """A task's last runs, oldest first.
+        """A task's last runs, oldest first; as many as the setting says, or only those that the next run will see.
 
-        Args:
-            name: the task's.
-            runs: how many at most; None takes the setting.
-            only_complete: those alone that the next run will see.
         Raises:
             NotFoundError: there is no such task.
             UsageError: the name or the number is none.
@@ -270,30 +243,11 @@ class Tasks:
         kept_name = _checked(name)
         if runs is not None and runs <= 0:
             raise UsageError(f"runs must be > 0, got {runs}")
-        with self._recorder.store.reading() as tx:
+        with self.recorder.store.reading() as tx:
             if find_conversation(tx, conversation_uid(TASK_CHANNEL, kept_name)) is None:
                 raise NotFoundError(f"There is no task {kept_name}. List them: harken task list")
-        return self._history.last_runs(kept_name, runs or self._subagent_history(), only_complete)
-
-    def _finished(
-        self, name: str, begun: Exchange, asked: Message, answers: Sequence[NewMessage], target: str | None
-    ) -> TaskRun:
-        last = answers[-1] if answers else None
-        answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
-        status = ExchangeStatus.COMPLETED if answered else ExchangeStatus.FAILED
-        error = None if answered else "The answer does not end with the assistant's words."
-        delivery = Delivery(target, name, last.text) if target and last and answered else None
-        said, end, delivered = self._runs.finish(begun, answers, status, error, delivery)
-        run = Run(begun.uid, status, begun.started_at, end.at, end.error, (asked, *said))
-        return TaskRun(name, run, delivered)
-
-    def _conversation(self, beginning: str) -> str:
-        with self._recorder.store.reading() as tx:
-            found = [uid for kind, uid in resolve_uid(tx, beginning) if kind == "conversation"] if beginning else []
-        if len(found) != 1:
-            what = "There is no conversation" if not found else "Several conversations begin with"
-            raise NotFoundError(f"{what} {beginning}. Ids are printed by: harken search QUERY")
-        return found[0]
+        most = runs or self.settings().context.subagent_history
+        return self.task_history.last_runs(kept_name, most, only_complete)
 
 
 def _checked(name: str) -> str:

@@ -3,29 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import MISSING, dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from harken.errors import HarkenError
+from harken.model.arguments import ArgumentField, arguments_of
 from harken.providers.chat_model import ToolCall, ToolSpec
 
 
-class Arguments(BaseModel):
-    """What a tool is called with; unknown names are refused, so that a misspelt one is noticed."""
+class RecordForm(BaseModel):
+    """Checks arguments that stand in a dataclass (`harken.model.arguments`); see `form_of`.
+
+    Unknown names are refused, so that a misspelt one is noticed.
+    """
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+    record_type: ClassVar[type[Any]]
+
+    def record(self) -> Any:
+        """The arguments as their dataclass has them."""
+        return self.record_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in self})
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Have the record check what no field alone can."""
+        self.record()
+        return self
+
+
+_FORMS: dict[type, type[RecordForm]] = {}
+
+
+def form_of(record: type[Any]) -> type[RecordForm]:
+    """The pydantic model of a dataclass of arguments, without those that the command line alone takes."""
+    if record not in _FORMS:
+        shared: dict[str, Any] = {each.name: _field(each) for each in arguments_of(record) if each.about.is_shared}
+        _FORMS[record] = create_model(record.__name__, __base__=RecordForm, __doc__=record.__doc__, **shared)
+        _FORMS[record].record_type = record
+    return _FORMS[record]
+
+
+def _field(argument: ArgumentField) -> tuple[Any, Any]:
+    about = argument.about
+    kind: Any = argument.kind
+    if about.choices:
+        chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
+        kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
+    kind = list[kind] if argument.is_many else kind | None if argument.default is None else kind
+    limits = ("min_length", "max_length") if argument.is_many or argument.kind is str else ("ge", "le")
+    facts: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}
+    if argument.is_many and argument.default is not MISSING:
+        facts["default_factory"] = partial(list, argument.default)
+    elif argument.default is not MISSING:
+        facts["default"] = argument.default
+    return kind, Field(**facts)
+
+
+def _one_of(names: Sequence[str], given: str) -> str:
+    if given not in names:
+        raise ValueError(f"must be one of {', '.join(names)}")
+    return given
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
-    """Where a tool is called from.
-
-    Attributes:
-        exchange_uid: of the turn that goes on.
-        room_tokens: how much the answer may take.
-    """
+class ToolContext:
+    """The turn that a tool is called in, and the room for its answer."""
 
     conversation_uid: str
     exchange_uid: str
@@ -34,12 +79,12 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool answers.
+    """A tool's answer.
 
     Attributes:
-        text: what the model gets to see.
-        kept: what is recorded in its place; empty where that is the text itself. Recalled words are never recorded
-            again: they would come back as their own echo.
+        text: for the model.
+        kept: recorded in its place, unless empty. Recalled words are never recorded again: they would come back as
+            their own echo.
     """
 
     text: str
@@ -49,30 +94,21 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that a chat's model may call.
-
-    Attributes:
-        form: its arguments, from which the schema is made that the model gets.
-        run: called with the checked arguments; a `HarkenError` that it raises is told to the model.
-    """
+    """A tool that a chat's model may call; its arguments are a dataclass of `harken.model.arguments`."""
 
     name: str
     description: str
-    form: type[Arguments]
-    run: Callable[[Any, Here], ToolOutcome]
+    arguments: type[Any]
+    run: Callable[[Any, ToolContext], ToolOutcome]
 
     @property
     def spec(self) -> ToolSpec:
         """The tool as a model is told of it."""
-        return ToolSpec(self.name, self.description, plain_schema(self.form.model_json_schema()))
+        return ToolSpec(self.name, self.description, plain_schema(form_of(self.arguments).model_json_schema()))
 
 
 class Toolbox:
-    """Tools by name.
-
-    Args:
-        tools: in the order in which the model is told of them.
-    """
+    """Tools by name, in the order in which the model is told of them."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -82,27 +118,25 @@ class Toolbox:
         """What the model is told."""
         return tuple(tool.spec for tool in self._tools.values())
 
-    def call(self, call: ToolCall, here: Here) -> ToolOutcome:
+    def call(self, call: ToolCall, here: ToolContext) -> ToolOutcome:
         """What the tool answers, or what was wrong with the call and how to call it instead."""
         tool = self._tools.get(call.name)
         if tool is None:
             return ToolOutcome(f"There is no tool '{call.name}'. Tools: {', '.join(self._tools)}.", failed=True)
-        if call.problem:
-            return ToolOutcome(f"{call.name} was not called: {call.problem}. {_usage(tool)}", failed=True)
+        problem = call.problem
         try:
-            arguments = tool.form.model_validate(dict(call.arguments))
+            wanted = None if problem else form_of(tool.arguments).model_validate(dict(call.arguments)).record()
         except ValidationError as error:
-            return ToolOutcome(f"{call.name} was not called: {problems_of(error)}. {_usage(tool)}", failed=True)
+            problem = problems_of(error)
+        if problem:
+            properties = tool.spec.parameters.get("properties", {})
+            named = ", ".join(f"{name} ({facts.get('type', 'any')})" for name, facts in properties.items())
+            usage = f"Arguments: {named or 'none'}. Call it again."
+            return ToolOutcome(f"{call.name} was not called: {problem}. {usage}", failed=True)
         try:
-            return tool.run(arguments, here)
+            return tool.run(wanted, here)
         except HarkenError as error:
             return ToolOutcome(f"{call.name} failed: {error}", failed=True)
-
-
-def _usage(tool: Tool) -> str:
-    properties = tool.spec.parameters.get("properties", {})
-    named = [f"{name} ({facts.get('type', 'any')})" for name, facts in properties.items()]
-    return f"Arguments: {', '.join(named) or 'none'}. Call it again."
 
 
 def problems_of(error: ValidationError) -> str:
@@ -119,14 +153,17 @@ def problems_of(error: ValidationError) -> str:
 
 def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without titles, and without null where an argument may be left out: small models trip over both."""
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            found[key] = {name: plain_schema(facts) for name, facts in value.items()}
+            plain[key] = {name: plain_schema(facts) for name, facts in value.items()}
         elif key == "anyOf":
             (kind,) = [each for each in value if each != {"type": "null"}]
-            found.update(plain_schema(kind))
-        elif key not in ("title", "default") or (key == "default" and value is not None):
-            found[key] = value
-    found.pop("description", None) if "properties" in found else None
-    return found
+            plain.update(plain_schema(kind))
+        elif (
+            key != "title"
+            and (key, value) != ("default", None)
+            and (key != "description" or "properties" not in schema)
+        ):
+            plain[key] = value
+    return plain

@@ -180,15 +180,10 @@ class AutoRagConfig(SettingsSection):
 
     @field_validator("top_k", "max_tokens", "relevance_threshold", "min_message_tokens")
     @classmethod
-    def _positive(cls, value: float | None, info: ValidationInfo) -> float | None:
+    def _in_range(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and value <= 0:
             raise ValueError(f"{info.field_name} must be > 0, got {value}")
-        return value
-
-    @field_validator("relevance_threshold")
-    @classmethod
-    def _similarity(cls, value: float | None) -> float | None:
-        if value is not None and value > 1:
+        if value is not None and value > 1 and info.field_name == "relevance_threshold":
             raise ValueError(f"relevance_threshold must be <= 1, got {value}")
         return value
 

@@ -9,10 +9,10 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import platformdirs
 import yaml
@@ -58,10 +58,15 @@ __all__ = [
     "load_settings",
 ]
 
-SETTINGS_FILES = ("harken.toml", "harken.yaml", "harken.yml")
-ENVIRONMENT_PREFIX = "HARKEN_"
-RUN_TIME = "run time"
+_FILES = ("harken.toml", "harken.yaml", "harken.yml")
+_PREFIX = "HARKEN_"
 _NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG"}
+# Their keys are anybody's.
+_FREE_TABLES = frozenset({"redaction.patterns"})
+_REASONS = {
+    "extra_forbidden": "there is no such setting",
+    "model_type": "is a section, which holds settings of its own",
+}
 
 
 class Settings(SettingsSection):
@@ -101,6 +106,10 @@ class SettingValue:
     value: Any
     origin: str
 
+    def view(self) -> dict[str, Any]:
+        """Return the setting as JSON."""
+        return asdict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
@@ -110,24 +119,24 @@ class LoadedSettings:
     origins: Mapping[str, str]
 
     def values(self) -> list[SettingValue]:
-        """Every setting in the order of the classes above, secrets masked."""
+        """Return every setting in the order of the classes above, secrets masked."""
         flat = _flatten(self.settings.model_dump(mode="json"))
         shown = {key: without_password(value) if isinstance(value, str) else value for key, value in flat.items()}
         return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in shown.items()]
 
 
 def without_password(url: str) -> str:
-    """A URL with its password masked; any other text as it is."""
+    """Return a URL with its password masked; any other text as it is."""
     return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def environment() -> Mapping[str, str]:
-    """The process's environment variables."""
+    """Return the process's environment variables."""
     return os.environ
 
 
 def default_home(env: Mapping[str, str]) -> Path:
-    """`HARKEN_HOME`, else the platform's data directory for Harken."""
+    """Return `HARKEN_HOME`, else the platform's data directory for Harken."""
     configured = env.get("HARKEN_HOME")
     return Path(configured).expanduser() if configured else Path(platformdirs.user_data_dir("harken", appauthor=False))
 
@@ -138,7 +147,7 @@ def load_settings(
     overrides: Mapping[str, Any] | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
-    """Settings from every layer, later ones winning.
+    """Load the settings from every layer, later ones winning.
 
     Args:
         home: stands above `HARKEN_HOME`.
@@ -149,15 +158,14 @@ def load_settings(
         ConfigError: a file cannot be parsed, a key is unknown, or a value is outside its range.
     """
     env = environment() if env is None else env
-    place = Path(home).expanduser() if home is not None else default_home(env)
-    place = place.absolute()
+    folder = (Path(home).expanduser() if home is not None else default_home(env)).absolute()
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for origin, layer in _layers(place, env, stored or {}, overrides or {}):
+    for origin, layer in _layers(folder, env, stored or {}, overrides or {}):
         for key, value in layer.items():
             merged[key] = value
             origins[key] = origin(key) if callable(origin) else origin
-    merged["home"] = str(place)
+    merged["home"] = str(folder)
     origins["home"] = "argument" if home is not None else ("HARKEN_HOME" if "HARKEN_HOME" in env else "default")
     return LoadedSettings(_validate(_nest(merged), origins), origins)
 
@@ -168,10 +176,10 @@ def _layers(
     layers: list[tuple[Any, dict[str, Any]]] = []
     file = _settings_file(home, env)
     if file is not None:
-        layers.append((file.name, _flatten(_understood(_read_file(file), file), stop=_free_tables())))
+        layers.append((file.name, _flatten(_understood(_read_file(file), file), stop=_FREE_TABLES)))
     layers.append((_variable, _from_environment(env)))
-    layers.append((RUN_TIME, dict(stored)))
-    layers.append(("argument", _flatten(dict(overrides), stop=_free_tables())))
+    layers.append(("run time", dict(stored)))
+    layers.append(("argument", _flatten(dict(overrides), stop=_FREE_TABLES)))
     for _, layer in layers:
         if "auto_rag.min_message_tokens" in layer:
             layer.setdefault("embedding.min_message_tokens", layer["auto_rag.min_message_tokens"])
@@ -185,12 +193,11 @@ def _settings_file(home: Path, env: Mapping[str, str]) -> Path | None:
         if not path.is_file():
             raise ConfigError(f"HARKEN_CONFIG names {path}, which is not a file.")
         return path
-    found = [home / name for name in SETTINGS_FILES if (home / name).is_file()]
+    found = [home / name for name in _FILES if (home / name).is_file()]
     if len(found) > 1:
         # Whichever was read, somebody would wonder why what the other one sets does nothing.
-        raise ConfigError(
-            f"There are {' and '.join(map(str, found))}. Put all settings into one, and remove the other."
-        )
+        names = " and ".join(map(str, found))
+        raise ConfigError(f"There are {names}. Put all settings into one, and remove the other.")
     return found[0] if found else None
 
 
@@ -209,12 +216,12 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
-    known = _known_keys()
+    known = set(known_keys())
     found: dict[str, Any] = {}
     for name, value in env.items():
-        if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS or name.startswith("HARKEN_TEST_"):
+        if not name.startswith(_PREFIX) or name in _NOT_SETTINGS or name.startswith("HARKEN_TEST_"):
             continue
-        key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        key = name.removeprefix(_PREFIX).lower().replace("__", ".")
         if key not in known:
             raise ConfigError(
                 f"{name} names no setting. Sections are joined by two underscores, as in "
@@ -225,22 +232,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _variable(key: str) -> str:
-    return ENVIRONMENT_PREFIX + key.upper().replace(".", "__")
-
-
-def _known_keys() -> set[str]:
-    keys: set[str] = set()
-    for name, info in Settings.model_fields.items():
-        part = info.annotation
-        if isinstance(part, type) and issubclass(part, SettingsSection):
-            keys.update(f"{name}.{inner}" for inner in part.model_fields)
-        else:
-            keys.add(name)
-    return keys
-
-
-def _free_tables() -> frozenset[str]:
-    return frozenset({"redaction.patterns"})
+    return _PREFIX + key.upper().replace(".", "__")
 
 
 def _flatten(data: Mapping[str, Any], prefix: str = "", stop: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -269,17 +261,24 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def known_keys() -> list[str]:
-    """Every setting's dotted key, in alphabetical order."""
-    return sorted(_known_keys())
+    """Return every setting's dotted key, in alphabetical order."""
+    keys: list[str] = []
+    for name, info in Settings.model_fields.items():
+        part = info.annotation
+        if isinstance(part, type) and issubclass(part, SettingsSection):
+            keys += [f"{name}.{inner}" for inner in part.model_fields]
+        else:
+            keys.append(name)
+    return sorted(keys)
 
 
 def like_it(key: str) -> str:
-    """The setting's key that comes nearest to one that there is none of; empty where none does."""
-    return next(iter(get_close_matches(key, known_keys(), 1, _ALIKE)), "")
+    """Return the setting's key that comes nearest to one that there is none of; empty where none does."""
+    return next(iter(get_close_matches(key, known_keys(), 1, 0.7)), "")
 
 
 def _understood(data: dict[str, Any], file: Path) -> dict[str, Any]:
-    """A file's values under our own keys; the seeds' distance becomes a similarity."""
+    """Return a file's values under our own keys; the seeds' distance becomes a similarity."""
     section = data.get("autoRag", data.get("auto_rag"))
     if isinstance(section, dict) and "relevanceThreshold" in section:
         distance = section["relevanceThreshold"]
@@ -291,25 +290,12 @@ def _understood(data: dict[str, Any], file: Path) -> dict[str, Any]:
         rest = {key: value for key, value in section.items() if key != "relevanceThreshold"}
         named = "autoRag" if "autoRag" in data else "auto_rag"
         data = {**data, named: {**rest, "relevance_threshold": round(1 - distance, 9)}}
-    understood = _snake_keys(data)
-    assert isinstance(understood, dict)  # noqa: S101 - a dictionary stays one
-    return understood
+    return _snake_keys(data)
 
 
-_Data = TypeVar("_Data")
-_ALIKE = 0.7
-_REASONS = {
-    "extra_forbidden": "there is no such setting",
-    "model_type": "is a section, which holds settings of its own",
-}
-
-
-def _snake_keys(data: _Data) -> _Data | dict[str, Any]:
-    if not isinstance(data, dict):
-        return data
-    return {
-        re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower(): _snake_keys(value) for key, value in data.items()
-    }
+def _snake_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    snake = {re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower(): value for key, value in data.items()}
+    return {key: _snake_keys(value) if isinstance(value, dict) else value for key, value in snake.items()}
 
 
 def _validate(data: dict[str, Any], origins: Mapping[str, str]) -> Settings:

@@ -6,23 +6,20 @@ Source: SPEC-002-18; where we differ, docs/adr/0012-assembler.md says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from functools import partial
 
-from harken.config.settings import Settings
-from harken.context.compose import Items, Plan, checked, compose, gather
+from harken.config.settings import RagConfig, Settings
+from harken.context.compose import FormattedContext, Items, Plan, checked, compose, gather, ranked
 from harken.context.dedupe import distinct
 from harken.context.past import past_items
 from harken.context.premortem import premortem
-from harken.context.rank import ranked
 from harken.errors import ContextAssemblyError, InvalidContextTypeError
-from harken.model.conversations import ContextItem, FormattedContext
+from harken.model.arguments import CONTEXT_TYPES, MAX_LIMIT
 from harken.search.past import PastConversations
 from harken.search.search import Searcher
-from harken.search.session import Known, OnceReader
-from harken.sources.found import MAX_LIMIT, SourceHit
+from harken.search.session import SearchSession
 from harken.sources.searches import SourceSearcher
-from harken.storage.ports import OneReading, Store
 
 HEADINGS: Mapping[str, str] = {
     "memories": "Memories",
@@ -33,27 +30,21 @@ HEADINGS: Mapping[str, str] = {
     "documents": "Documents",
     "conversations": "Conversations",
 }
-CONTEXT_TYPES = tuple(HEADINGS)
 # Of one source among several, fewer candidates are fused than of a whole store.
 _LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 3
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ContextAssembler:
     """Puts contexts together; reached as `Harken.assembler`, its verbs also as `Harken`'s own.
 
     Args:
-        store: what is searched.
         searcher: the one retrieval path.
         settings: those in force; read anew each time.
     """
 
-    store: Store
     searcher: Searcher
     settings: Callable[[], Settings]
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    # The questions of a premortem are always the same, some two hundred in all.
-    _premortem_vectors: Known = field(default_factory=dict)
 
     def assemble_context(
         self,
@@ -86,8 +77,8 @@ class ContextAssembler:
         settings = self.settings()
         config = settings.assemble
         allowed = settings.search.include_untrusted and include_untrusted
-        with OneReading(self.store) as view:
-            asks = self._asks(view, settings, query, limit, allowed, project)
+        with self._session(limit, include_untrusted=allowed) as session:
+            asks = self._asks(session, settings, query, limit, project)
             found, failed = gather({name: asks[name] for name in types})
         kept = {
             id(item)
@@ -114,30 +105,17 @@ class ContextAssembler:
             UsageError: the domain, the strategy, the limit or the tokens are not possible.
         """
         checked(limit, MAX_LIMIT, max_tokens)
-        config, now = self.settings().assemble, self.now()
         # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
-        less: dict[str, float] = {} if about else {"relevance_threshold": -1.0}
-        with OneReading(self.store) as view:
-            once = self._together(view, limit, None if about else self._premortem_vectors, **less)
-            sources = SourceSearcher(view, once.search)
-            return premortem(sources, domain, strategy, limit, max_tokens, config, now, about)
+        changes = {} if about else {"relevance_threshold": -1.0}
+        with self._session(limit, **changes) as session:
+            options = limit, max_tokens, self.settings().assemble, session.now, about
+            return premortem(self._sources(session), domain, strategy, *options)
 
     def _asks(
-        self,
-        view: OneReading,
-        settings: Settings,
-        query: str,
-        limit: int,
-        include_untrusted: bool,
-        project: str | None,
+        self, session: SearchSession, settings: Settings, query: str, limit: int, project: str | None
     ) -> Mapping[str, Callable[[], Items]]:
-        config, now = settings.assemble, self.now()
-        once = self._together(view, limit, include_untrusted=include_untrusted)
-        sources = SourceSearcher(view, once.search)
-
-        def shown(found: SourceHit) -> Items:
-            return ranked(found, config, now)
-
+        sources, shown = self._sources(session), partial(ranked, config=settings.assemble, now=session.now)
+        rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
         return {
             "memories": lambda: shown(sources.search_memories(query, limit)),
             "code": lambda: shown(sources.search_code(query, limit, project=project)),
@@ -145,28 +123,23 @@ class ContextAssembler:
             "values": lambda: shown(sources.search_values(query, limit)),
             "commits": lambda: shown(sources.search_commits(query, limit, project=project)),
             "documents": lambda: shown(sources.search_documents(query, limit, project=project)),
-            "conversations": lambda: self._past(view, once, settings, query, limit),
+            "conversations": lambda: self._past(session, rag, query),
         }
 
-    def _together(self, view: OneReading, limit: int, known: Known | None = None, **search: float | bool) -> Searcher:
-        """The retrieval path for searches of one call: one view of the store, and each query embedded once."""
-        config = self.searcher.config
-        fused = min(config.candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
-        less = config.model_copy(update={"candidates": fused, **search})
-        # The query has its vector after the first of these searches, and waits for nothing then.
-        reader = OnceReader(self.searcher.reader, known, view.release)
-        return replace(self.searcher, store=view, config=less, reader=reader, threads=None)
+    def _session(self, limit: int, **changes: float | bool) -> SearchSession:
+        """One view of the store, with each query embedded once, for all searches of a call."""
+        sessions = self.searcher.sessions
+        fused = min(sessions.config().candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
+        return sessions.open(candidates=fused, **changes)
 
-    def _past(self, view: OneReading, once: Searcher, settings: Settings, query: str, limit: int) -> list[ContextItem]:
-        # It has transactions of its own, for which a store in memory has one connection.
-        view.release()
-        rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
-        search = settings.search.model_copy(update={"include_untrusted": once.config.include_untrusted})
-        past = PastConversations(self.store, lambda: rag, lambda: search, once.reader, self.now)
-        recall = past.search(query)
+    def _sources(self, session: SearchSession) -> SourceSearcher:
+        return SourceSearcher(session.view, partial(self.searcher.search, session=session))
+
+    def _past(self, session: SearchSession, rag: RagConfig, query: str) -> Items:
+        recall = PastConversations(self.searcher.sessions, lambda: rag).search(query, session=session)
         if recall.error_class:
             raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")
-        return past_items(recall.conversations, search.untrusted_weight)
+        return past_items(recall.conversations, session.config.untrusted_weight)
 
 
 def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harken.context.layers import MESSAGE_TOKENS, ContextMessage, chat_message
 from harken.model.conversations import Message, MessageType, Role
@@ -64,20 +64,9 @@ def squeezed(block: MessageBlock, room_tokens: int) -> list[ContextMessage]:
         size = tokens.estimate(message.content)
         allowed = min(size, fair + spare)
         spare -= max(0, allowed - fair)
-        cut.append(message if size <= allowed else _clipped(message, allowed))
+        clipped = message if size <= allowed else replace(message, content=tokens.clip_middle(message.content, allowed))
+        cut.append(clipped)
     return cut
-
-
-def _clipped(message: ContextMessage, room_tokens: int) -> ContextMessage:
-    return ContextMessage(
-        role=message.role,
-        content=tokens.clip_middle(message.content, room_tokens),
-        type=message.type,
-        author=message.author,
-        call_id=message.call_id,
-        tool_name=message.tool_name,
-        uid=message.uid,
-    )
 
 
 def _block(messages: Sequence[Message]) -> MessageBlock:

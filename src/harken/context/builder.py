@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
-from harken.config.settings import AutoRagConfig, ContextConfig
+from harken.config.settings import Settings
 from harken.context.budget import MessageBlock, blocks_of, fit, is_shown, messages_in, squeezed
-from harken.context.layers import MESSAGE_TOKENS, ChatContext, ContextMessage, Layer, LayerItem, LayerName, chat_message
-from harken.context.pending import Pending, last_asked, recognize
+from harken.context.layers import (
+    MESSAGE_TOKENS,
+    ChatContext,
+    ContextMessage,
+    Layer,
+    LayerItem,
+    LayerName,
+    Pending,
+    chat_message,
+    last_asked,
+    recognize,
+)
+from harken.context.past import past_quotes
 from harken.context.render import Quote, block, core_block, fenced, quoted
-from harken.errors import UsageError
+from harken.context.task_history import TaskHistory
 from harken.model.conversations import CoreFact, Message, Role
-from harken.search.recall import Frame, Recall, Recalled, recall_query
-from harken.search.session import Together
+from harken.record.recorder import Recorder
+from harken.search.past import PastConversations
+from harken.search.recall import AutoRag, Recalled, recall_query
+from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_segment
 from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
 from harken.text import tokens
+from harken.text.characters import valid_utf8
 from harken.text.fence import PAST, RECALLED, SUMMARIZED
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
 _EDGE = 16
 # Other conversations may take this share of what is left before the window gets the rest.
 _PAST_SHARE = 0.25
-
-Described = tuple[str | None, str, str, Mapping[str, Any]]
-Search = Callable[[str, str, Collection[str], AutoRagConfig, Frame, Together], Recall]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,102 +49,43 @@ class ContextSession:
     segment_uid: str | None
 
 
-def _no_past(_session: ContextSession, _query: str, _together: Together) -> Sequence[Quote]:
-    return ()
+@dataclass(slots=True)
+class ContextSources:
+    """What contexts are made from.
 
+    Attributes:
+        recorder: tells what recording makes of a text: pending words are recognized in the segment by it.
+        history: the earlier runs of tasks.
+    """
 
-def _no_history(_task: str) -> Sequence[Message]:
-    return ()
+    recorder: Recorder
+    auto_rag: AutoRag
+    past: PastConversations
+    history: TaskHistory
 
 
 @dataclass(slots=True)
 class ContextBuilder:
-    """Builds contexts.
+    """One context in the making: each layer takes its room from what is left of the budget.
 
-    Args:
-        together: what the searches for one context share.
-        begin: what auto-RAG does ahead; see `harken.search.recall.AutoRag.begin`.
-        search: auto-RAG; see `harken.search.recall.AutoRag.search`.
-        context_config: the limits; read anew for each context.
-        auto_rag_config: likewise.
-        recorded: what recording makes of a text: pending words are recognized in the segment by it.
-        past: what other conversations say about a query, best first.
-        history: the messages of a task's earlier runs, oldest first; each run is one exchange.
+    Attributes:
+        searches: what the searches for this context share.
+        room: tokens that are left.
+        tail: the segment's newest messages; all of them where it `is_whole`.
+        query: what is searched for.
+        left_before: id of the oldest message in the window when earlier ones are outside of it.
     """
 
-    together: Callable[[], Together]
-    begin: Callable[[str, AutoRagConfig, Together], None]
-    search: Search
-    context_config: Callable[[], ContextConfig]
-    auto_rag_config: Callable[[], AutoRagConfig]
-    recorded: Callable[[str], str] = lambda text: text
-    past: Callable[[ContextSession, str, Together], Sequence[Quote]] = _no_past
-    history: Callable[[str], Sequence[Message]] = _no_history
-
-    def build_context(
-        self,
-        session: ContextSession,
-        pending: Sequence[Pending],
-        is_subagent: bool = False,
-        task_name: str | None = None,
-        *,
-        budget_tokens: int | None = None,
-        system_prompt: str | None = None,
-        past_note: str = "",
-    ) -> ChatContext:
-        """Everything that the model gets to see, in order.
-
-        System prompt, core memory, summary, other conversations, auto-RAG, window, pending. A subagent sees its
-        task's earlier runs in place of all that a conversation brings.
-
-        Args:
-            session: whose segment is looked at.
-            pending: what the user says now, oldest first, recorded already or not: text, or the recorded message.
-            is_subagent: whether a task asks.
-            task_name: the task; needed for a subagent.
-            budget_tokens: None takes the setting.
-            system_prompt: None takes the setting.
-            past_note: said under the heading of other conversations: how the caller's tools tell more of them.
-        Returns:
-            Never more than the budget, except for a last pending message that alone is larger: it is kept, and noted.
-        Raises:
-            UsageError: the budget is none, or a subagent has no task.
-        """
-        config = self.context_config()
-        budget = config.default_budget_tokens if budget_tokens is None else budget_tokens
-        if budget <= 0:
-            raise UsageError(f"budget_tokens must be > 0, got {budget}")
-        if is_subagent and not task_name:
-            raise UsageError("A subagent's context needs the name of its task.")
-        with self.together() as together:
-            build = _Build(self, together, config, session, budget)
-            build.read(pending, recalls=not is_subagent)
-            build.system(config.system_prompt if system_prompt is None else system_prompt)
-            build.core()
-            if is_subagent:
-                # It has a transaction of its own, for which a store in memory has one connection.
-                together.view.release()
-                build.runs(self.history(task_name or ""))
-            else:
-                build.summary()
-                build.others(f"{PAST}\n{past_note}" if past_note else PAST)
-                build.talk()
-            return build.context()
-
-
-@dataclass(slots=True)
-class _Build:
-    """One context in the making."""
-
-    builder: ContextBuilder
-    together: Together
-    config: ContextConfig
+    sources: ContextSources
+    searches: SearchSession
+    settings: Settings
     session: ContextSession
     budget: int
     room: int = 0
     layers: dict[LayerName, Layer] = field(default_factory=dict)
-    said: dict[LayerName, list[ContextMessage]] = field(default_factory=dict)
+    said: dict[LayerName, Sequence[ContextMessage]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     tail: list[Message] = field(default_factory=list)
     pending_uids: set[str] = field(default_factory=set)
     query: str = ""
@@ -145,20 +96,20 @@ class _Build:
 
     def read(self, pending: Sequence[Pending], recalls: bool) -> None:
         """What the rows have, and what is pending: that comes first of all that takes room."""
-        limit = self.config.sliding_window + len(pending) + _EDGE
+        limit = self.settings.context.sliding_window + len(pending) + _EDGE
         uid, segment = self.session.conversation_uid, self.session.segment_uid
-        with self.together.view.reading() as tx:
+        with self.searches.view.reading() as tx:
             if segment is not None:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
         self.is_whole = len(self.tail) < limit
         self.room = self.budget
-        said = recognize(pending, self.tail, self.builder.recorded)
+        said = recognize(pending, self.tail, self._recorded)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
         self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
         if recalls and segment is not None and not self.is_whole:
             # The model works while the rest is put together.
-            self.builder.begin(self.query, self.builder.auto_rag_config(), self.together)
-        with self.together.view.reading() as tx:
+            self.sources.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
+        with self.searches.view.reading() as tx:
             self.facts = core_facts(tx)
             self.digest = None if segment is None else segment_summary(tx, segment)
         kept: list[ContextMessage] = []
@@ -172,8 +123,7 @@ class _Build:
         if len(kept) < len(said):
             self.notes.append(f"{len(said) - len(kept)} pending messages do not fit and are left out.")
         if self.room < 0:
-            over = "The pending message is larger than the budget; it is kept, and nothing else fits."
-            self.notes.append(over)
+            self.notes.append("The pending message is larger than the budget; it is kept, and nothing else fits.")
             self.room = 0
         items = [_item(message, "what is asked now") for message in kept]
         self._put(LayerName.PENDING, kept, items)
@@ -185,7 +135,7 @@ class _Build:
         text = tokens.clip(prompt, self.room - MESSAGE_TOKENS)
         if text != prompt:
             self.notes.append("The system prompt does not fit and is clipped.")
-        self._speak(LayerName.SYSTEM, text, [(None, text, "the system prompt", {})])
+        self._speak(LayerName.SYSTEM, text, [_described(None, text, "the system prompt")])
 
     def core(self) -> None:
         """Core memory, as much of it as fits."""
@@ -198,7 +148,7 @@ class _Build:
             said = "1 core memory does not fit and is" if left == 1 else f"{left} core memories do not fit and are"
             self.notes.append(f"{said} left out.")
         if kept:
-            items: list[Described] = [(fact.uid, fact.value or "", "core memory", {}) for fact in kept]
+            items = [_described(fact.uid, fact.value or "", "core memory") for fact in kept]
             self._speak(LayerName.CORE, core_block(kept), items)
 
     def summary(self) -> None:
@@ -212,23 +162,26 @@ class _Build:
             return block(SUMMARIZED, [fenced(Quote(part, "summary", uid, "", at, "agent"))])
 
         around = ContextMessage(Role.SYSTEM, shown("")).tokens
-        text = tokens.clip(text, min(self.room - around, self.config.summary_tokens))
+        text = tokens.clip(text, min(self.room - around, self.settings.context.summary_tokens))
         if text and ContextMessage(Role.SYSTEM, shown(text)).tokens <= self.room:
-            why = "what left the window, in short"
-            self._speak(LayerName.SUMMARY, shown(text), [(uid, text, why, {"at": at.isoformat()})])
+            item = _described(uid, text, "what left the window, in short", at=at.isoformat())
+            self._speak(LayerName.SUMMARY, shown(text), [item])
 
-    def others(self, heading: str) -> None:
-        """What other conversations say about the query."""
+    def others(self, note: str) -> None:
+        """What other conversations say about the query, under a heading with a note where there is one."""
+        heading = f"{PAST}\n{note}" if note else PAST
+        recall = self.sources.past.search(self.query, self.session.conversation_uid, self.searches)
+        if recall.failure:
+            self.failures.append(recall.failure)
+            self.notes.append(recall.failure)
         room = int(self.room * _PAST_SHARE)
         chosen: list[Quote] = []
-        for quote in self.builder.past(self.session, self.query, self.together):
+        for quote in past_quotes(recall.conversations):
             if ContextMessage(Role.SYSTEM, block(heading, [fenced(q) for q in [*chosen, quote]])).tokens <= room:
                 chosen.append(quote)
         if chosen:
-            items = [
-                (quote.uid, quote.text, "from another conversation", {"source": quote.source, "trust": quote.trust})
-                for quote in chosen
-            ]
+            why = "from another conversation"
+            items = [_described(each.uid, each.text, why, source=each.source, trust=each.trust) for each in chosen]
             self._speak(LayerName.PAST, block(heading, [fenced(quote) for quote in chosen]), items)
 
     def talk(self) -> None:
@@ -236,30 +189,33 @@ class _Build:
         if self.session.segment_uid is None:
             return
         blocks = blocks_of([message for message in self.tail if message.uid not in self.pending_uids])
-        window = fit(blocks, self.room, self.config.sliding_window)
+        window = fit(blocks, self.room, self.settings.context.sliding_window)
         recalled: list[Recalled] = []
         if self._has_more_than(window):
             window, recalled = self._settled(blocks, self._recalled(blocks))
         said = [chat_message(message) for message in messages_in(window)]
-        if not window and blocks and blocks[-1].messages[-1] is self._newest():
+        tail = [message for message in self.tail if is_shown(message) and message.uid not in self.pending_uids]
+        if not window and blocks and tail and blocks[-1].messages[-1] is tail[-1]:
             said = squeezed(blocks[-1], self.room - _taken(recalled))
             self.notes.append(f"The newest messages do not fit and are {'clipped' if said else 'left out'}.")
         shown = {message.uid for message in said}
-        self._recall([item for item in recalled if item.hit.entry.ref_uid not in shown])
+        if apart := [item for item in recalled if item.hit.entry.ref_uid not in shown]:
+            apart.sort(key=lambda item: (item.hit.entry.position, item.hit.entry.id))
+            self._speak(LayerName.AUTO_RAG, _recall_block(apart), [_recalled_item(item) for item in apart])
         self.room -= sum(message.tokens for message in said)
         self._put(LayerName.WINDOW, said, [_item(message, "among the newest") for message in said])
         if said and (not self.is_whole or len(window) < len(blocks)):
             self.left_before = said[0].uid
 
-    def runs(self, messages: Sequence[Message]) -> None:
+    def runs(self, task: str) -> None:
         """The task's earlier runs, oldest first; the oldest are left out where not all fit."""
-        runs: dict[str, list[Message]] = {}
-        for message in messages:
-            runs.setdefault(message.exchange_uid, []).append(message)
+        # They are read in a transaction of their own, for which a store in memory has no other connection.
+        self.searches.view.release()
+        runs = self.sources.history.last_runs(task, self.settings.context.subagent_history)
         kept: list[list[ContextMessage]] = []
         room = self.room
-        for run in reversed(runs.values()):
-            said = [chat_message(message) for message in messages_in(blocks_of(run))]
+        for run in reversed(runs):
+            said = [chat_message(message) for message in messages_in(blocks_of(run.messages))]
             room -= sum(message.tokens for message in said)
             if room < 0:
                 self.notes.append(f"{len(runs) - len(kept)} earlier runs do not fit and are left out.")
@@ -280,11 +236,15 @@ class _Build:
             budget_tokens=self.budget,
             notes=tuple(self.notes),
             left_before=self.left_before,
+            failures=tuple(self.failures),
         )
+
+    def _recorded(self, text: str) -> str:
+        return self.sources.recorder.redactor.redact(valid_utf8(text)).text
 
     def _recalled(self, blocks: Sequence[MessageBlock]) -> list[Recalled]:
         """What auto-RAG finds outside the window that its reserve leaves."""
-        config = self.builder.auto_rag_config()
+        config = self.settings.auto_rag
         # Where room is short, half of it stays with what was said last.
         share = min(config.max_tokens, self.room // 2)
         reserve = share - _taken([])
@@ -292,17 +252,17 @@ class _Build:
             if config.enabled:
                 self.notes.append("There is no room for auto-RAG.")
             return []
-        window = fit(blocks, self.room - share, self.config.sliding_window)
+        window = fit(blocks, self.room - share, self.settings.context.sliding_window)
         excluded = {message.uid for message in messages_in(window)} | self.pending_uids
         limits = config.model_copy(update={"max_tokens": reserve})
         # A line break joins each quotation to the block.
-        recall = self.builder.search(
+        recall = self.sources.auto_rag.search(
             self.query,
             self.session.segment_uid or "",
             excluded,
             limits,
             lambda entry, text: "\n" + quoted(entry, text),
-            self.together,
+            self.searches,
         )
         self.notes.extend(recall.notes)
         recalled = list(recall.items)
@@ -316,38 +276,26 @@ class _Build:
         """The window in all that auto-RAG left over; what it reaches again is not recalled as well."""
         while True:
             room = self.room - (_taken(recalled) if recalled else 0)
-            window = fit(blocks, room, self.config.sliding_window)
+            window = fit(blocks, room, self.settings.context.sliding_window)
             shown = {message.uid for message in messages_in(window)}
             apart = [item for item in recalled if item.hit.entry.ref_uid not in shown]
             if len(apart) == len(recalled):
                 return window, recalled
             recalled = apart
 
-    def _recall(self, recalled: Sequence[Recalled]) -> None:
-        if recalled:
-            ordered = sorted(recalled, key=lambda item: (item.hit.entry.position, item.hit.entry.id))
-            items = [(item.hit.entry.ref_uid, item.text, _why(item), _facts(item)) for item in ordered]
-            self._speak(LayerName.AUTO_RAG, _recall_block(ordered), items)
-
     def _has_more_than(self, window: Sequence[MessageBlock]) -> bool:
         """Whether some message of the segment is outside of a window."""
         shown = {message.uid for message in messages_in(window)} | self.pending_uids
         return not self.is_whole or any(is_shown(message) and message.uid not in shown for message in self.tail)
 
-    def _newest(self) -> Message | None:
-        shown = [message for message in self.tail if is_shown(message) and message.uid not in self.pending_uids]
-        return shown[-1] if shown else None
-
-    def _speak(self, name: LayerName, text: str, items: Sequence[Described]) -> None:
+    def _speak(self, name: LayerName, text: str, items: Sequence[LayerItem]) -> None:
         """One composed message for a whole layer."""
-        if not text:
-            return
-        message = ContextMessage(Role.SYSTEM, text)
-        self.room -= message.tokens
-        described = [LayerItem(uid, words, tokens.estimate(words), why, facts) for uid, words, why, facts in items]
-        self._put(name, [message], described)
+        if text:
+            message = ContextMessage(Role.SYSTEM, text)
+            self.room -= message.tokens
+            self._put(name, [message], items)
 
-    def _put(self, name: LayerName, messages: list[ContextMessage], items: Sequence[LayerItem]) -> None:
+    def _put(self, name: LayerName, messages: Sequence[ContextMessage], items: Sequence[LayerItem]) -> None:
         if messages:
             self.said[name] = messages
             self.layers[name] = Layer(name, sum(message.tokens for message in messages), tuple(items))
@@ -365,21 +313,24 @@ def _item(message: ContextMessage, why: str) -> LayerItem:
     return LayerItem(message.uid, message.content, message.tokens, why, {"role": message.role.value})
 
 
-def _why(item: Recalled) -> str:
-    return "; ".join(reason.note or reason.name for reason in item.hit.reasons)
+def _described(uid: str | None, text: str, why: str, **facts: object) -> LayerItem:
+    return LayerItem(uid, text, tokens.estimate(text), why, facts)
 
 
-def _facts(item: Recalled) -> dict[str, object]:
-    hit = item.hit
-    return {
-        "role": hit.entry.role,
-        "author": hit.entry.author,
-        "trust": hit.entry.trust.value,
-        "untrusted": hit.entry.trust.is_untrusted,
-        "created_at": hit.entry.created_at.isoformat(),
-        "score": round(hit.score, 6),
-        "similarity": None if hit.similarity is None else round(hit.similarity, 4),
-        "keyword_rank": hit.keyword_rank,
-        "vector_rank": hit.vector_rank,
-        "reasons": [{"name": r.name, "value": round(r.value, 4), "note": r.note} for r in hit.reasons],
-    }
+def _recalled_item(item: Recalled) -> LayerItem:
+    hit, entry = item.hit, item.hit.entry
+    return _described(
+        entry.ref_uid,
+        item.text,
+        "; ".join(reason.note or reason.name for reason in hit.reasons),
+        role=entry.role,
+        author=entry.author,
+        trust=entry.trust.value,
+        untrusted=entry.trust.is_untrusted,
+        created_at=entry.created_at.isoformat(),
+        score=round(hit.score, 6),
+        similarity=None if hit.similarity is None else round(hit.similarity, 4),
+        keyword_rank=hit.keyword_rank,
+        vector_rank=hit.vector_rank,
+        reasons=[{"name": r.name, "value": round(r.value, 4), "note": r.note} for r in hit.reasons],
+    )

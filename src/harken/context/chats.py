@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from datetime import datetime
 
-from harken.config.settings import SearchConfig, Settings
-from harken.context.builder import ContextBuilder, ContextSession
-from harken.context.layers import ChatContext, ContextMessage
-from harken.context.past import past_quotes
-from harken.context.pending import Pending
+from harken.config.settings import Settings
+from harken.context.builder import ContextBuilder, ContextSession, ContextSources
+from harken.context.layers import ChatContext, ContextMessage, Pending
+from harken.context.past import latest_quotes, past_quotes, saved_quotes
 from harken.context.render import Quote
 from harken.context.task_history import TaskHistory
-from harken.errors import NotFoundError
+from harken.errors import NotFoundError, UsageError
 from harken.jobs.job import run_until_idle
-from harken.jobs.segments import SummarizeSegmentWork, Vectorize
+from harken.jobs.summarize import SummarizeSegmentWork
 from harken.model.conversations import TASK_CHANNEL
-from harken.providers.summarizer import Summarizer
+from harken.model.lookups import Retrieval
 from harken.record.ids import conversation_uid
+from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.search.past import PastConversations, PastRecall
 from harken.search.recall import AutoRag, Recall
-from harken.search.search import SpaceReader
-from harken.search.session import Together
+from harken.search.search import Searcher
 from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
 from harken.storage.enrichment.segments import count_left, has_left, note_left
-from harken.storage.past import Retrieval, list_retrievals
-from harken.storage.ports import Store
-from harken.text.characters import sound
+from harken.storage.past import list_retrievals
+from harken.storage.state import INJECTIONS, given_to, note_given
 
 # Messages; until then auto-RAG alone brings them back.
 _WORTH_A_CALL = 10
@@ -39,52 +35,27 @@ class Chats:
 
     Args:
         settings: those in force; read anew each time.
-        reader: opens the space that answers.
         history: the runs of tasks.
+
+    Attributes:
+        sources: what contexts are made from.
     """
 
     def __init__(
-        self,
-        store: Store,
-        recorder: Recorder,
-        settings: Callable[[], Settings],
-        reader: Callable[[], SpaceReader | None],
-        history: TaskHistory,
-        now: Callable[[], datetime],
+        self, recorder: Recorder, settings: Callable[[], Settings], searcher: Searcher, history: TaskHistory
     ) -> None:
-        self._store = store
         self._recorder = recorder
         self._settings = settings
-        self._now = now
-        self._auto_rag = AutoRag(store, lambda: settings().search, reader, now)
-        self._past = PastConversations(store, lambda: settings().rag, lambda: settings().search, reader, now)
-
-        def trusting() -> SearchConfig:
-            return settings().search.model_copy(update={"include_untrusted": False})
-
-        def builder(auto_rag: AutoRag, others: PastConversations) -> ContextBuilder:
-            def past(session: ContextSession, query: str, together: Together) -> Sequence[Quote]:
-                return past_quotes(others.search(query, session.conversation_uid, together).conversations)
-
-            return ContextBuilder(
-                together=auto_rag.together,
-                begin=auto_rag.begin,
-                search=auto_rag.search,
-                context_config=lambda: settings().context,
-                auto_rag_config=lambda: settings().auto_rag,
-                recorded=self._recorded,
-                past=past,
-                history=lambda name: history.messages(name, settings().context.subagent_history),
-            )
-
-        self.builder = builder(self._auto_rag, self._past)
-        self._without_untrusted = builder(
-            replace(self._auto_rag, search_config=trusting), replace(self._past, search_config=trusting)
-        )
+        self._searcher = searcher
+        self._sessions = sessions = searcher.sessions
+        self._store = sessions.store
+        self._now = sessions.now
+        past = PastConversations(sessions, lambda: settings().rag)
+        self.sources = ContextSources(recorder, AutoRag(sessions), past, history)
 
     def session(self, conversation: str, channel: str) -> ContextSession:
         """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
-        return self._session(conversation_uid(channel, conversation))
+        return self.newest(conversation_uid(channel, conversation))
 
     def find(self, beginning: str | None = None, channel: str | None = None) -> ContextSession:
         """A conversation by its id, the beginning of it, or its own name; None is the one that was active last.
@@ -104,11 +75,12 @@ class Chats:
         if len(found) != 1:
             what = "Several conversations begin with" if found else "There is no conversation"
             raise NotFoundError(f"{what} {beginning}. Ids are printed by: harken search QUERY")
-        return self._session(found[0])
+        return self.newest(found[0])
 
     def newest(self, conversation_uid: str) -> ContextSession:
         """A conversation by its whole id, as it stands now; one that is new has no segment yet."""
-        return self._session(conversation_uid)
+        with self._store.reading() as tx:
+            return ContextSession(conversation_uid, newest_segment(tx, conversation_uid))
 
     def build(
         self,
@@ -123,23 +95,47 @@ class Chats:
         past_note: str = "",
         include_untrusted: bool = True,
     ) -> ChatContext:
-        """See `ContextBuilder.build_context`; unless it is a preview, what left the window is noted to be summarized.
+        """Everything that the model gets to see, in order.
 
-        Without what is not to be trusted, none of it is recalled; what was said last stands in the window all the same.
+        System prompt, core memory, summary, other conversations, auto-RAG, window, pending. A subagent sees its
+        task's earlier runs in place of all that a conversation brings.
 
+        Args:
+            session: whose segment is looked at.
+            pending: what the user says now, oldest first, recorded already or not: text, or the recorded message.
+            is_subagent: whether a task asks.
+            task_name: the task; needed for a subagent.
+            budget_tokens: None takes the setting.
+            system_prompt: None takes the setting.
+            is_preview: otherwise what left the window is noted to be summarized.
+            past_note: said under the heading of other conversations: how the caller's tools tell more of them.
+            include_untrusted: whether what is not to be trusted may be recalled; what was said last stands in the
+                window all the same.
+        Returns:
+            Never more than the budget, except for a last pending message that alone is larger: it is kept, and noted.
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
-        builder = self.builder if include_untrusted else self._without_untrusted
-        context = builder.build_context(
-            session,
-            pending,
-            is_subagent,
-            task_name,
-            budget_tokens=budget_tokens,
-            system_prompt=system_prompt,
-            past_note=past_note,
-        )
+        settings = self._settings()
+        config = settings.context
+        budget = config.default_budget_tokens if budget_tokens is None else budget_tokens
+        if budget <= 0:
+            raise UsageError(f"budget_tokens must be > 0, got {budget}")
+        if is_subagent and not task_name:
+            raise UsageError("A subagent's context needs the name of its task.")
+        changes = {} if include_untrusted else {"include_untrusted": False}
+        with self._sessions.open(**changes) as searches:
+            builder = ContextBuilder(self.sources, searches, settings, session, budget)
+            builder.read(pending, recalls=not is_subagent)
+            builder.system(config.system_prompt if system_prompt is None else system_prompt)
+            builder.core()
+            if is_subagent:
+                builder.runs(task_name or "")
+            else:
+                builder.summary()
+                builder.others(past_note)
+                builder.talk()
+            context = builder.context()
         if context.left_before is not None and not is_preview:
             self._note_left(context.left_before)
         return context
@@ -158,11 +154,36 @@ class Chats:
         """What auto-RAG finds for a query in the session's segment."""
         if session.segment_uid is None:
             return Recall(notes=("Nothing was said yet.",))
-        return self._auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
+        return self.sources.auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
 
     def past(self, query: str, session: ContextSession | None = None) -> PastRecall:
         """What other conversations say about a query; all of them where no session goes on."""
-        return self._past.search(query, session.conversation_uid if session else None)
+        return self.sources.past.search(query, session.conversation_uid if session else None)
+
+    def quotes_about(self, prompt: str, session: ContextSession) -> list[Quote]:
+        """What was saved, and what other conversations say, about a prompt: asked at once, the most important first."""
+        with self._sessions.open() as searches:
+            saved = saved_quotes(self._searcher, prompt, searches)
+            past = self.sources.past.search(prompt, session.conversation_uid, searches)
+        return [*saved, *past_quotes(past.conversations)]
+
+    def latest(self, directory: str, conversation_uid: str) -> list[Quote]:
+        """The outcome of the conversation before this one in a folder's project, as a quotation; none where none is."""
+        return latest_quotes(self._store, identify_project(directory), conversation_uid)
+
+    def given(self, conversation_uid: str) -> set[str]:
+        """Ids of everything that hooks have told a conversation."""
+        with self._store.reading() as tx:
+            return given_to(tx, conversation_uid)
+
+    def note_given(self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool]) -> bool:
+        """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did."""
+        with self._store.writing(of=INJECTIONS) as tx:
+            # Asked now: the store may have been busy for longer than a hook waits.
+            if unless():
+                return False
+            note_given(tx, conversation_uid, uids, self._now())
+        return True
 
     def past_log(self, limit: int = 1000) -> list[Retrieval]:
         """How past conversations were looked for, newest first."""
@@ -171,38 +192,9 @@ class Chats:
 
     def summarize(self) -> int:
         """Bring every rolling summary up to date without a model, in this thread; how many messages that took in."""
-        return run_until_idle(self.work(None))
-
-    def work(
-        self,
-        vectorize: Vectorize | None,
-        summarizer_for: Callable[[str], Summarizer] | None = None,
-        since: Callable[[], datetime | None] = lambda: None,
-    ) -> SummarizeSegmentWork:
-        """The background work that keeps the summaries.
-
-        Args:
-            vectorize: gives sentences their vectors; None compares them by their words.
-            summarizer_for: who summarizes the segment of an id; None chooses sentences.
-            since: what was said from this moment on it may summarize; None: nothing.
-        """
-        settings = self._settings
-        return SummarizeSegmentWork(
-            self._store,
-            lambda: settings().context.summary_tokens,
-            settings().worker.lease_seconds,
-            vectorize,
-            self._now,
-            summarizer_for=summarizer_for,
-            since=since,
-        )
-
-    def _session(self, uid: str) -> ContextSession:
-        with self._store.reading() as tx:
-            return ContextSession(uid, newest_segment(tx, uid))
-
-    def _recorded(self, text: str) -> str:
-        return self._recorder.redactor.redact(sound(text)).text
+        work = SummarizeSegmentWork(self._store, self._settings, self._now)
+        run_until_idle(work)
+        return work.stored
 
     def _note_left(self, message_uid: str) -> None:
         """Have what left the window summarized; a model, which costs money, is asked only when it is worth a call."""

@@ -1,19 +1,23 @@
-"""What a context is made of: messages for the model, in layers that say what stands there and why."""
+"""What a context is made of: messages for the model, the pending ones too, in layers that say why they are there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from harken.errors import UsageError
 from harken.model.conversations import Message, MessageType, Role
+from harken.model.views import ContextView, LayerItemView
 from harken.text import tokens
 
 # What a chat API adds around each message.
 MESSAGE_TOKENS = 4
 _REMEMBERED_CHARS = 4000
+
+Pending = str | Message
 
 
 def count_tokens(text: str) -> int:
@@ -82,6 +86,10 @@ class LayerItem:
     why: str
     facts: Mapping[str, Any]
 
+    def view(self) -> LayerItemView:
+        """The item as JSON, with its facts."""
+        return {"id": self.uid, "tokens": self.tokens, "text": self.text, "why": self.why, **self.facts}  # type: ignore[typeddict-item]
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -102,6 +110,7 @@ class ChatContext:
         tokens: what all of it takes.
         notes: one sentence for each thing that did not fit or could not be looked at.
         left_before: id of the oldest message in the window when earlier ones are outside of it; else None.
+        failures: those of the notes that tell of a search that failed.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -110,20 +119,77 @@ class ChatContext:
     budget_tokens: int
     notes: tuple[str, ...] = ()
     left_before: str | None = None
+    failures: tuple[str, ...] = ()
 
     def layer(self, name: LayerName | str) -> Layer | None:
         """The layer of that name; None where nothing is in it."""
         return next((layer for layer in self.layers if layer.name == name), None)
 
+    def view(self, conversation_uid: str) -> ContextView:
+        """The context as JSON, of the conversation that it was built for."""
+        return {
+            "conversation_id": conversation_uid,
+            "tokens": self.tokens,
+            "budget_tokens": self.budget_tokens,
+            "messages": [message.as_dict() for message in self.messages],
+            "layers": [
+                {"name": layer.name.value, "tokens": layer.tokens, "items": [item.view() for item in layer.items]}
+                for layer in self.layers
+            ],
+            "notes": list(self.notes),
+        }
+
 
 def chat_message(message: Message) -> ContextMessage:
     """A recorded message as a model gets it."""
-    return ContextMessage(
-        role=message.role,
-        content=message.text,
-        type=message.type,
-        author=message.author,
-        call_id=message.call_id,
-        tool_name=message.tool_name,
-        uid=message.uid,
-    )
+    said = message.author, message.call_id, message.tool_name, message.uid
+    return ContextMessage(message.role, message.text, message.type, *said)
+
+
+def recognize(
+    pending: Sequence[Pending], tail: Sequence[Message], recorded: Callable[[str], str]
+) -> list[ContextMessage]:
+    """The pending messages for the model, with the ids of those that are recorded; all lists oldest first.
+
+    `tail` is the end of the segment; `recorded` tells what recording makes of a text.
+
+    Raises:
+        UsageError: a tool's call or result is given as pending.
+    """
+    said: list[ContextMessage] = []
+    known: set[str] = set()
+    waiting = _unanswered(tail)
+    # From the newest on: where not all fit, the newest are kept, and they must be the ones that are recognized.
+    for message in reversed(pending):
+        if isinstance(message, str):
+            kept = recorded(message)
+            same = next((found for found in waiting if found.text == kept and found.uid not in known), None)
+            author, uid = (same.author, same.uid) if same else (None, None)
+            said.insert(0, ContextMessage(Role.USER, message, author=author, uid=uid))
+        elif message.type is MessageType.TEXT:
+            uid = message.uid
+            said.insert(0, chat_message(message))
+        else:
+            raise UsageError("Only words can be pending. Record calls and results of tools: the window shows them.")
+        known |= {uid} if uid else set()
+    return said
+
+
+def last_asked(tail: Sequence[Message]) -> str:
+    """The newest words of the user; empty where there are none."""
+    return next((message.text for message in reversed(tail) if _is_asked(message)), "")
+
+
+def _unanswered(tail: Sequence[Message]) -> list[Message]:
+    """The user's words at the segment's end, which nothing has replied to yet, newest first."""
+    found: list[Message] = []
+    for message in reversed(tail):
+        if message.role in (Role.ASSISTANT, Role.TOOL):
+            break
+        if _is_asked(message):
+            found.append(message)
+    return found
+
+
+def _is_asked(message: Message) -> bool:
+    return message.role is Role.USER and message.type is MessageType.TEXT

@@ -1,15 +1,56 @@
-"""Past conversations as a context quotes them: each with its summary, then its exchanges, cut short."""
+"""What was saved, and past conversations, as a context quotes them: summaries, then exchanges, cut short."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harken.context.rank import marked, on_one_scale
+from harken.context.compose import marked, on_one_scale
 from harken.context.render import Quote
-from harken.model.conversations import ContextItem, Trust, least_trusted
+from harken.model.conversations import (
+    ContextItem,
+    Message,
+    MessageType,
+    ProjectIdentity,
+    SearchScope,
+    Trust,
+    least_trusted,
+)
 from harken.search.past import PastConversation, PastExchange
+from harken.search.query import is_small_talk, parse_query
+from harken.search.relevance import Gate
+from harken.search.search import Searcher
+from harken.search.session import SearchSession
+from harken.storage.conversations import messages_of_exchange
+from harken.storage.past import latest_exchange_summaries, latest_of_project
+from harken.storage.ports import Readable
+from harken.storage.scopes import present_sources
+from harken.text.shown import one_line
+from harken.text.words import content_terms
 
 _SHOWN_CHARS = 200
+_LAST_EXCHANGES = 3
+_SAVED = SearchScope(sources=("memory", "experience", "value"))
+_MOST_SAVED, _SAVED_SHOWN = 12, 4
+
+
+def saved_quotes(searcher: Searcher, prompt: str, session: SearchSession) -> list[Quote]:
+    """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
+    query = parse_query(prompt)
+    if not query.text or is_small_talk(query):
+        return []
+    with session.view.reading() as tx:
+        if not present_sources(tx, _SAVED.sources):
+            # Another search would cost the person who waits as much as that of past conversations.
+            return []
+    found = searcher.search(query.text, _SAVED, _MOST_SAVED, session=session)
+    gate = Gate(found.threshold, session.config.untrusted_margin)
+    # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
+    near = [hit.entry for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
+    once = {
+        entry.ref_uid: Quote(entry.text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value)
+        for entry in reversed(near)
+    }
+    return list(reversed(once.values()))[:_SAVED_SHOWN]
 
 
 def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
@@ -22,26 +63,24 @@ def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
 
 
 def _conversation_quote(found: PastConversation) -> Quote:
+    similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
     count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
-    lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({_facts(found.similarity)}{count})']
+    lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({similarity}{count})']
     if found.summary:
         lines.append(f"Summary: {_flat(found.summary)}")
     return Quote("\n".join(lines), "conversation", found.uid, "", found.at, found.trust.value)
 
 
 def _exchange_quote(found: PastExchange) -> Quote:
-    said = [f"{name}: {_cut(text)}" for name, text in (("User", found.user), ("Assistant", found.assistant)) if text]
-    facts = f"Exchange ({_facts(found.similarity).rstrip(', ')})" if found.similarity is not None else "Exchange"
-    return Quote("\n".join([facts, *said]), "exchange", found.uid, "", found.at, found.trust.value)
+    lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
+    lines.extend(f"{name}: {text}" for name, text in _said(found))
+    return Quote("\n".join(lines), "exchange", found.uid, "", found.at, found.trust.value)
 
 
-def _facts(similarity: float | None) -> str:
-    return "" if similarity is None else f"similarity {similarity:.2f}, "
-
-
-def _cut(text: str) -> str:
-    flat = _flat(text)
-    return flat if len(flat) <= _SHOWN_CHARS else flat[: _SHOWN_CHARS - 1] + "…"
+def _said(exchange: PastExchange) -> list[tuple[str, str]]:
+    """Who said what, each cut short."""
+    said = ("User", exchange.user), ("Assistant", exchange.assistant)
+    return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]
 
 
 def _flat(text: str) -> str:
@@ -51,19 +90,14 @@ def _flat(text: str) -> str:
 def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
     """A context's item for each conversation: what it was about, and what was said in its best exchanges.
 
-    Args:
-        conversations: best first.
-        untrusted_weight: what the likeness of one that quotes what is not to be trusted is multiplied by.
+    The likeness of one that quotes what is not to be trusted is multiplied by a weight.
     """
-    likenesses = [
-        min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
-        * (untrusted_weight if _trust(each).is_untrusted else 1.0)
-        for each in conversations
-    ]
+    likenesses = []
+    for each in conversations:
+        likeness = min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
+        likenesses.append(likeness * (untrusted_weight if _trust(each).is_untrusted else 1.0))
     scaled = on_one_scale([each.score for each in conversations], likenesses)
-    return [
-        _conversation_item(each, round(relevance, 4)) for each, relevance in zip(conversations, scaled, strict=True)
-    ]
+    return [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
 
 
 def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:
@@ -72,8 +106,7 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
     if found.summary:
         lines.append(_flat(found.summary))
     for exchange in found.exchanges:
-        said = (("User", exchange.user), ("Assistant", exchange.assistant))
-        lines.extend(f"- **{name}**: {_cut(text)}" for name, text in said if text)
+        lines.extend(f"- **{name}**: {text}" for name, text in _said(exchange))
     metadata = {
         "id": found.uid,
         "title": title,
@@ -86,3 +119,25 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
 
 def _trust(found: PastConversation) -> Trust:
     return least_trusted((found.trust, *(exchange.trust for exchange in found.exchanges)))
+
+
+def latest_quotes(store: Readable, project: ProjectIdentity | None, conversation_uid: str) -> list[Quote]:
+    """The summary of the conversation before this one in a project, or of its last exchanges until it has one."""
+    keys = (project.key, *project.aliases) if project else ()
+    with store.reading() as tx:
+        latest = latest_of_project(tx, keys, conversation_uid)
+        if latest is None:
+            return []
+        last = {} if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
+        whole = tuple(uid for uid, text in last.items() if _tells_whole(text, messages_of_exchange(tx, uid)))
+    lines = [latest.summary] if latest.summary else list(last.values())
+    if not latest.title and not lines:
+        return []
+    text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
+    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
+
+
+def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
+    """Whether all that a person or an agent said stands in the summary, so that quoting it would say it twice."""
+    told = set(content_terms(summary))
+    return all(told.issuperset(content_terms(each.text)) for each in said if each.type is MessageType.TEXT)

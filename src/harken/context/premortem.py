@@ -1,21 +1,21 @@
-"""What is about a query, out of what a search found: for texts that come without being asked for."""
+"""Warnings before work begins: what went wrong in work like this, from experiences and values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from harken.config.settings import AssembleConfig
-from harken.context.compose import Items, Plan, compose, gather
+from harken.context.compose import FormattedContext, Items, Plan, compose, gather, ranked
 from harken.context.dedupe import distinct
-from harken.context.rank import ranked
-from harken.model.conversations import ContextItem, FormattedContext, Hit, SearchScope
+from harken.model.conversations import ContextItem, SearchScope
 from harken.model.experiences import DOMAINS, STRATEGIES, ExperienceStatus, check_one_of
 from harken.search.query import parse_query
-from harken.search.recall import has_enough, rare_holders, telling_holders
-from harken.sources.found import SourceHit
+from harken.search.relevance import Gate, RareWords
 from harken.sources.searches import SourceSearcher
+from harken.sources.source import SourceHit
 from harken.storage.ports import Readable
 from harken.storage.scopes import row_scope
 
@@ -25,28 +25,24 @@ def near(store: Readable, found: SourceHit, query: str) -> SourceHit:
 
     What has no vector must have half of the query's rare words instead: rare among all of its source.
     """
-    unsure = [hit for hit in found.hits if hit.similarity is None]
-    wordy = _with_enough_words(store, unsure, query) if unsure else set()
-
-    def is_near(hit: Hit) -> bool:
-        if hit.similarity is None or found.threshold is None:
-            return hit.entry.id in wordy
-        return hit.keyword_rank is not None and hit.similarity >= found.threshold
-
-    pairs = [(hit, item) for hit, item in zip(found.hits, found.items, strict=True) if is_near(hit)]
+    gate = Gate(found.threshold)
+    rare: RareWords | None = None
+    pairs = []
+    for hit, item in zip(found.hits, found.items, strict=True):
+        admitted = gate.admits(hit.similarity, is_untrusted=False)
+        if admitted is None:
+            rare = rare or _rare_words(store, hit.entry.source, query)
+            admitted = rare.admit(hit.entry.id, is_near=False, is_untrusted=hit.entry.trust.is_untrusted)
+        elif hit.keyword_rank is None:
+            admitted = False
+        if admitted:
+            pairs.append((hit, item))
     return replace(found, hits=tuple(hit for hit, _ in pairs), items=tuple(item for _, item in pairs))
 
 
-def _with_enough_words(store: Readable, hits: list[Hit], query: str) -> set[int]:
-    sources = tuple({hit.entry.source for hit in hits})
+def _rare_words(store: Readable, source: str, query: str) -> RareWords:
     with store.reading() as tx:
-        rare = rare_holders(telling_holders(tx, parse_query(query), row_scope(tx, SearchScope(sources=sources))))
-    wordy = set()
-    for hit in hits:
-        held = [term for term, holders in rare.items() if hit.entry.id in holders]
-        if has_enough(held, rare, near=False, is_trusted=not hit.entry.trust.is_untrusted):
-            wordy.add(hit.entry.id)
-    return wordy
+        return RareWords.read(tx, parse_query(query), row_scope(tx, SearchScope(sources=(source,))))
 
 
 HEADINGS: Mapping[str, str] = {
@@ -96,43 +92,38 @@ def premortem(
     if strategy is not None:
         check_one_of("strategy", strategy, STRATEGIES)
 
-    def told(found: SourceHit) -> SourceHit:
-        return near(sources.store, found, about) if about else found
+    using = f" using {strategy}" if strategy else ""
 
     def experiences(query: str, axis: str, **filters: str) -> SourceHit:
-        return told(
-            sources.search_experiences(about or query, axis, limit=limit, is_filled=not about, **filters),
-        )
+        found = sources.search_experiences(about or query, axis, limit=limit, is_filled=not about, **filters)
+        return near(sources.store, found, about) if about else found
 
-    def values(query: str) -> SourceHit:
-        most = min(limit, _MOST_VALUES)
-        return told(sources.search_values(about or query, most, domain=domain, is_filled=not about))
+    def values() -> SourceHit:
+        query, most = about or f"principles for {domain}{using}", min(limit, _MOST_VALUES)
+        found = sources.search_values(query, most, domain=domain, is_filled=not about)
+        return near(sources.store, found, about) if about else found
 
     falsified = ExperienceStatus.FALSIFIED.value
-    principles = f"principles for {domain}" + (f" using {strategy}" if strategy else "")
     asks: dict[str, Callable[[], SourceHit]] = {
         "failures": lambda: experiences(f"failures and issues in {domain}", "full", domain=domain, outcome=falsified),
         "surprises": lambda: experiences(f"unexpected outcomes in {domain}", "surprise", domain=domain),
         "root causes": lambda: experiences(f"why hypotheses fail in {domain}", "root_cause", domain=domain),
-        "values": lambda: values(principles),
+        "values": values,
     }
     if strategy or about:
         named = {"strategy": strategy} if strategy else {}
         asks["strategy"] = lambda: experiences(f"outcomes using {strategy} strategy", "strategy", **named)
-    found, failed = gather({name: _items(name, ask, config, now) for name, ask in asks.items()})
-    title = f"Premortem: {domain}" + (f" with {strategy}" if strategy else "")
-    whole = config.model_copy(update={"min_item_tokens": max(_STORY_TOKENS, config.min_item_tokens)})
-    return compose(found, failed, Plan(title, HEADINGS, _WEIGHTS, _based_on), max_tokens, whole)
 
-
-def _items(part: str, ask: Callable[[], SourceHit], config: AssembleConfig, now: datetime) -> Callable[[], Items]:
-    def items() -> Items:
-        told = [_told(part, item) for item in ranked(ask(), config, now)]
+    def items(part: str) -> Items:
+        told = [_told(part, item) for item in ranked(asks[part](), config, now)]
         once = distinct(told, config.duplicate_similarity)
         # Stable, so the most relevant stay first among those that failed and among the others.
         return sorted(once, key=_has_not_failed) if part == "strategy" else once
 
-    return items
+    found, failed = gather({part: partial(items, part) for part in asks})
+    title = f"Premortem: {domain}" + (f" with {strategy}" if strategy else "")
+    whole = config.model_copy(update={"min_item_tokens": max(_STORY_TOKENS, config.min_item_tokens)})
+    return compose(found, failed, Plan(title, HEADINGS, _WEIGHTS, _based_on), max_tokens, whole)
 
 
 def _told(part: str, item: ContextItem) -> ContextItem:

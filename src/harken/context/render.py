@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -21,20 +21,10 @@ _LOCATED = ("code", "document")
 _NAMED = ("experience", "conversation")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading with its items."""
-
-    heading: str
-    items: tuple[ContextItem, ...]
-
-
-def document(title: str, sections: Sequence[Section], notes: Sequence[str], last_line: str) -> str:
-    """The whole context: sections without items are left out, notes stand before the last line."""
+def document(title: str, sections: Mapping[str, Sequence[ContextItem]], notes: Sequence[str], last_line: str) -> str:
+    """The whole context: items by heading, headings without items left out, notes before the last line."""
     parts = [f"# {title}"]
-    parts += [
-        f"## {each.heading}\n" + "\n\n".join(item.content for item in each.items) for each in sections if each.items
-    ]
+    parts += [f"## {name}\n" + "\n\n".join(item.content for item in items) for name, items in sections.items() if items]
     ending = [f"*{line}*" for line in (*notes, last_line)]
     return "\n\n".join([*parts, "---\n" + "\n\n".join(ending)])
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 
-import structlog
-
 from harken.errors import JournalError
 from harken.journal.journal import Journal
+from harken.log import Log
 from harken.model.conversations import (
     TASK_CHANNEL,
     Event,
@@ -32,7 +31,7 @@ from harken.storage.conversations import messages_of_exchange, tombstones_of
 from harken.storage.past import newest_exchanges
 from harken.storage.ports import Store, Transaction
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ class Run:
     def answer(self) -> str | None:
         """The assistant's last words; None where the run does not end with them."""
         last = self.messages[-1] if self.messages else None
-        said = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
-        return last.text if last is not None and said else None
+        return last.text if last and last.role is Role.ASSISTANT and last.type is MessageType.TEXT else None
 
     @property
     def is_complete(self) -> bool:
@@ -93,10 +91,6 @@ class TaskHistory:
                 return list(islice(found, count))[::-1]
             forgotten = {grave.uid for grave in tombstones_of(tx, uid)}
         return _from_journal(self.journal, uid, count, only_complete, forgotten)
-
-    def messages(self, name: str, count: int) -> list[Message]:
-        """The messages of the last complete runs, oldest first."""
-        return [message for run in self.last_runs(name, count) for message in run.messages]
 
 
 def _from_rows(tx: Transaction, uid: str) -> Iterator[Run]:
@@ -150,8 +144,9 @@ class _Gathered:
                 self.raised[event.uid] = event.trust
             elif isinstance(event, Exchange):
                 self.begun[event.uid] = event
-            elif isinstance(event, ExchangeEnd) and self._is_last(event):
-                self.ends[event.exchange_uid] = event
+            elif isinstance(event, ExchangeEnd):
+                known = self.ends.get(event.exchange_uid, event)
+                self.ends[event.exchange_uid] = event if known.at <= event.at else known
             elif isinstance(event, Message):
                 spoken.setdefault(event.exchange_uid, []).append(event)
         for uid, earlier in spoken.items():
@@ -168,12 +163,7 @@ class _Gathered:
             }
             begun, end = self.begun.get(uid), self.ends.get(uid)
             started = begun.started_at if begun else self.spoken[uid][0].created_at
-            status = end.status if end else ExchangeStatus.IN_PROGRESS
-            times = (started, end.at if end else None)
-            run = Run(uid, status, *times, end.error if end else None, tuple(messages.values()))
+            status, at, error = (end.status, end.at, end.error) if end else (ExchangeStatus.IN_PROGRESS, None, None)
+            run = Run(uid, status, started, at, error, tuple(messages.values()))
             found.append((started, begun.number if begun else 0, run))
         return [run for *_, run in sorted(found, key=lambda one: one[:2])]
-
-    def _is_last(self, end: ExchangeEnd) -> bool:
-        known = self.ends.get(end.exchange_uid)
-        return known is None or known.at <= end.at

@@ -7,41 +7,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from harken.engine.parts import Parts
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import (
-    ExchangeStatus,
-    Message,
-    MessageType,
-    Role,
-    SearchResult,
-    SearchScope,
-    Segment,
-    Trust,
-)
+from harken.model.conversations import ExchangeStatus, Message, MessageType, Role, SearchScope, Segment, Trust
+from harken.model.lookups import SearchResult
 from harken.record.ids import conversation_uid
 
 if TYPE_CHECKING:
     from harken.chat.tasks import Answer, TaskRun
     from harken.context.builder import ContextSession
-    from harken.context.layers import ChatContext
-    from harken.context.pending import Pending
+    from harken.context.compose import FormattedContext
+    from harken.context.layers import ChatContext, Pending
     from harken.importers.importer import ImportReport, Progress
     from harken.importers.parsed import TranscriptFormat
     from harken.jobs.job import Worker
-    from harken.model.conversations import FormattedContext
+    from harken.model.lookups import Surroundings
     from harken.search.recall import Recall
-    from harken.storage.conversations import Surroundings
-
-
-from harken.engine.parts import Parts
 
 
 class Harken(Parts):
-    """Memory in one place: records, imports, embeds, searches, forgets.
+    """Memory in one place: records, imports, embeds, searches, forgets; see `Parts` for what it is opened with.
 
     Safe to use from several threads; several processes may open the same home at once.
-
-    See `Parts` for what it is opened with.
     """
 
     def record_message(
@@ -63,11 +50,11 @@ class Harken(Parts):
 
         Args:
             conversation: the caller's own name for the conversation; made if it is new.
-            role: who it speaks for.
+            role: who speaks.
             text: kept whole, secrets and `<private>` parts taken out first.
-            channel: what kind of place the conversation is held in.
-            author: a person's or an agent's name, if known.
-            type: what it is.
+            channel: the kind of place that the conversation is held in.
+            author: a person's or an agent's name.
+            type: text, or a tool's call or result.
             call_id: links a tool call with its result.
             tool_name: for tool calls and results.
             directory: the working directory, which tells the project; only looked at when the conversation is new.
@@ -165,17 +152,15 @@ class Harken(Parts):
         places = [Path(path).expanduser() for path in paths]
         if missing := [place for place in places if not place.exists()]:
             raise UsageError(f"{missing[0]} does not exist.")
-        importer = Importer(self.recorder, progress, self.upkeep.forget, as_mine, is_live)
+        importer = Importer(self.recorder, progress, self.maintenance.forget, as_mine, is_live)
         return importer.run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
-        """Give every entry that waits for one its vector, in this thread.
+        """Give every entry that waits for one its vector, in this thread; how many were stored.
 
         Args:
             progress: called with (done, in all) after each batch.
             patient: wait for what backs off after a failure, or is leased to another process, until all is settled.
-        Returns:
-            How many vectors were stored; 0 also where the settings name no model.
         Raises:
             ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
             MissingExtraError: what it needs is not installed.
@@ -187,7 +172,7 @@ class Harken(Parts):
 
         Raises:
             ConfigError: the settings name a model that cannot be; the workers run all the same.
-            MissingExtraError, ModelFileError: what a model needs is not there; likewise.
+            MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
         return self.background.start()
 
@@ -203,7 +188,7 @@ class Harken(Parts):
         system_prompt: str | None = None,
         include_untrusted: bool = True,
     ) -> ChatContext:
-        """Everything that the model gets to see in its next call; see `ContextBuilder.build_context`.
+        """Everything that the model gets to see in its next call; see `Chats.build`.
 
         Args:
             session: the caller's own name for the conversation, or one that `chats` found.
@@ -213,19 +198,13 @@ class Harken(Parts):
             channel: of the conversation.
             budget_tokens: None takes the setting.
             system_prompt: None takes the setting.
-            include_untrusted: whether what is not to be trusted may be recalled, where the settings allow that.
+            include_untrusted: recall what is not to be trusted too, where the settings allow that.
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
         found = self.chats.session(session, channel) if isinstance(session, str) else session
-        options = (pending, is_subagent, task_name)
-        return self.chats.build(
-            found,
-            *options,
-            budget_tokens=budget_tokens,
-            system_prompt=system_prompt,
-            include_untrusted=include_untrusted,
-        )
+        options: dict[str, Any] = {"budget_tokens": budget_tokens, "include_untrusted": include_untrusted}
+        return self.chats.build(found, pending, is_subagent, task_name, system_prompt=system_prompt, **options)
 
     def assemble_context(
         self,
@@ -237,20 +216,20 @@ class Harken(Parts):
         include_untrusted: bool = True,
         project: str | None = None,
     ) -> FormattedContext:
-        """What several sources know about a query; see `ContextAssembler.assemble_context`."""
+        """One text out of several sources on a query; see `ContextAssembler.assemble_context`."""
         options: dict[str, Any] = {"include_untrusted": include_untrusted, "project": project}
         return self.assembler.assemble_context(query, context_types, limit, max_tokens, **options)
 
     def get_premortem_context(
         self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
     ) -> FormattedContext:
-        """What went wrong in work of this kind before; see `ContextAssembler.get_premortem_context`."""
+        """Failures in work of this kind; see `ContextAssembler.get_premortem_context`."""
         return self.assembler.get_premortem_context(domain, strategy, limit, max_tokens, about)
 
     def auto_rag(
         self, session: str | ContextSession, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
     ) -> Recall:
-        """What was said earlier in the conversation's segment and matters now; ids in `excluded` never come back."""
+        """Earlier words of the conversation's segment that matter now; ids in `excluded` never come back."""
         found = self.chats.session(session, channel) if isinstance(session, str) else session
         return self.chats.recall(found, query, excluded)
 
@@ -263,14 +242,14 @@ class Harken(Parts):
         mode: str = "hybrid",
         rerank: bool | None = None,
     ) -> SearchResult:
-        """Find what answers a query, best first; see `harken.search.search.Searcher`.
+        """Find the answers to a query, best first; see `harken.search.search.Searcher`.
 
-        What was said or saved is searched; code, commits and documents where the scope names them as sources.
+        Conversations and saved records are searched; code, commits and documents where the scope names them as sources.
 
         Raises:
             UsageError: the limit or the mode is not possible.
         """
-        return self._found(query, scope, limit, mode, rerank)
+        return self._searcher.search(query, scope, limit, mode, rerank)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.

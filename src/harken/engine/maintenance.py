@@ -18,24 +18,18 @@ from harken.journal.backup import TYPED_NAME, backup
 from harken.journal.export import Exported, export, export_to_file
 from harken.journal.journal import DATABASE_NAME, Journal
 from harken.journal.replay import Replayed, drop_set_aside, reindex
+from harken.model.views import StatusView, view_of
 from harken.record.doctor import Doctor, Finding
-from harken.record.forget import Doomed, Forgotten, doom_conversations, doom_messages, doom_project, forget
+from harken.record.forget import ForgetPlan, Forgotten, forget, plan_conversations, plan_messages, plan_project
 from harken.record.recorder import Recorder
 from harken.search.query import whole_words
 from harken.storage.conversations import Counts, count_all, list_projects, messages_holding
-from harken.storage.enrichment.jobs import (
-    FailedWork,
-    count_unembedded,
-    count_vectors,
-    embeddable_texts,
-    list_failed,
-    retry_failed,
-    stale_leases,
-)
-from harken.storage.enrichment.spend import Spent, day_of, spent_in_all, spent_on_day
+from harken.storage.enrichment import jobs, spend
+from harken.storage.enrichment.jobs import FailedWork
+from harken.storage.enrichment.spend import Spent
+from harken.storage.entries import wait_again
 from harken.storage.open import migrate_store
 from harken.storage.ports import Migrated, Store, Transaction
-from harken.storage.source_entries import wait_again
 from harken.storage.state import read_counters
 from harken.storage.vectors import list_spaces
 from harken.text import tokens
@@ -43,15 +37,13 @@ from harken.text import tokens
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """How much a store holds, and how it stands.
+    """The size and the state of a store.
 
     Attributes:
         queue: entries that wait for a vector.
         redactions: secrets taken out, by kind.
-        space: name of the answering embedding space; None while nothing is embedded.
-        filling: name of the space that is to take over; None when none is.
-        spent: what calls of language models have cost in all.
-        spent_today: of that, today's part, by the day of UTC.
+        space: the embedding space that answers; `filling` is the one that is to take over.
+        spent_today: by the day of UTC.
         sizes: bytes on disk by part.
         torn: files with broken journal lines that were set aside.
     """
@@ -69,17 +61,36 @@ class StoreStatus:
     home: Path
     store: str
 
+    def view(self) -> StatusView:
+        """The status as JSON."""
+        return view_of(
+            StatusView,
+            self.counts,
+            self,
+            project_count=self.counts.projects,
+            redactions=sum(self.redactions.values()),
+            redactions_by_kind=self.redactions,
+            spend_usd=float(self.spent.usd),
+            spend_today_usd=float(self.spent_today.usd),
+            spend_unsettled_usd=float(self.spent.unsettled_usd),
+            spend_unpriced_calls=self.spent.unpriced,
+            filling_space=self.filling,
+            bytes=self.sizes,
+            torn_lines=self.torn,
+            home=str(self.home),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingPlan:
-    """What embedding again would do.
+    """The effect of embedding again.
 
     Attributes:
         deleted: vectors that go.
         texts: how many texts are embedded again, by what they are of.
-        tokens: about how many all of them have.
-        model: the embedding model, as its space is named.
-        price_usd: about what it costs; 0 for a model on this machine, None where no price is known.
+        tokens: of all of them, about.
+        model: as its space is named.
+        price_usd: about; 0 for a model on this machine, None where no price is known.
     """
 
     deleted: int
@@ -90,73 +101,64 @@ class EmbeddingPlan:
 
 
 def migrate(settings: Settings, language: str | None = None, role: str | None = None) -> Migrated:
-    """Make or upgrade the schema of the store that the settings name; see `harken.storage.ports.migrate_store`."""
+    """Make or upgrade the schema of the store that the settings name; see `migrate_store`."""
     place = settings.store or f"sqlite:///{settings.home / DATABASE_NAME}"
     return migrate_store(place, settings.tenant, settings.home / "cache", language, role)
 
 
-class Upkeep:
-    """What a store needs now and then; reached as `Harken.upkeep`."""
+@dataclass(eq=False, repr=False)
+class Maintenance:
+    """Status, doctor, forgetting, rebuilding, backup and export; reached as `Harken.maintenance`."""
 
-    def __init__(
-        self,
-        store: Store,
-        journal: Journal | None,
-        recorder: Recorder,
-        spaces: Spaces,
-        home: Path,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._journal = journal
-        self._recorder = recorder
-        self._spaces = spaces
-        self._home = home
-        self._now = now
+    store: Store
+    journal: Journal | None
+    recorder: Recorder
+    spaces: Spaces
+    home: Path
+    now: Callable[[], datetime]
 
     def status(self) -> StoreStatus:
-        """How much there is, and how it stands; opens no model."""
-        with self._store.reading() as tx:
-            known = list_spaces(tx)
-            active = next((space for space in known if space.state == "active"), None)
-            filling = next((space for space in known if space.state == "filling"), None)
+        """The size and the state of the store; opens no model."""
+        with self.store.reading() as tx:
+            spaces = {space.state: space for space in reversed(list_spaces(tx))}
+            active, filling = spaces.get("active"), spaces.get("filling")
             counts = count_all(tx, active.id if active else None)
             target = filling or active
             return StoreStatus(
                 counts=counts,
-                queue=count_unembedded(tx, target) if target else counts.embeddable,
+                queue=jobs.count_unembedded(tx, target) if target else counts.embeddable,
                 redactions=read_counters(tx, "redacted:"),
                 space=active.name if active else None,
                 filling=filling.name if filling else None,
-                spent=spent_in_all(tx),
-                spent_today=spent_on_day(tx, day_of(self._now())),
+                spent=spend.spent_in_all(tx),
+                spent_today=spend.spent_on_day(tx, spend.day_of(self.now())),
                 sizes=self._sizes(),
-                stale_leases=stale_leases(tx, self._now()),
-                torn=len(self._journal.torn()) if self._journal else 0,
-                home=self._home,
-                store=self._store.url,
+                stale_leases=jobs.stale_leases(tx, self.now()),
+                torn=len(self.journal.torn()) if self.journal else 0,
+                home=self.home,
+                store=self.store.url,
             )
 
     def projects(self) -> list[tuple[str, str, int]]:
         """(key, name, conversations) of every project, the busiest first."""
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             return list_projects(tx)
 
     def failures(self, limit: int = 100) -> list[FailedWork]:
         """Work that was given up, newest first."""
-        with self._store.reading() as tx:
-            return list_failed(tx, limit)
+        with self.store.reading() as tx:
+            return jobs.list_failed(tx, limit)
 
     def retry_failed(self) -> int:
-        """Make everything that was given up work again; how many items that is."""
-        with self._store.writing() as tx:
-            count = retry_failed(tx)
-        self._recorder.wake()
+        """Let everything that was given up be tried again; how many items that is."""
+        with self.store.writing() as tx:
+            count = jobs.retry_failed(tx)
+        self.recorder.wake()
         return count
 
     def doctor(self, fix: bool = False) -> list[Finding]:
         """Everything that does not agree; empty when all does."""
-        return Doctor(self._store, self._journal, self._recorder, self._now(), fix).examine()
+        return Doctor(self.store, self.journal, self.recorder, self.now(), fix).examine()
 
     def reindex_from_journal(self) -> Iterator[tuple[int, int]]:
         """Make the rows anew from the journal, yielding (conversations done, in all).
@@ -164,49 +166,42 @@ class Upkeep:
         Raises:
             UsageError: this store keeps no journal.
         """
-        if self._journal is None:
+        if self.journal is None:
             raise UsageError("This store keeps no journal: its database is the truth.")
-        yield from reindex(self._store, self._journal, self._recorder.ingest, Replayed(0, 0, []))
+        yield from reindex(self.store, self.journal, self.recorder.ingest, Replayed(0, 0, []))
 
     def plan_embedding(self, sources: Sequence[str] = ()) -> EmbeddingPlan:
-        """Name what embedding again would do, without doing it.
+        """Count what `embed_again` would do.
 
-        Args:
-            sources: only entries of these, e.g. `exchange`; all where none is named.
         Raises:
             UsageError: the settings name no embedding model.
             ProviderError: the model cannot be opened.
         """
         filled = self._filled()
-        with self._store.reading() as tx:
-            counts = count_vectors(tx, filled.space)
-            count = sum(map(tokens.estimate, embeddable_texts(tx, sources)))
+        with self.store.reading() as tx:
+            counts = jobs.count_vectors(tx, filled.space)
+            count = sum(map(tokens.estimate, jobs.embeddable_texts(tx, sources)))
         mine = {source: found for source, found in counts.items() if not sources or source in sources}
-        return EmbeddingPlan(
-            deleted=sum(found.embedded for found in mine.values()),
-            texts={source: found.embedded + found.waiting for source, found in mine.items()},
-            tokens=count,
-            model=filled.space.name,
-            price_usd=self._spaces.price(count),
-        )
+        deleted = sum(found.embedded for found in mine.values())
+        texts = {source: found.embedded + found.waiting for source, found in mine.items()}
+        return EmbeddingPlan(deleted, texts, count, filled.space.name, self.spaces.price(count))
 
     def embed_again(self, progress: Callable[[int], None] = lambda _done: None, sources: Sequence[str] = ()) -> int:
-        """Let every entry that may have a vector wait for a new one; until then it is found by its words.
+        """Let entries of all sources, or of some, wait for a new vector; until then words find them.
 
-        Args:
-            progress: called with the number of entries looked at.
-            sources: only entries of these, e.g. `exchange`; all where none is named.
+        `progress` is called with the number of entries looked at. `Harken.embed` or a worker makes the vectors.
+
         Returns:
-            How many wait; `Harken.embed` or a worker embeds them.
+            How many wait.
         Raises:
             UsageError: the settings name no embedding model.
             ProviderError: the model cannot be opened; nothing was changed.
         """
         self._filled()
-        with self._store.writing() as tx:
-            waiting = wait_again(tx, self._recorder.min_message_tokens, progress, sources)
-        self._store.nearest.discard()
-        self._recorder.wake()
+        with self.store.writing() as tx:
+            waiting = wait_again(tx, self.recorder.min_message_tokens, progress, sources)
+        self.store.nearest.discard()
+        self.recorder.wake()
         return waiting
 
     def plan_forget(
@@ -216,85 +211,78 @@ class Upkeep:
         conversations: Sequence[str] = (),
         project: str | None = None,
         query: str | None = None,
-    ) -> Doomed:
-        """Name what is to be forgotten, without forgetting it yet.
+    ) -> ForgetPlan:
+        """Find what is to be forgotten: messages, or conversations, by their ids; those of a project, by key or name.
 
-        Args:
-            messages: ids.
-            conversations: ids.
-            project: a project's key or short name: all its conversations.
-            query: every message that holds all of its words, in any case.
+        A query stands for every message that holds all of its words, in any case.
+
         Raises:
             NotFoundError: an id or a name names nothing.
             UsageError: nothing, or more than one thing, was named.
         """
         if sum(map(bool, (messages, conversations, project, query))) != 1:
             raise UsageError("Name one of: ids of messages, conversations, a project, a query.")
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             if query:
                 messages = _holding_all(tx, query)
             if conversations:
-                return doom_conversations(tx, conversations, self._now())
+                return plan_conversations(tx, conversations, self.now())
             if project:
-                return doom_project(tx, project, self._now())
-            return doom_messages(tx, messages, self._now())
+                return plan_project(tx, project, self.now())
+            return plan_messages(tx, messages, self.now())
 
-    def forget(self, doomed: Doomed, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
+    def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
         """Forget for good what was named: rows, full text, vectors, caches, journal. Only ids remain.
 
         A damaged database that was set aside before goes whole, and so does the history of what was typed in chats:
         both may hold the words as well.
         """
-        drop_set_aside(self._home / DATABASE_NAME)
-        (self._home / TYPED_NAME).unlink(missing_ok=True)
-        return forget(self._store, self._journal, doomed, self._recorder.ingest, progress)
+        drop_set_aside(self.home / DATABASE_NAME)
+        (self.home / TYPED_NAME).unlink(missing_ok=True)
+        return forget(self.store, self.journal, doomed, self.recorder.ingest, progress)
 
     def backup(self, target: str | Path) -> int:
-        """Write one file with everything, while others go on using the store; its size in bytes.
+        """Write one file with everything, while others use the store; its size in bytes.
 
         Raises:
             UsageError: the target exists.
             StoreError: it cannot be written.
         """
-        return backup(self._store, self._home, Path(target), journalled=self._journal is not None)
+        return backup(self.store, self.home, Path(target), journalled=self.journal is not None)
 
     def export(
         self, target: str | Path | BinaryIO, progress: Callable[[int, int], None] = lambda _done, _all: None
     ) -> Exported:
-        """Write everything that was recorded as lines of JSON, to be imported as `jsonl` into a store of any engine.
+        """Write everything that was recorded, without vectors, as `jsonl` for any store: to a new file, or a stream.
 
-        Vectors are not among it: the other store makes its own.
+        `progress` is called with (messages done, in all) now and then.
 
-        Args:
-            target: a file that is not there yet, or a stream.
-            progress: called with (messages done, in all) now and then.
         Raises:
             UsageError: the target exists.
             StoreError: it cannot be written.
         """
         if isinstance(target, str | Path):
-            return export_to_file(self._store, Path(target).expanduser(), progress)
-        return export(self._store, target, progress)
+            return export_to_file(self.store, Path(target).expanduser(), progress)
+        return export(self.store, target, progress)
 
     def _filled(self) -> OpenSpace:
-        filled = self._spaces.filled()
+        filled = self.spaces.filled()
         if filled is None:
             raise UsageError("The settings name no embedding model. Set one: harken config set embedder onnx")
         return filled
 
     def _sizes(self) -> dict[str, int]:
-        sizes = {"database": self._store.size_bytes()}
-        if self._journal is not None:
-            sizes["journal"] = sum(size for _, size in self._journal.files())
-        sizes["cache"] = _bytes_under(self._home / "cache")
-        return sizes
+        journal = {}
+        if self.journal is not None:
+            journal["journal"] = sum(size for _, size in self.journal.files())
+        return {"database": self.store.size_bytes(), **journal, "cache": _bytes_under(self.home / "cache")}
 
 
 def _bytes_under(folder: Path) -> int:
-    """What the files under a folder take; others may take any of them away meanwhile."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
+            # Others may take any of them away meanwhile.
             with suppress(FileNotFoundError):
                 total += Path(place, name).lstat().st_size
     return total

@@ -13,11 +13,6 @@ from harken.config.settings import LoadedSettings, Settings, environment, load_s
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
 from harken.journal.replay import Replayed, replay
-from harken.model.conversations import (
-    SearchResult,
-    SearchScope,
-    default_scope,
-)
 from harken.record.forget import finish_forgetting
 from harken.storage.open import open_store
 
@@ -27,16 +22,16 @@ if TYPE_CHECKING:
     from harken.context.assembler import ContextAssembler
     from harken.context.chats import Chats
     from harken.context.task_history import TaskHistory
-    from harken.engine.maintenance import Upkeep
+    from harken.engine.maintenance import Maintenance
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
     from harken.jobs.workers import Background
     from harken.providers.embedder import Embedder, Reranker
     from harken.record.core_memory import CoreMemory
-    from harken.record.record_writer import RecordKeeper
     from harken.record.recorder import Recorder
     from harken.redact.redactor import Redactor
     from harken.search.search import Searcher
+    from harken.search.session import SearchSessions
     from harken.sources.experiences.experiences import Experiences
     from harken.sources.experiences.values import Values
     from harken.sources.memories.memories import Memories
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
     from harken.sources.workspace.code import CodeIndex
     from harken.sources.workspace.commits import CommitIndex
     from harken.sources.workspace.documents import DocumentIndex
-    from harken.sources.workspace.indexes import Indexes
     from harken.storage.ports import Store
 
 _Part = TypeVar("_Part")
@@ -109,7 +103,8 @@ class Parts:
         self._now = now
         self._given_embedder = embedder
         self._reranker = reranker
-        self.store = self._open_store()
+        place = self.settings.store or self.home / DATABASE_NAME
+        self.store: Store = open_store(place, self.home / "cache", self.settings.tenant)
         self.replayed = Replayed(0, 0, [])
         try:
             self.run_time = RunTimeSettings(
@@ -122,8 +117,11 @@ class Parts:
             if self.settings.llm.model:
                 # The moment at which a model is first seen counts, whatever this process goes on to do.
                 _ = self._language_model
-            self._journal = self._open_journal()
-            self._replay_tail(on_replay)
+            self._journal: Journal | None = None
+            if self.settings.store is None:
+                self._journal = Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+                self._replay_tail(self._journal, on_replay)
+            finish_forgetting(self.store)
         except BaseException:
             self.store.close()
             raise
@@ -151,11 +149,11 @@ class Parts:
         return open_spaces(self.store, self.settings, self._language_model.book, self._given_embedder)
 
     @lazy_part
-    def upkeep(self) -> Upkeep:
+    def maintenance(self) -> Maintenance:
         """What keeps a store in order: status, doctor, forgetting, rebuilding, backup, export."""
-        from harken.engine.maintenance import Upkeep
+        from harken.engine.maintenance import Maintenance
 
-        return Upkeep(self.store, self._journal, self.recorder, self.spaces, self.home, self._now)
+        return Maintenance(self.store, self._journal, self.recorder, self.spaces, self.home, self._now)
 
     @lazy_part
     def core(self) -> CoreMemory:
@@ -167,110 +165,100 @@ class Parts:
     @lazy_part
     def memories(self) -> Memories:
         """What was saved on purpose."""
-        from harken.record.project import identify_project
         from harken.sources.memories.duplicates import MeaningComparison
         from harken.sources.memories.memories import Memories
 
-        compare = MeaningComparison(self.store, self.spaces)
-        return Memories(self.store, self._record_writer, self._found, identify_project, compare)
+        return Memories(self.store, self.recorder, self._searcher.search, MeaningComparison(self.store, self.spaces))
 
     @lazy_part
     def experiences(self) -> Experiences:
         """What was tried, and how it went."""
-        from harken.record.project import identify_project
         from harken.sources.experiences.experiences import Experiences
 
-        return Experiences(self.store, self._record_writer, identify_project)
+        return Experiences(self.store, self.recorder)
 
     @lazy_part
     def values(self) -> Values:
         """Principles distilled from clusters of experiences."""
         from harken.sources.experiences.values import Values
 
-        return Values(self.store, self._record_writer, self.spaces.answering)
+        return Values(self.store, self.recorder, self.spaces.answering)
 
     @lazy_part
     def code(self) -> CodeIndex:
         """Units of code, indexed and searched."""
-        return self._indexes.code
+        from harken.sources.workspace.code import CodeIndex
+
+        return CodeIndex(self.recorder, self._searcher.search)
 
     @lazy_part
     def commits(self) -> CommitIndex:
         """The history of repositories, indexed and searched."""
-        return self._indexes.commits
+        from harken.sources.workspace.commits import CommitIndex
+
+        return CommitIndex(self.recorder, self._searcher.search)
 
     @lazy_part
     def documents(self) -> DocumentIndex:
         """Passages of documents, indexed and searched."""
-        return self._indexes.documents
+        from harken.sources.workspace.documents import DocumentIndex
+
+        return DocumentIndex(self.recorder, self._searcher.search)
 
     @lazy_part
     def sources(self) -> SourceSearcher:
         """Searches of every source beside conversations."""
         from harken.sources.searches import SourceSearcher
 
-        return SourceSearcher(self.store, self._found)
+        return SourceSearcher(self.store, self._searcher.search)
 
     @lazy_part
     def assembler(self) -> ContextAssembler:
         """One context out of everything that is remembered."""
         from harken.context.assembler import ContextAssembler
 
-        return ContextAssembler(self.store, self._searcher, lambda: self.settings, self._now)
+        return ContextAssembler(self._searcher, self._current)
 
     @lazy_part
     def chats(self) -> Chats:
         """Contexts of chats, and their rolling summaries."""
         from harken.context.chats import Chats
 
-        return Chats(
-            self.store, self.recorder, lambda: self.settings, self.spaces.answering, self._task_history, self._now
-        )
+        return Chats(self.recorder, self._current, self._searcher, self._task_history)
 
     @lazy_part
     def background(self) -> Background:
         """The workers that embed and summarize."""
         from harken.jobs.workers import Background
 
-        return Background(
-            self.store, self.spaces, self.chats.work, lambda: self.settings, self._language_model, self._now
-        )
+        return Background(self.store, self.spaces, self._current, self._language_model, self._now)
 
     @lazy_part
     def tasks(self) -> Tasks:
         """Scheduled tasks that see their own earlier runs."""
         from harken.chat.tasks import Tasks
 
-        most = lambda: self.settings.context.subagent_history  # noqa: E731
-        return Tasks(self.recorder, self._task_history, most, self.chats.task_context)
+        return Tasks(self.recorder, self._task_history, self.chats, self._current)
 
     @lazy_part
     def chat(self) -> Chat:
         """Talks with the configured language model."""
         from harken.chat.model_tools import core_tools, history_tools, memory_tools
+        from harken.chat.tools import Toolbox
         from harken.chat.turn import Chat
 
-        tools = [*history_tools(self.store, self._found), *core_tools(self.core), *memory_tools(self.memories)]
-        return Chat(self.recorder, self.chats, self._language_model, lambda: self.settings, tools)
+        tools = [
+            *history_tools(self.store, self._searcher.search),
+            *core_tools(self.core),
+            *memory_tools(self.memories),
+        ]
+        return Chat(self.recorder, self.chats, self._language_model, self._current, Toolbox(tools))
 
     @lazy_part
     def _redactor(self) -> Redactor:
         from harken.redact.redactor import Redactor
 
         return Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
-
-    @lazy_part
-    def _record_writer(self) -> RecordKeeper:
-        from harken.record.record_writer import RecordKeeper
-
-        return RecordKeeper(self.recorder)
-
-    @lazy_part
-    def _indexes(self) -> Indexes:
-        from harken.sources.workspace.indexes import open_indexes
-
-        recorder = self.recorder
-        return open_indexes(self.store, recorder.redactor, self._found, recorder.wake, recorder.now)
 
     @lazy_part
     def _task_history(self) -> TaskHistory:
@@ -282,14 +270,19 @@ class Parts:
     def _language_model(self) -> LanguageModel:
         from harken.jobs.spend import LanguageModel
 
-        return LanguageModel(self.store, lambda: self.settings, self._env, self._now)
+        return LanguageModel(self.store, self._current, self._env, self._now)
 
     @lazy_part
     def _searcher(self) -> Searcher:
         from harken.search.search import Searcher
 
-        answering = self.spaces.answering
-        return Searcher(self.store, self.settings.search, answering, self._open_reranker, self._now)
+        return Searcher(self._sessions, self._open_reranker, self.spaces.is_configured)
+
+    @lazy_part
+    def _sessions(self) -> SearchSessions:
+        from harken.search.session import SearchSessions
+
+        return SearchSessions(self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now)
 
     @property
     def settings(self) -> Settings:
@@ -301,41 +294,19 @@ class Parts:
         """Where everything is kept."""
         return self.settings.home
 
-    def _found(
-        self,
-        query: str,
-        scope: SearchScope | None = None,
-        limit: int | None = None,
-        mode: str = "hybrid",
-        rerank: bool | None = None,
-    ) -> SearchResult:
-        if mode == "hybrid" and self.settings.embedder == "none" and self._given_embedder is None:
-            # Without a model this is what was asked for, so no note says that meaning was left out.
-            mode = "keyword"
-        return self._searcher.search(query, default_scope(scope), limit, mode, rerank)
+    def _current(self) -> Settings:
+        return self.loaded.settings
 
     def _wake(self) -> None:
         """Tell the workers of this process, where there are any, that there is work."""
         if background := vars(self).get("background"):
             background.wake()
 
-    def _replay_tail(self, on_replay: Callable[[int, int], None]) -> None:
+    def _replay_tail(self, journal: Journal, on_replay: Callable[[int, int], None]) -> None:
         """Bring in what a process that died, or a database that was lost, left in the journal alone."""
-        if self._journal is not None:
-            # The recorder is opened where there is a tail alone.
-            ingest = lambda tx: self.recorder.ingest(tx)  # noqa: E731
-            for done, total in replay(self.store, self._journal, ingest, self.replayed):
-                on_replay(done, total)
-        finish_forgetting(self.store)
-
-    def _open_store(self) -> Store:
-        place = self.settings.store or self.home / DATABASE_NAME
-        return open_store(place, self.home / "cache", self.settings.tenant)
-
-    def _open_journal(self) -> Journal | None:
-        if self.settings.store is not None:
-            return None
-        return Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
+        # The recorder is opened where there is a tail alone.
+        for done, total in replay(self.store, journal, lambda tx: self.recorder.ingest(tx), self.replayed):
+            on_replay(done, total)
 
     def _open_reranker(self) -> Reranker:
         if self._reranker is None:
@@ -348,5 +319,3 @@ class Parts:
     def _follow_settings(self, loaded: LoadedSettings) -> None:
         before, self.loaded = self.settings.llm, loaded
         self._language_model.note(before)
-        if searcher := vars(self).get("_searcher"):
-            searcher.config = loaded.settings.search

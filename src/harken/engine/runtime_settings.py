@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
-
-import structlog
 
 from harken.config.settings import LoadedSettings, SettingValue, known_keys, like_it, without_password
 from harken.errors import ConfigError, UsageError
+from harken.log import Log
 from harken.storage.ports import Store
 from harken.storage.state import all_settings, set_setting
 
@@ -16,28 +16,20 @@ _PREFIX = "setting:"
 # What opens the store cannot lie in it; secrets are no rows; a table of rules is a file's matter.
 _ELSEWHERE = frozenset({"home", "store", "tenant", "embedding.api_key", "llm.api_key", "redaction.patterns"})
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class RunTimeSettings:
     """Values above the settings file and the environment; reached as `Harken.run_time`.
 
-    Args:
-        store: keeps them.
-        load: loads the settings with these values as their run-time layer.
-        changed: called with the new settings after each change.
+    `loader` loads the settings with such values above the rest; `changed` gets the new ones after each change.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        load: Callable[[Mapping[str, Any]], LoadedSettings],
-        changed: Callable[[LoadedSettings], None],
-    ) -> None:
-        self._store = store
-        self._load = load
-        self._changed = changed
-        self._seen: dict[str, Any] = {}
+    store: Store
+    loader: Callable[[Mapping[str, Any]], LoadedSettings]
+    changed: Callable[[LoadedSettings], None]
+    _seen: dict[str, Any] = field(default_factory=dict, init=False)
 
     def load(self) -> LoadedSettings:
         """The settings with what is kept; a kept value that this Harken refuses is passed over, and logged."""
@@ -48,7 +40,7 @@ class RunTimeSettings:
         """Follow what another process has set or taken back since; whether it had. For processes that live long."""
         if self._kept() == self._seen:
             return False
-        self._changed(self.load())
+        self.changed(self.load())
         return True
 
     def get(self, key: str) -> SettingValue:
@@ -57,7 +49,7 @@ class RunTimeSettings:
         Raises:
             UsageError: there is no such setting.
         """
-        self._known(key)
+        self._check(key)
         return next(value for value in self._understood(self._kept()).values() if value.key == key)
 
     def set(self, key: str, value: Any) -> SettingValue:
@@ -67,12 +59,12 @@ class RunTimeSettings:
             UsageError: there is no such setting, or it cannot be set at run time.
             ConfigError: the value is outside its range.
         """
-        self._known(key)
+        self._check(key)
         if key in _ELSEWHERE or without_password(str(value)) != str(value):
             raise UsageError(f"{key} cannot be set at run time. Put it into the settings file or the environment.")
         if value is None:
             raise UsageError(f"{key} needs a value. To take a value back: harken config unset {key}")
-        self._load({**self._kept(), key: value})
+        self.loader({**self._kept(), key: value})
         return self._keep(key, value)
 
     def unset(self, key: str) -> SettingValue:
@@ -82,40 +74,40 @@ class RunTimeSettings:
             UsageError: there is no such setting.
         """
         if key not in self._kept():
-            self._known(key)
+            self._check(key)
         return self._keep(key, None)
 
     def _keep(self, key: str, value: Any) -> SettingValue:
-        with self._store.writing() as tx:
+        with self.store.writing() as tx:
             set_setting(tx, _PREFIX + key, value)
         loaded = self.load()
-        self._changed(loaded)
+        self.changed(loaded)
         return next((found for found in loaded.values() if found.key == key), SettingValue(key, None, "default"))
 
     def _understood(self, kept: dict[str, Any]) -> LoadedSettings:
         while True:
             try:
-                return self._load(kept)
+                return self.loader(kept)
             except ConfigError:
-                refused = next((key for key in kept if not self._accepted(key, kept[key])), None)
+                refused = next((key for key in kept if not self._is_accepted(key, kept[key])), None)
                 if refused is None:
                     raise
                 _log.warning("run_time_setting_refused", key=refused)
                 del kept[refused]
 
     def _kept(self) -> dict[str, Any]:
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             found = all_settings(tx)
         return {key.removeprefix(_PREFIX): value for key, value in found.items() if key.startswith(_PREFIX)}
 
-    def _accepted(self, key: str, value: Any) -> bool:
+    def _is_accepted(self, key: str, value: Any) -> bool:
         try:
-            self._load({key: value})
+            self.loader({key: value})
         except ConfigError:
             return False
         return True
 
-    def _known(self, key: str) -> None:
+    def _check(self, key: str) -> None:
         if key not in known_keys():
             meant = like_it(key)
             hint = f"Did you mean {meant}?" if meant else "List them: harken config"

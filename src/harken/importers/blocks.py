@@ -12,7 +12,7 @@ from harken.model.conversations import EMPTY, MessageType, Role
 from harken.text.fence import without_recall
 
 OWN_RESULT = "(Recalled by Harken; not said.)"
-"""What stands for a result of Harken's own tools: recorded again, it would come back as its own echo."""
+"""Stands for a result of Harken's own tools: recorded again, it would come back as its own echo."""
 
 # `mcp__harken__search`, `mcp__plugin_harken_harken__search`; and Harken asked in a shell, where nothing else prints.
 _OWN_TOOL = re.compile(r"mcp_+(?:\w+_)?harken_*\w+", re.IGNORECASE)
@@ -67,17 +67,34 @@ def without_injections(text: str) -> str:
 
 
 def is_own_call(tool_name: str | None, text: str) -> bool:
-    """Whether a tool call asks Harken itself, over MCP or in a shell.
-
-    Args:
-        tool_name: as the agent calls it, with the server's name before it.
-        text: the call as it is recorded.
-    """
+    """True for a tool call that, as it is recorded, asks Harken itself: over MCP or in a shell."""
     return bool(_OWN_TOOL.fullmatch(tool_name or "")) or ("harken" in text and bool(_OWN_COMMAND.search(text)))
 
 
+class ToolCalls:
+    """The tools that were called, by the calls' ids: a result has only its call's."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._own: set[str] = set()
+
+    def note(self, call_id: str, name: str, text: str, server: str = "") -> None:
+        """Remember a call, and the server of its tool where an agent writes that apart."""
+        self._names[call_id] = name
+        if is_own_call(server + name, text):
+            self._own.add(call_id)
+
+    def name_of(self, call_id: str | None) -> str | None:
+        """The name of the tool that a call is of, where that is known."""
+        return self._names.get(call_id or "") or None
+
+    def result(self, call_id: str | None, text: str, failed: bool) -> str:
+        """A result as it is recorded: Harken's own answers are not; what went wrong with a call is told as it is."""
+        return OWN_RESULT if call_id in self._own and not failed else text
+
+
 def claude_words(text: str) -> str:
-    """What a person typed in a text block of Claude Code; empty for slash commands, their output, and summaries.
+    """The words that a person typed in a text of Claude Code; empty for slash commands, their output, and summaries.
 
     A shell command that the person typed (`<bash-input>`) becomes `! command`.
     """
@@ -97,13 +114,13 @@ def claude_words(text: str) -> str:
 
 
 def is_interruption(text: str) -> bool:
-    """Whether a text block of Claude Code notes that the person stopped the agent."""
+    """True for a text block of Claude Code that notes that the person stopped the agent."""
     lead = _CLAUDE_LEAD.match(without_injections(text))
     return lead is not None and lead["stop"] is not None
 
 
 def codex_words(text: str) -> str:
-    """What a person typed in a user text of Codex; empty for the context that Codex writes in the person's name."""
+    """The words that a person typed in a user text of Codex; empty for the context that Codex writes in their name."""
     text = without_recall(text)
     position = 0
     while lead := _CODEX_LEAD.match(text, position):
@@ -120,7 +137,7 @@ def codex_words(text: str) -> str:
 
 
 def claude_ai_words(text: str) -> str:
-    """What was said in a text of Claude.ai, without old versions' inline thoughts and stand-ins for other blocks."""
+    """The words of a text of Claude.ai, without old versions' inline thoughts and stand-ins for other blocks."""
     return _without(without_recall(text), ("antThinking",)).replace(_CLAUDE_AI_STAND_IN, "")
 
 
@@ -182,9 +199,14 @@ class Piece:
         return f"{message_id}#{number}" if message_id and number > 1 else message_id or ""
 
 
+def marker(**facts: Any) -> Piece:
+    """Make a marker of something that happened in a conversation without words."""
+    return Piece(MessageType.MARKER, "", facts=known(**facts))
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedContent:
-    """What a message's content holds.
+    """The content of a message.
 
     Attributes:
         pieces: all texts as one, where the first of them stands, and the tool calls and results in their order.
@@ -198,11 +220,9 @@ class ParsedContent:
 
 
 def read_content(content: Any, words: Callable[[str], str]) -> ParsedContent:
-    """Read a message's content; thinking, images and blocks of unknown types are passed over.
+    """Read a message's content, a JSON value; thinking, images and blocks of unknown types are passed over.
 
-    Args:
-        content: the JSON value.
-        words: takes the scaffolding out of one text block.
+    `words` takes the scaffolding out of one text block.
     """
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
@@ -241,16 +261,12 @@ def _piece(block: Any) -> Piece | str | None:
         text = block.get("text")
         return text if isinstance(text, str) else _Fault("has a text block without a text")
     if isinstance(kind, str) and kind.endswith("tool_use"):
-        return _call(block)
+        name = string(block.get("name"))
+        text = without_recall(call_text(name, block.get("input")))
+        return Piece(MessageType.TOOL_CALL, text, string(block.get("id")), name)
     if isinstance(kind, str) and kind.endswith("tool_result"):
         return _result(block)
     return None
-
-
-def _call(block: dict[str, Any]) -> Piece:
-    name = string(block.get("name"))
-    text = without_recall(call_text(name, block.get("input")))
-    return Piece(MessageType.TOOL_CALL, text, string(block.get("id")), name)
 
 
 def _result(block: dict[str, Any]) -> Piece | _Fault:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harken.importers.parsed import ParsedConversation, ParsedMessage, Unreadable
+from harken.importers.parsed import ParsedConversation, Unreadable
 from harken.importers.reading import call_text, known, listing, mapping, moment, spoken, string
 from harken.importers.web_exports import ExportFormat, ExportMember, Tree
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
@@ -24,11 +25,11 @@ class ChatGPT(ExportFormat):
     name = "chatgpt"
 
     def recognises(self, value: Mapping[str, Any]) -> bool:
-        """Whether a JSON object has ChatGPT's tree of messages."""
+        """True for a JSON object with ChatGPT's tree of messages."""
         return isinstance(value.get("mapping"), dict)
 
     def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """What is known of a conversation as a whole."""
+        """Read the facts of a conversation as a whole."""
         first = next(iter(value["mapping"]), "")
         return ParsedConversation(
             string(value.get("id")) or string(value.get("conversation_id")) or first,
@@ -39,7 +40,7 @@ class ChatGPT(ExportFormat):
 
     def messages(
         self, value: Mapping[str, Any], conversation: str, place: ExportMember
-    ) -> Iterator[ParsedMessage | Unreadable]:
+    ) -> Iterator[NewMessage | Unreadable]:
         """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
         nodes = {key: mapping(node) for key, node in value["mapping"].items()}
         parents = _parents(nodes)
@@ -76,7 +77,7 @@ def _times(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _silent(message: Any) -> bool:
-    """Whether a message is nobody's: hidden, the system's, or of a kind that is not said."""
+    """True for a message that is nobody's: hidden, the system's, or of a kind that is not said."""
     facts = mapping(message)
     role = mapping(facts.get("author")).get("role")
     hidden = mapping(facts.get("metadata")).get("is_visually_hidden_from_conversation") is True
@@ -92,7 +93,7 @@ def _fault(message: Any) -> str:
 
 def _message(
     message: Mapping[str, Any], conversation: str, key: str, branch: str | None, call_id: str | None
-) -> ParsedMessage:
+) -> NewMessage:
     content, author, facts = message["content"], message["author"], mapping(message.get("metadata"))
     text = without_recall(_words(content))
     role, kind, tool = _ROLES[author["role"]], MessageType.TEXT, None
@@ -103,11 +104,11 @@ def _message(
     elif role is Role.ASSISTANT and recipient != "all" and content.get("content_type") in _WRITTEN:
         kind, tool, call_id = MessageType.TOOL_CALL, recipient, own_id
         text = call_text(tool, text) if text.strip() else ""
-    return ParsedMessage(
-        conversation,
+    return NewMessage(
         role,
-        kind,
         text,
+        kind,
+        conversation=conversation,
         external_id=own_id,
         created_at=moment(message.get("create_time")),
         call_id=None if kind is MessageType.TEXT else call_id,
@@ -119,7 +120,7 @@ def _message(
 
 
 def _words(content: Mapping[str, Any]) -> str:
-    """What a message says: its text parts, also those that were spoken aloud, else its one text."""
+    """The words of a message: its text parts, also those that were spoken aloud, else its one text."""
     parts = [part.get("text") if isinstance(part, dict) else part for part in listing(content.get("parts"))]
     said = spoken([part for part in parts if isinstance(part, str)])
     return said or string(content.get("text")) or string(content.get("result")) or ""

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from harken.importers.blocks import ParsedContent, Piece, claude_ai_words, read_content
-from harken.importers.parsed import ParsedConversation, ParsedMessage, Unreadable
+from harken.importers.parsed import ParsedConversation, Unreadable
 from harken.importers.reading import known, listing, mapping, moment, string
 from harken.importers.web_exports import ExportFormat, ExportMember, Tree
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import NewMessage
 
 _SENDERS = {"human": Role.USER, "assistant": Role.ASSISTANT}
 
@@ -21,11 +22,11 @@ class ClaudeAI(ExportFormat):
     name = "claude-ai"
 
     def recognises(self, value: Mapping[str, Any]) -> bool:
-        """Whether a JSON object has Claude.ai's list of messages."""
+        """True for a JSON object with Claude.ai's list of messages."""
         return isinstance(value.get("chat_messages"), list)
 
     def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """What is known of a conversation as a whole."""
+        """Read the facts of a conversation as a whole."""
         first = next(iter(value["chat_messages"]), None)
         return ParsedConversation(
             string(value.get("uuid")) or string(mapping(first).get("uuid")) or "",
@@ -35,7 +36,7 @@ class ClaudeAI(ExportFormat):
 
     def messages(
         self, value: Mapping[str, Any], conversation: str, place: ExportMember
-    ) -> Iterator[ParsedMessage | Unreadable]:
+    ) -> Iterator[NewMessage | Unreadable]:
         """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
         keyed = _keyed(value["chat_messages"])
         order, beside = _ordered(keyed, string(value.get("current_leaf_message_uuid")))
@@ -78,7 +79,7 @@ def _ordered(keyed: Mapping[str, Mapping[str, Any]], leaf: str | None) -> tuple[
 
 
 def _content(message: Mapping[str, Any]) -> ParsedContent:
-    """What a message holds; where no block gives a text, its plain `text` does."""
+    """Read a message's content; where no block gives a text, its plain `text` does."""
     content = read_content(message.get("content") or [], claude_ai_words)
     plain = claude_ai_words(string(message.get("text")) or "")
     if not plain.strip() or any(piece.type is MessageType.TEXT for piece in content.pieces):
@@ -88,13 +89,13 @@ def _content(message: Mapping[str, Any]) -> ParsedContent:
 
 def _message(
     message: Mapping[str, Any], conversation: str, piece: Piece, number: int, speaker: Role, branch: str | None
-) -> ParsedMessage:
+) -> NewMessage:
     attached = _attachments(message) if piece.type is MessageType.TEXT else None
-    return ParsedMessage(
-        conversation,
+    return NewMessage(
         piece.role(speaker),
-        piece.type,
         piece.text,
+        piece.type,
+        conversation=conversation,
         external_id=piece.external_id(string(message.get("uuid")), number),
         created_at=moment(message.get("created_at")),
         call_id=piece.call_id,

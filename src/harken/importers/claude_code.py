@@ -1,7 +1,8 @@
-"""Claude Code's forks: a session whose file begins with a copy of what was said in another one.
+"""Claude Code: one JSONL file per session, with subagents' files beside it.
 
-The copies stand there under the new session's id, so that nothing in a line alone tells it from a new one. They are
-what the other session said, once: recorded again, each would come back twice, and what was forgotten would return.
+A fork's file begins with a copy of what was said in another session, under the new session's id, so that nothing in a
+line alone tells it from a new one. The copies are what the other session said, once: recorded again, each would come
+back twice, and what was forgotten would return.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harken.importers.blocks import (
-    OWN_RESULT,
     ParsedContent,
     Piece,
+    ToolCalls,
     claude_words,
     is_interruption,
-    is_own_call,
+    marker,
     read_content,
 )
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.importers.reading import decoded, files_below, follow, in_order, known, mapping, moment, string
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
+from harken.importers.reading import LineReader, files_below, follow, in_order, known, mapping, moment, objects, string
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
 
 # What the command line writes into copied answers, and what the SDK writes into every copied line.
@@ -34,20 +35,11 @@ _REQUESTED_BY, _FORKED_FROM = "requestSessionId", "forkedFrom"
 
 
 class Origin(NamedTuple):
-    """Where a copied line was written first, and when, if that is known."""
+    """The place where a copied line was written first, and the time, if that is known."""
 
     session: str
     uuid: str
     timestamp: str | None = None
-
-
-def as_first_written(line: dict[str, Any], copies: Mapping[str, Origin]) -> dict[str, Any]:
-    """The line as it stands where it was copied from; any other line as it is."""
-    origin = copies.get(string(line.get("uuid")) or "")
-    if origin is None:
-        return line
-    first = {**line, "sessionId": origin.session, "uuid": origin.uuid}
-    return {**first, "timestamp": origin.timestamp} if origin.timestamp else first
 
 
 def copied_lines(path: Path) -> dict[str, Origin]:
@@ -77,15 +69,11 @@ def copied_lines(path: Path) -> dict[str, Origin]:
 
 def _own_head(path: Path) -> Iterator[dict[str, Any]]:
     """The lines up to the first answer that was given in this session: copies stand before it."""
-    with path.open("rb") as stream:
-        for raw in stream:
-            line, _ = decoded(raw)
-            if line is None:
-                continue
-            is_copy = _FORKED_FROM in line or line.get(_REQUESTED_BY) not in (None, line.get("sessionId"))
-            if line.get("type") == "assistant" and not is_copy:
-                return
-            yield line
+    for line in objects(path):
+        is_copy = _FORKED_FROM in line or line.get(_REQUESTED_BY) not in (None, line.get("sessionId"))
+        if line.get("type") == "assistant" and not is_copy:
+            return
+        yield line
 
 
 def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session: str) -> dict[str, Origin]:
@@ -96,12 +84,11 @@ def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session
     original = path.with_name(f"{session}.jsonl") if Path(session).name == session else path
     if original == path or not original.is_file():
         return dict(copies)
-    times: dict[str, str] = {}
-    with original.open("rb") as stream:
-        for raw in stream:
-            line, _ = decoded(raw) if b'"uuid"' in raw else (None, "")
-            if line and (uuid := string(line.get("uuid"))):
-                times[uuid] = string(line.get("timestamp")) or ""
+    times = {
+        uuid: string(line.get("timestamp")) or ""
+        for line in objects(original, b'"uuid"')
+        if (uuid := string(line.get("uuid")))
+    }
     found = {uuid: origin._replace(timestamp=times.get(origin.uuid) or None) for uuid, origin in copies.items()}
     return found | {uuid: Origin(session, uuid) for uuid in unclear if uuid in times}
 
@@ -122,11 +109,7 @@ _SPEAKERS = {"user": Role.USER, "assistant": Role.ASSISTANT}
 
 
 class ClaudeCode:
-    """Claude Code's transcripts.
-
-    Args:
-        config_dir: `CLAUDE_CONFIG_DIR`, else `~/.claude`.
-    """
+    """Claude Code's transcripts, in `CLAUDE_CONFIG_DIR` or else `~/.claude`."""
 
     name = "claude-code"
     appends = True
@@ -153,12 +136,10 @@ class ClaudeCode:
 def _opening(path: Path) -> Mapping[str, Any] | None:
     """The first line that looks like a session's; empty if none is readable, None if the file is something else."""
     readable = False
-    with path.open("rb") as stream:
-        for raw in islice(stream, _HEAD_LINES):
-            value, _ = decoded(raw)
-            readable = readable or value is not None
-            if value and not value.keys().isdisjoint(("sessionId", "message", "type")):
-                return value
+    for value in objects(path, lines=_HEAD_LINES):
+        if not value.keys().isdisjoint(("sessionId", "message", "type")):
+            return value
+        readable = True
     return None if readable else {}
 
 
@@ -181,14 +162,13 @@ def _session_folder(path: Path) -> Path:
     return next(folder.parent for folder in path.parents if folder.name == _SUBAGENTS)
 
 
-class _SessionReader:
+class _SessionReader(LineReader):
     """Reads one file's lines; what it must know of lines before its start, it learns from them again."""
 
     telling = re.compile(rb'"isSidechain"\s*:\s*true|"(?:custom|ai)-title"|"tool_use"')
 
     def __init__(self, path: Path, offset: int) -> None:
         self._path = path
-        self._resumed = offset > 0
         self._begin = offset
         self._read: set[str] = set()
         self._to_read: set[str] | None = None
@@ -198,15 +178,14 @@ class _SessionReader:
         self._current = self._file_session
         self._headed: set[str] = set()
         self._chains: dict[str, str] = {}
-        self._tools: dict[str, str] = {}
-        self._own_calls: set[str] = set()
+        self._calls = ToolCalls()
         self._ranks: dict[str, int] = {}
         self._waiting: dict[str, str] = {}
         self._copies = copied_lines(path)
 
     @property
     def settled(self) -> bool:
-        """Whether no title waits for its conversation's first message, and no line for its parent."""
+        """True where no title waits for its conversation's first message, and no line for its parent."""
         return not self._waiting and not self._held
 
     def learn(self, value: dict[str, Any]) -> None:
@@ -220,9 +199,14 @@ class _SessionReader:
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what one line says, and those that waited for it; nothing while its parent is still to come."""
         parent = string(value.get("parentUuid"))
-        if parent is not None and parent != value.get("uuid") and self._comes_later(parent):
-            self._held.setdefault(parent, []).append((value, number))
-            return
+        if parent is not None and parent != value.get("uuid") and parent not in self._read:
+            if self._to_read is None:
+                # Only now, for nearly all files stand in order and need not be looked through.
+                lines = objects(self._path, start=self._begin)
+                self._to_read = {uuid for line in lines if (uuid := string(line.get("uuid")))}
+            if parent in self._to_read:
+                self._held.setdefault(parent, []).append((value, number))
+                return
         ready = [(value, number)]
         while ready:
             line, place = ready.pop(0)
@@ -231,19 +215,11 @@ class _SessionReader:
             self._read.add(uuid)
             ready += self._held.pop(uuid, [])
 
-    def _comes_later(self, parent: str) -> bool:
-        if parent in self._read:
-            return False
-        if self._to_read is None:
-            # Only now, for nearly all files stand in order and need not be looked through.
-            with self._path.open("rb") as stream:
-                stream.seek(self._begin)
-                lines = (decoded(raw)[0] for raw in stream)
-                self._to_read = {uuid for line in lines if line and (uuid := string(line.get("uuid")))}
-        return parent in self._to_read
-
     def _say(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
-        value = as_first_written(value, self._copies)
+        if origin := self._copies.get(string(value.get("uuid")) or ""):
+            # As it stands where it was copied from.
+            written = {"timestamp": origin.timestamp} if origin.timestamp else {}
+            value = {**value, "sessionId": origin.session, "uuid": origin.uuid, **written}
         conversation, parent = self._conversation(value)
         if named := _title(value):
             yield from self._titled(conversation, *named)
@@ -282,7 +258,7 @@ class _SessionReader:
         return start
 
     def _titled(self, conversation: str, title: str, rank: int) -> Iterator[ParsedItem]:
-        known_here = self._resumed or conversation in self._headed
+        known_here = self._begin > 0 or conversation in self._headed
         # Before the first message, summaries name other sessions of the project.
         if rank < self._ranks.get(conversation, 0) or (rank == _SUMMARY_RANK and not known_here):
             return
@@ -302,42 +278,36 @@ class _SessionReader:
         return ParsedConversation(
             conversation,
             title=self._waiting.pop(conversation, "") or string(side.get("description")) or "",
-            created_at=None if self._resumed else moment(line.get("timestamp")),
+            created_at=None if self._begin else moment(line.get("timestamp")),
             cwd=string(line.get("cwd")),
             parent_external_id=parent,
             metadata=facts,
         )
 
-    def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> ParsedMessage:
+    def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> NewMessage:
         self._note(piece)
-        role = piece.role(_role(line))
-        return ParsedMessage(
-            conversation,
+        role, text = piece.role(_role(line)), piece.text
+        if piece.type is MessageType.TOOL_RESULT:
+            text = self._calls.result(piece.call_id, text, piece.facts.get("is_error") is True)
+        return NewMessage(
             role,
+            text,
             piece.type,
-            OWN_RESULT if self._is_recalled(piece) else piece.text,
+            conversation=conversation,
             external_id=piece.external_id(string(line.get("uuid")), order),
             created_at=moment(line.get("timestamp")),
             call_id=piece.call_id,
-            tool_name=piece.tool_name or self._tools.get(piece.call_id or ""),
+            tool_name=piece.tool_name or self._calls.name_of(piece.call_id),
             metadata={**piece.facts, **_facts(line, role)},
         )
 
     def _note(self, piece: Piece) -> None:
-        """Remember the name of a tool for its result, which has only the call's id."""
         if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
-            self._tools[piece.call_id] = piece.tool_name
-            if is_own_call(piece.tool_name, piece.text):
-                self._own_calls.add(piece.call_id)
-
-    def _is_recalled(self, piece: Piece) -> bool:
-        """Whether a piece is what Harken itself answered; what went wrong with a call is told as it is."""
-        is_failed = piece.facts.get("is_error") is True
-        return piece.type is MessageType.TOOL_RESULT and piece.call_id in self._own_calls and not is_failed
+            self._calls.note(piece.call_id, piece.tool_name, piece.text)
 
 
 def _side_facts(path: Path) -> Mapping[str, Any]:
-    """What the file beside a subagent's file tells about it; nothing, where it is missing or damaged."""
+    """Read the file beside a subagent's file; nothing, where it is missing or damaged."""
     try:
         return mapping(json.loads(path.with_suffix(".meta.json").read_text("utf-8", "replace")))
     except (OSError, ValueError, RecursionError):
@@ -367,13 +337,13 @@ def _facts(line: Mapping[str, Any], role: Role) -> dict[str, Any]:
 
 
 def _origin(line: Mapping[str, Any]) -> str | None:
-    """Who sent a prompt, where it was not a person at the keyboard."""
+    """The sender of a prompt, where it was not a person at the keyboard."""
     kind = string(mapping(line.get("origin")).get("kind"))
     return None if kind == "human" else kind
 
 
 def _content(line: Mapping[str, Any]) -> ParsedContent:
-    """What somebody said or a tool exchanged in a line; empty for everything else."""
+    """The words or tool data of a line; empty for everything else."""
     if any(line.get(flag) for flag in _SILENT_FLAGS) or _origin(line) in _MACHINES:
         return ParsedContent()
     kind = line.get("type")
@@ -391,7 +361,7 @@ def _content(line: Mapping[str, Any]) -> ParsedContent:
 
 
 def _speaks(kind: Any, message: Mapping[str, Any]) -> bool:
-    """Whether a line of another or no type is somebody's message all the same."""
+    """True for a line of another or no type that is somebody's message all the same."""
     silent = kind in _SILENT_TYPES or str(kind).startswith(_REQUESTS)
     return not silent and "content" in message and message.get("role") in ("user", "assistant")
 
@@ -404,23 +374,19 @@ def _answer(text: str) -> str:
 def _user_content(message: Mapping[str, Any]) -> ParsedContent:
     content = read_content(message.get("content"), claude_words)
     if any(is_interruption(text) for text in content.texts):
-        return replace(content, pieces=(_marker(event="interrupted"), *content.pieces))
+        return replace(content, pieces=(marker(event="interrupted"), *content.pieces))
     return content
-
-
-def _marker(**facts: Any) -> Piece:
-    return Piece(MessageType.MARKER, "", facts=known(**facts))
 
 
 def _boundary(line: Mapping[str, Any]) -> ParsedContent:
     if line.get("subtype") != "compact_boundary":
         return ParsedContent()
     trigger = string(mapping(line.get("compactMetadata")).get("trigger"))
-    return ParsedContent((_marker(event="compact_boundary", trigger=trigger),))
+    return ParsedContent((marker(event="compact_boundary", trigger=trigger),))
 
 
 def _queued(attachment: Mapping[str, Any]) -> ParsedContent:
-    """What a person typed while the agent was at work; of all attachments, only this one holds anybody's words.
+    """The prompt that a person typed while the agent was at work; no other attachment holds anybody's words.
 
     Claude Code hands such a prompt over in mid-turn and writes no user line for it.
     """

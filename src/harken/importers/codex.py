@@ -13,6 +13,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,18 +21,10 @@ from typing import Any
 import zstandard
 
 from harken.errors import TranscriptError
-from harken.importers.blocks import (
-    OWN_RESULT,
-    ParsedContent,
-    Piece,
-    codex_words,
-    is_own_call,
-    read_content,
-    result_text,
-)
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.blocks import ParsedContent, Piece, ToolCalls, codex_words, marker, read_content, result_text
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
 from harken.importers.reading import (
-    Line,
+    LineReader,
     call_text,
     files_below,
     follow,
@@ -43,6 +36,7 @@ from harken.importers.reading import (
     string,
 )
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
 
 _PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"
@@ -55,11 +49,7 @@ _INPUTS = ("arguments", "input", "action", "revised_prompt")
 
 
 class Codex:
-    """Codex's rollouts.
-
-    Args:
-        codex_home: `CODEX_HOME`, else `~/.codex`.
-    """
+    """Codex's rollouts, in `CODEX_HOME` or else `~/.codex`."""
 
     name = "codex"
     appends = True
@@ -91,18 +81,14 @@ def _stem(path: Path) -> Path:
 
 
 def _whole(path: Path, reader: _RolloutReader) -> Iterator[ParsedItem]:
-    with path.open("rb") as packed:
-        opened = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-        for line in _unpacked(path, io.BufferedReader(opened)):
-            yield from items(path, reader, line)
-    yield from reader.finish()
-
-
-def _unpacked(path: Path, stream: io.BufferedReader) -> Iterator[Line]:
     try:
-        yield from numbered(stream)
+        with path.open("rb") as packed:
+            opened = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+            for line in numbered(io.BufferedReader(opened)):
+                yield from items(path, reader, line)
     except zstandard.ZstdError as error:
         raise TranscriptError(f"{path} is damaged: it cannot be unpacked as Zstandard") from error
+    yield from reader.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +112,7 @@ class _Line:
 
     @property
     def item(self) -> Mapping[str, Any]:
-        """What an `item_completed` event completed."""
+        """The item that an `item_completed` event completed."""
         return mapping(mapping(self.payload).get("item"))
 
 
@@ -144,7 +130,7 @@ def _line(value: Mapping[str, Any], number: int) -> _Line:
     )
 
 
-class _RolloutReader:
+class _RolloutReader(LineReader):
     """Reads one rollout's lines."""
 
     telling = re.compile(rb'"user_message"|"item_completed"|_call"')
@@ -155,13 +141,12 @@ class _RolloutReader:
         self._conversation = ""
         self._headed = False
         self._event: str | None = None
-        self._held: list[ParsedMessage] = []
-        self._tools: dict[str, str] = {}
-        self._own_calls: set[str] = set()
+        self._held: list[NewMessage] = []
+        self._calls = ToolCalls()
 
     @property
     def settled(self) -> bool:
-        """Whether no user text waits for the event that tells whether a person typed it."""
+        """True where no user text waits for the event that tells if a person typed it."""
         return not self._held
 
     def learn(self, value: dict[str, Any]) -> None:
@@ -187,12 +172,13 @@ class _RolloutReader:
     def _learn(self, line: _Line) -> None:
         if self._meta is None:
             self._meta = mapping(line.payload) if line.kind == "session_meta" else {}
-            self._conversation = _thread_id(self._meta, self._path)
+            named = _THREAD_ID.search(self._path.name)
+            self._conversation = string(self._meta.get("id")) or (named[0] if named else _stem(self._path).name)
         # One kind for the whole file: were a version to write both, each prompt would come twice.
         self._event = self._event or line.event
 
     def _inherited(self, line: _Line) -> bool:
-        """Whether a line of a subagent's rollout is a copy from the conversation that called it."""
+        """True for a line of a subagent's rollout that is a copy from the conversation that called it."""
         start = mapping(self._meta).get("subagent_history_start_ordinal")
         return isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
 
@@ -203,7 +189,7 @@ class _RolloutReader:
                 yield _head(mapping(self._meta), self._conversation)
             yield item
 
-    def _released(self) -> list[ParsedMessage]:
+    def _released(self) -> list[NewMessage]:
         """The user texts that were held back: no event told what was typed, so they are it."""
         held, self._held = self._held, []
         return held
@@ -217,9 +203,8 @@ class _RolloutReader:
             yield from [ParsedTitle(self._conversation, title)] if title else []
         elif line.kind == "compacted" or (line.kind == "event_msg" and kind == "turn_aborted"):
             event = "compact_boundary" if line.kind == "compacted" else "interrupted"
-            marker = Piece(MessageType.MARKER, "", facts=known(event=event))
             yield from self._released()
-            yield self._message(line, payload, Role.SYSTEM, marker)
+            yield self._message(line, payload, Role.SYSTEM, marker(event=event))
         elif line.kind == "response_item" and kind == "message":
             yield from self._model_message(line, payload)
         elif line.kind == "response_item":
@@ -232,32 +217,28 @@ class _RolloutReader:
         copies = {message.text: message.external_id for message in self._held}
         self._held = []
         typed = line.item.get("content") if line.item else payload.get("message")
-        for item in self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words)):
-            if isinstance(item, ParsedMessage):
-                yield replace(item, external_id=copies.get(item.text, item.external_id))
-            else:
-                yield item
+        messages, faults = self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words))
+        yield from (replace(one, external_id=copies.get(one.text, one.external_id)) for one in messages)
+        yield from faults
 
     def _model_message(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
         role = payload.get("role")
         if role == "assistant":
             yield from self._released()
             content = read_content(payload.get("content"), without_recall)
-            yield from self._said(line, payload, Role.ASSISTANT, content)
+            messages, faults = self._said(line, payload, Role.ASSISTANT, content)
+            yield from messages
+            yield from faults
         elif role == "user" and not self._event:
-            for item in self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words)):
-                if isinstance(item, ParsedMessage):
-                    self._held.append(item)
-                else:
-                    yield item
+            messages, faults = self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words))
+            self._held += messages
+            yield from faults
 
     def _said(
         self, line: _Line, payload: Mapping[str, Any], role: Role, content: ParsedContent
-    ) -> Iterator[ParsedMessage | Unreadable]:
-        for piece in content.pieces:
-            yield self._message(line, payload, role, piece)
-        for fault in content.faults:
-            yield Unreadable(self._path, line.number, fault)
+    ) -> tuple[list[NewMessage], list[Unreadable]]:
+        messages = [self._message(line, payload, role, piece) for piece in content.pieces]
+        return messages, [Unreadable(self._path, line.number, fault) for fault in content.faults]
 
     def _tool(self, line: _Line, payload: Mapping[str, Any], kind: str) -> Iterator[ParsedItem]:
         call_id = string(payload.get("call_id"))
@@ -272,11 +253,8 @@ class _RolloutReader:
                 yield Unreadable(self._path, line.number, "has a tool result without readable content")
                 return
             text, failed = read
-            name = self._tools.get(call_id or "", "")
-            facts = known(is_error=failed)
-            is_recalled = call_id in self._own_calls and not failed
-            words = OWN_RESULT if is_recalled else without_recall(text)
-            piece = Piece(MessageType.TOOL_RESULT, words, call_id, name or None, facts)
+            words, tool = self._calls.result(call_id, without_recall(text), failed), self._calls.name_of(call_id)
+            piece = Piece(MessageType.TOOL_RESULT, words, call_id, tool, known(is_error=failed))
             yield self._message(line, payload, Role.TOOL, piece)
 
     def _note(self, payload: Mapping[str, Any]) -> str:
@@ -284,19 +262,17 @@ class _RolloutReader:
         kind, call_id = string(payload.get("type")) or "", string(payload.get("call_id"))
         name = string(payload.get("name")) or kind.removesuffix("_call")
         if call_id and kind.endswith("_call"):
-            self._tools[call_id] = name
-            # Codex writes the server apart from its tool.
-            if is_own_call((string(payload.get("namespace")) or "") + name, call_text(name, _given(payload))):
-                self._own_calls.add(call_id)
+            server = string(payload.get("namespace")) or ""
+            self._calls.note(call_id, name, call_text(name, _given(payload)), server)
         return name
 
-    def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> ParsedMessage:
+    def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> NewMessage:
         # Most lines have no id of their own. Time and number are the same in a rollout's plain and compressed form.
-        return ParsedMessage(
-            self._conversation,
+        return NewMessage(
             role,
-            piece.type,
             piece.text,
+            piece.type,
+            conversation=self._conversation,
             external_id=string(payload.get("id")) or f"{line.timestamp}#{line.number}",
             created_at=moment(line.timestamp),
             call_id=piece.call_id,
@@ -306,13 +282,8 @@ class _RolloutReader:
 
 
 def _given(payload: Mapping[str, Any]) -> Any:
-    """What a call hands its tool."""
+    """The arguments that a call hands its tool."""
     return next((payload[key] for key in _INPUTS if payload.get(key)), None)
-
-
-def _thread_id(meta: Mapping[str, Any], path: Path) -> str:
-    named = _THREAD_ID.search(path.name)
-    return string(meta.get("id")) or (named[0] if named else _stem(path).name)
 
 
 def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
@@ -341,18 +312,12 @@ def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
 def _output(output: Any) -> tuple[str, bool] | None:
     """The words of a tool's result and whether it failed; None if it is nothing readable."""
     if isinstance(output, str) and output.startswith('{"'):
-        output = _wrapped(output)
+        # Older versions wrote the object of a result as JSON in a text.
+        with suppress(ValueError, RecursionError):
+            value = json.loads(output)
+            output = value if isinstance(value, dict) and isinstance(value.get("output"), str) else output
     if isinstance(output, dict):
         failed = output.get("success") is False or mapping(output.get("metadata")).get("exit_code") not in (None, 0)
         inner = output.get("output", output.get("content"))
         return (result_text(inner), failed) if isinstance(inner, (str, list, type(None))) else None
     return (result_text(output), False) if isinstance(output, (str, list, type(None))) else None
-
-
-def _wrapped(output: str) -> str | dict[str, Any]:
-    """The object of a result that older versions wrote as JSON in a text; any other text as it is."""
-    try:
-        value = json.loads(output)
-    except (ValueError, RecursionError):
-        return output
-    return value if isinstance(value, dict) and isinstance(value.get("output"), str) else output

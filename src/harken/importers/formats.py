@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from harken.errors import TranscriptError
 from harken.importers.chatgpt import ChatGPT
@@ -15,7 +14,7 @@ from harken.importers.claude_code import ClaudeCode
 from harken.importers.codex import Codex
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
-from harken.importers.reading import decoded, files_below
+from harken.importers.reading import files_below, objects
 from harken.importers.web_exports import ExportFormat, read_values
 from harken.journal.export import FORMAT
 
@@ -23,9 +22,7 @@ from harken.journal.export import FORMAT
 def formats(environment: Mapping[str, str], home: Path) -> dict[str, TranscriptFormat]:
     """Every transcript format by the name that the command line uses.
 
-    Args:
-        environment: where agents are told their folders (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`).
-        home: the person's home, under which they keep them otherwise.
+    Agents keep their histories under the person's home, unless the environment names a folder.
     """
     known: tuple[TranscriptFormat, ...] = (
         ClaudeCode(Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")),
@@ -48,23 +45,14 @@ _CLAUDE_KEYS = {"sessionId", "parentUuid", "leafUuid"}
 
 @dataclass(slots=True)
 class Sorted:
-    """Files by the name of their format, each format's in the order in which it wants them.
-
-    Attributes:
-        unknown: files that look like no transcript.
-    """
+    """Files by the name of their format, in the order that it wants, and those that look like no transcript."""
 
     files: dict[str, list[Path]] = field(default_factory=dict)
     unknown: list[Path] = field(default_factory=list)
 
 
 def sort_by_format(paths: Sequence[Path], formats: Mapping[str, TranscriptFormat]) -> Sorted:
-    """Every transcript under the paths, by format.
-
-    Args:
-        paths: files, or folders that are looked through whole.
-        formats: all there are, by name.
-    """
+    """Every transcript under the paths, by format; folders are looked through whole."""
     found = Sorted()
     for path in paths:
         _sort(path, formats, found)
@@ -79,9 +67,13 @@ def guess_format(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | N
             return "codex"
         if path.suffix == ".jsonl":
             return _of_lines(path)
-        return _of_document(path, formats)
+        for value, _ in islice(read_values(path), _VALUES):
+            for name, known in formats.items():
+                if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
+                    return name
     except (OSError, TranscriptError):
-        return None
+        pass
+    return None
 
 
 def _sort(path: Path, formats: Mapping[str, TranscriptFormat], found: Sorted) -> None:
@@ -109,27 +101,11 @@ def _keep(found: Sorted, name: str | None, files: list[Path]) -> None:
 
 
 def _of_lines(path: Path) -> str | None:
-    for value in _first_lines(path):
+    for value in objects(path, lines=_LINES):
         if "payload" in value or value.get("type") in _CODEX_LINES or path.name.startswith(_CODEX_NAME):
             return "codex"
         if value.keys() >= _EXCHANGE_KEYS or value.get("format") == FORMAT:
             return "jsonl"
         if not value.keys().isdisjoint(_CLAUDE_KEYS) or isinstance(value.get("message"), dict):
             return "claude-code"
-    return None
-
-
-def _first_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as stream:
-        for raw in islice(stream, _LINES):
-            value, _ = decoded(raw)
-            if value:
-                yield value
-
-
-def _of_document(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | None:
-    for value, _ in islice(read_values(path), _VALUES):
-        for name, known in formats.items():
-            if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
-                return name
     return None

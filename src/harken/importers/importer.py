@@ -4,87 +4,53 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import structlog
-
 from harken.errors import TranscriptError
-from harken.importers.merge import merge_export
+from harken.importers.merge import Merged, exports_among, merge_export
 from harken.importers.parsed import (
     Checkpoint,
     ParsedConversation,
     ParsedItem,
-    ParsedMessage,
     ParsedTitle,
     TranscriptFormat,
     Unreadable,
 )
-from harken.importers.strangers import OWN_FORMATS, exports_among, is_own
+from harken.log import Log
 from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
-from harken.record.forget import Doomed, Forgotten, forget
+from harken.record.forget import ForgetPlan, Forgotten, forget
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
-from harken.storage.ports import Transaction
 from harken.storage.state import ImportState, get_import_state, put_import_state
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
+# Agents on this machine wrote these themselves; any other format has only somebody's word for it.
+OWN_FORMATS = ("claude-code", "codex")
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_MESSAGES = 2000
 # So many new messages change what an engine knows of its tables.
 _MANY = 200
 _HASH_CHUNK = 1 << 20
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)
-class ImportReport:
-    """What an import did.
-
-    Attributes:
-        files: how many were looked at.
-        unchanged: how many of them had nothing new by their size and time.
-        added: messages that are new in the store.
-        known: messages that were there before.
-        forgotten: messages that were forgotten earlier, and stay so.
-        erased: messages that were here, and that an export says were forgotten.
-        kept: memories and other records that an export brought, new or in a later state.
-        capped: messages and other records that came as `imported` though their file says they are the owner's or an
-            agent's own words.
-        left_core: core memories that a stranger's export holds; they were not taken.
-        left_erasures: records that such an export says were forgotten; nothing was erased.
-        left_changes: what such an export would have changed of the owner's records; they stand as they were.
-        conversations: ids of the conversations that the new messages belong to.
-        unreadable: every line that could not be read.
-        failed: files that could not be read at all, with why.
-    """
+class ImportReport(Merged):
+    """The result of an import: files looked at, unchanged by size and time, or failed and why; and lines not read."""
 
     files: int = 0
     unchanged: int = 0
-    added: int = 0
-    known: int = 0
-    forgotten: int = 0
-    erased: int = 0
-    kept: int = 0
-    capped: int = 0
-    left_core: int = 0
-    left_erasures: int = 0
-    left_changes: int = 0
-    conversations: set[str] = field(default_factory=set)
     unreadable: list[Unreadable] = field(default_factory=list)
     failed: list[tuple[Path, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an import stands.
-
-    Attributes:
-        bytes_done: of all files together, files with nothing new included.
-    """
+    """The progress of an import; `bytes_done` is of all files together, files with nothing new included."""
 
     file: Path
     files_done: int
@@ -110,7 +76,7 @@ class Importer:
 
     recorder: Recorder
     progress: Callable[[Progress], None] = lambda _progress: None
-    forget: Callable[[Doomed], Forgotten] | None = None
+    forget: Callable[[ForgetPlan], Forgotten] | None = None
     as_mine: bool = False
     is_live: bool = False
 
@@ -140,10 +106,11 @@ class Importer:
 
             try:
                 if file in exports:
-                    self._merge(file, report, show)
+                    for merged, offset in merge_export(self.recorder, file, self.forget or self._forget, self.as_mine):
+                        report.add(merged)
+                        show(offset)
                 else:
-                    believed = self.as_mine or is_own(transcripts, file)
-                    _FileImport(self.recorder, transcripts, file, report, show, believed, self.is_live).run()
+                    _FileImport(self, transcripts, file, report, show).run()
             except (TranscriptError, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 report.failed.append((file, reason))
@@ -151,24 +118,10 @@ class Importer:
             before += sizes[number]
             self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
         if report.added >= _MANY:
-            self.recorder.store.brought_in()
+            self.recorder.store.rows_imported()
         return report
 
-    def _merge(self, file: Path, report: ImportReport, show: Callable[[int], None]) -> None:
-        for merged in merge_export(self.recorder, file, self.forget or self._forget, self.as_mine):
-            report.added += merged.added
-            report.known += merged.known
-            report.forgotten += merged.forgotten
-            report.erased += merged.erased
-            report.kept += merged.kept
-            report.capped += merged.capped
-            report.left_core += merged.left_core
-            report.left_erasures += merged.left_erasures
-            report.left_changes += merged.left_changes
-            report.conversations |= merged.conversations
-            show(merged.offset)
-
-    def _forget(self, doomed: Doomed) -> Forgotten:
+    def _forget(self, doomed: ForgetPlan) -> Forgotten:
         return forget(self.recorder.store, self.recorder.journal, doomed, self.recorder.ingest)
 
 
@@ -187,18 +140,17 @@ class _FileImport:
 
     def __init__(
         self,
-        recorder: Recorder,
+        importer: Importer,
         transcripts: TranscriptFormat,
         file: Path,
         report: ImportReport,
         show: Callable[[int], None],
-        believed: bool,
-        is_live: bool,
     ) -> None:
-        self._recorder = recorder
-        self._is_import = not is_live
+        self._recorder = importer.recorder
+        self._is_import = not importer.is_live
         self._format = transcripts
-        self._capped = transcripts.name in OWN_FORMATS and not believed
+        self._is_agents = transcripts.name in OWN_FORMATS
+        self._capped = self._is_agents and not (importer.as_mine or _is_own(transcripts, file))
         # Read as a stranger's, a file is to be read anew when its owner says that it is theirs.
         self._state_name = f"{transcripts.name}, imported" if self._capped else transcripts.name
         self._file = file
@@ -207,7 +159,7 @@ class _FileImport:
         status = file.stat()
         self._size, self._modified = status.st_size, status.st_mtime_ns
         self._fallback = datetime.fromtimestamp(status.st_mtime, UTC)
-        self._path = sound(str(file.resolve()))
+        self._path = valid_utf8(str(file.resolve()))
         self._prefix = _Prefix(file)
         self._threads: dict[str, _Thread] = {}
         self._waiting = 0
@@ -221,20 +173,17 @@ class _FileImport:
             return
         self._offset = begin
         try:
-            self._read(begin)
+            for item in self._format.parse(self._file, begin):
+                self._take(item)
+                # A file that is always read whole may be left anywhere: what is known then is passed over.
+                if self._waiting >= _BATCH_MESSAGES and (isinstance(item, Checkpoint) or not self._format.appends):
+                    self._flush(finish=False)
         except (TranscriptError, OSError):
             # What came before the damage is sound.
             if self._waiting:
                 self._flush(finish=False)
             raise
         self._flush(finish=True)
-
-    def _read(self, begin: int) -> None:
-        for item in self._format.parse(self._file, begin):
-            self._take(item)
-            # A file that is always read whole may be left anywhere: what is known then is passed over.
-            if self._waiting >= _BATCH_MESSAGES and (isinstance(item, Checkpoint) or not self._format.appends):
-                self._flush(finish=False)
 
     def _where_to_begin(self) -> int | None:
         with self._recorder.store.reading() as tx:
@@ -252,7 +201,7 @@ class _FileImport:
         return 0
 
     def _take(self, item: ParsedItem) -> None:
-        if isinstance(item, ParsedMessage):
+        if isinstance(item, NewMessage):
             self._message(item)
         elif isinstance(item, ParsedConversation):
             self._conversation(item)
@@ -273,10 +222,10 @@ class _FileImport:
 
     def _conversation(self, item: ParsedConversation) -> None:
         thread = self._thread(item.external_id)
-        if item.project is not None:
-            project: ProjectIdentity | None = ProjectIdentity(f"name:{item.project}", item.project)
-        else:
-            project = identify_project(item.cwd, item.git_remote)
+        named = item.project
+        project = (
+            identify_project(item.cwd, item.git_remote) if named is None else ProjectIdentity(f"name:{named}", named)
+        )
         thread.head = NewConversation(
             channel=self._format.name,
             external_id=item.external_id,
@@ -287,84 +236,63 @@ class _FileImport:
             metadata=item.metadata,
         )
 
-    def _message(self, item: ParsedMessage) -> None:
+    def _message(self, item: NewMessage) -> None:
         thread = self._thread(item.conversation)
         thread.last_at = item.created_at or thread.last_at or thread.head.created_at or self._fallback
-        if item.external_id:
-            origin = item.external_id
-        else:
+        origin = item.external_id
+        if not origin:
             # Without an id of its own, a message is its words, and which of the equal ones it is.
             words = (item.role, item.type, item.author, item.created_at, item.text)
             thread.seen[words] += 1
             origin = f"#{item.author or ''}#{thread.seen[words]}"
-        thread.messages.append(
-            NewMessage(
-                role=item.role,
-                text=item.text,
-                type=item.type,
-                created_at=thread.last_at,
-                author=item.author,
-                trust=self._trust(item, thread.head),
-                call_id=item.call_id,
-                tool_name=item.tool_name,
-                external_id=item.external_id,
-                origin=origin,
-                origin_at=item.created_at,
-                metadata=item.metadata,
-            )
-        )
+        trust = self._trust(item, thread.head)
+        placed = replace(item, created_at=thread.last_at, trust=trust, origin=origin, origin_at=item.created_at)
+        thread.messages.append(placed)
         thread.changed = True
         self._waiting += 1
 
-    def _trust(self, item: ParsedMessage, head: NewConversation) -> Trust:
+    def _trust(self, item: NewMessage, head: NewConversation) -> Trust:
         if item.role is Role.TOOL or item.type is MessageType.TOOL_RESULT:
             return Trust.TOOL
-        if self._capped or self._format.name not in OWN_FORMATS:
+        if self._capped or not self._is_agents:
             return Trust.IMPORTED
         # In a subagent's conversation it is the calling agent that asks.
         asked_by_person = item.role is Role.USER and head.parent_external_id is None
         return Trust.OWNER if asked_by_person else Trust.AGENT
 
     def _flush(self, finish: bool) -> None:
-        state = ImportState(
-            format=self._state_name,
-            path=self._path,
-            size=self._size if finish else 0,
-            modified=self._modified if finish else 0,
-            offset=self._offset if self._format.appends else 0,
-            fingerprint=self._current_fingerprint(finish),
-            unreadable=self._unreadable,
-            imported_at=self._recorder.now(),
+        appends = self._format.appends
+        state: ImportState | None = None
+        if finish or appends:
+            state = ImportState(
+                format=self._state_name,
+                path=self._path,
+                size=self._size if finish else 0,
+                modified=self._modified if finish else 0,
+                offset=self._offset if appends else 0,
+                fingerprint=self._prefix.fingerprint(self._offset if appends else self._size),
+                unreadable=self._unreadable,
+                imported_at=self._recorder.now(),
+            )
+        threads = [thread for thread in self._threads.values() if thread.messages or (finish and thread.changed)]
+        recorded = self._recorder.record(
+            [
+                Batch(thread.head, thread.messages, finish, thread.last, not self._capped, self._is_import)
+                for thread in threads
+            ],
+            within=lambda tx: None if state is None else put_import_state(tx, state),
         )
-        keeps = finish or self._format.appends
-
-        def remember(tx: Transaction) -> None:
-            if keeps:
-                put_import_state(tx, state)
-
-        recorded = self._recorder.record(list(self._batches(finish)), within=remember)
         self._report.added += len(recorded.messages)
         self._report.known += recorded.known
         self._report.forgotten += recorded.forgotten
         if self._capped:
             self._report.capped += sum(1 for message in recorded.messages if message.trust is Trust.IMPORTED)
         self._report.conversations.update(message.conversation_uid for message in recorded.messages)
-        for thread in self._threads.values():
+        for thread in threads:
             thread.last = thread.messages[-1] if thread.messages else thread.last
             thread.messages = []
         self._waiting = 0
         self._show(self._offset)
-
-    def _batches(self, finish: bool) -> Iterable[Batch]:
-        for thread in self._threads.values():
-            if thread.messages or (finish and thread.changed):
-                as_mine = not self._capped
-                yield Batch(thread.head, thread.messages, finish, thread.last, as_mine, self._is_import)
-
-    def _current_fingerprint(self, finish: bool) -> str:
-        if self._format.appends:
-            return self._prefix.fingerprint(self._offset)
-        return self._prefix.fingerprint(self._size) if finish else ""
 
 
 class _Prefix:
@@ -386,6 +314,12 @@ class _Prefix:
                 self._digest.update(chunk)
                 self._length += len(chunk)
         return self._digest.hexdigest()
+
+
+def _is_own(transcripts: TranscriptFormat, file: Path) -> bool:
+    """True for a transcript that lies, all links followed, where its agent keeps what it writes itself."""
+    real = file.resolve()
+    return any(real.is_relative_to(place.resolve()) for place in transcripts.discover())
 
 
 def _size(file: Path) -> int:

@@ -6,29 +6,24 @@ Keys: `conversation`, `role`, `content`, and as wanted `author`, `ts`, `type`, `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, ParsedTitle, Unreadable
-from harken.importers.reading import files_below, follow, in_order, moment, string
+from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, TranscriptFormat, Unreadable
+from harken.importers.reading import LineReader, files_below, follow, in_order, moment, string
 from harken.model.conversations import EMPTY, MessageType, Role
+from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
 
 _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)
 _TEXT_KEYS = ("author", "project", "title", "id", "call_id", "tool_name")
 
 
-class Jsonl:
+class Jsonl(TranscriptFormat):
     """Harken's own exchange format."""
 
     name = "jsonl"
-    appends = False
-
-    def discover(self) -> list[Path]:
-        """Nowhere: such a file lies where somebody put it."""
-        return []
 
     def files(self, path: Path) -> list[Path]:
         """The `.jsonl` files under a path, oldest first."""
@@ -41,18 +36,12 @@ class Jsonl:
         return follow(path, _LinesReader(path))
 
 
-class _LinesReader:
+class _LinesReader(LineReader):
     """Reads one file's lines."""
-
-    telling = re.compile(rb"(?!)")
-    settled = True
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._titles: dict[str, str] = {}
-
-    def learn(self, value: dict[str, Any]) -> None:
-        """Nothing: the file is read whole."""
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield the message of one line, or the key that is wrong with it."""
@@ -72,19 +61,15 @@ class _LinesReader:
         if message.text.strip() or message.type is not MessageType.TEXT:
             yield message
 
-    def finish(self) -> Iterator[ParsedItem]:
-        """Nothing is held back."""
-        return iter(())
 
-
-def _message(line: Mapping[str, Any]) -> ParsedMessage:
+def _message(line: Mapping[str, Any]) -> NewMessage:
     role = Role(line["role"])
     implied = MessageType.TOOL_RESULT if role is Role.TOOL else MessageType.TEXT
-    return ParsedMessage(
-        line["conversation"],
+    return NewMessage(
         role,
-        MessageType(line["type"]) if line.get("type") else implied,
         without_recall(line["content"]),
+        MessageType(line["type"]) if line.get("type") else implied,
+        conversation=line["conversation"],
         external_id=line.get("id") or "",
         created_at=moment(line.get("ts")),
         author=string(line.get("author")),

@@ -1,20 +1,26 @@
-"""Bringing an export into a store that may have a part of it already, or have gone on since."""
+"""Exports brought into a store that may have a part of them already, or have gone on since.
+
+An export is believed in all that it says where its owner says that it is theirs. Of a stranger's, core memories and
+what was forgotten are left out, trust is at most `imported`, and what is here of the owner stays as it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import select
 
 from harken.errors import ExportError
-from harken.importers.strangers import capped, changes_of_own, claims_trust, is_grave, present_kept
-from harken.journal.export import ExportLine, read_export
+from harken.importers.jsonl import Jsonl
+from harken.importers.parsed import TranscriptFormat
+from harken.journal.export import ExportLine, is_export, read_export
 from harken.model.conversations import (
+    EMPTY,
     Conversation,
     CoreFact,
     Event,
@@ -22,89 +28,64 @@ from harken.model.conversations import (
     ExchangeEnd,
     ExchangeStatus,
     Grave,
-    Kept,
     Message,
+    SavedRecord,
     Segment,
     Titled,
+    Tombstone,
+    Trust,
+    least_trusted,
 )
-from harken.record.forget import Doomed, Forgotten, doom_forgotten
+from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
 from harken.record.recorder import Recorder
-from harken.storage.conversations import find_known, find_tombstones, raised_trust
+from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Transaction, rows_in
 from harken.storage.positions import find_places
+from harken.storage.records.rows import find_kept
 from harken.storage.state import REDACTED, core_facts
 from harken.storage.tables import conversations, exchanges, segments, tombstones
 
-
-def clean_event(recorder: Recorder, event: Event) -> Event:
-    """The event without secrets and private passages, under the same ids; itself where it holds none."""
-    redact, names = recorder.redactor.redact, recorder.names
-    if isinstance(event, Message):
-        return _clean_message(recorder, event)
-    if isinstance(event, Conversation):
-        return replace(
-            event,
-            channel=names.text(event.channel),
-            external_id=names.text(event.external_id),
-            title=redact(event.title).text,
-            project=names.project(event.project),
-            metadata=recorder.redactor.redact_value(event.metadata)[0],
-        )
-    if isinstance(event, Kept) and event.fields is not None:
-        cleaned = recorder.redactor.redact_value(event.fields)[0]
-        return replace(event, fields=cleaned, project=names.project(event.project))
-    if isinstance(event, CoreFact) and event.value is not None:
-        return replace(event, value=redact(event.value).text)
-    if isinstance(event, ExchangeEnd) and event.error is not None:
-        return replace(event, error=redact(event.error).text)
-    return event
-
-
-def _clean_message(recorder: Recorder, event: Message) -> Message:
-    redacted = recorder.redactor.redact(event.text)
-    # How much was taken out before is no secret, whatever the kinds are called.
-    before: Mapping[str, int] = event.metadata.get(REDACTED, {})
-    facts = {key: value for key, value in event.metadata.items() if key != REDACTED}
-    metadata, more = recorder.redactor.redact_value(facts)
-    found = [counts for counts in (redacted.counts, more) if counts]
-    counts: dict[str, Any] = dict(before) if isinstance(before, Mapping) else {}
-    for one in found:
-        counts |= {kind: counts.get(kind, 0) + amount for kind, amount in one.items()}
-    return replace(
-        event,
-        text=redacted.text,
-        metadata={**metadata, REDACTED: counts} if counts else metadata,
-        author=recorder.names.optional(event.author),
-        call_id=recorder.names.optional(event.call_id),
-        tool_name=recorder.names.optional(event.tool_name),
-        external_id=recorder.names.text(event.external_id),
-    )
-
-
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_EVENTS = 2000
+_OWN = (Trust.OWNER, Trust.AGENT)
 
-Forget = Callable[[Doomed], Forgotten]
+Forget = Callable[[ForgetPlan], Forgotten]
+
+
+@dataclass(slots=True)
+class Claims:
+    """Parts of an export that have power over a memory, where it is taken as one's own.
+
+    Core memories stand in every context, erasures are to be made here too, and trusted records are to be believed as
+    the owner's or an agent's own.
+    """
+
+    core: int = 0
+    erasures: int = 0
+    trusted: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.core or self.erasures or self.trusted)
 
 
 @dataclass(slots=True)
 class Merged:
-    """What one batch of an export has brought.
+    """Counts of what was brought in.
 
     Attributes:
-        added: messages that are new here.
-        known: messages that were here before.
-        forgotten: messages that were forgotten here earlier, and stay so.
-        erased: messages that were here, and that the export says were forgotten.
-        kept: memories and other records that are new here, or in a later state.
-        capped: messages and other records that are new here as `imported`, and claim more.
-        left_core: core memories of a stranger's file, which are not taken.
-        left_erasures: what such a file says was forgotten.
-        left_changes: what such a file would have changed of records that are not a stranger's.
+        added: messages that are new in the store.
+        known: messages that were there before.
+        forgotten: messages that were forgotten earlier, and stay so.
+        erased: messages that were here, and that an export says were forgotten.
+        kept: memories and other records that an export brought, new or in a later state.
+        capped: messages and other records that came as `imported` though their file says they are the owner's or an
+            agent's own words.
+        left_core: core memories that a stranger's export holds; they were not taken.
+        left_erasures: records that such an export says were forgotten; nothing was erased.
+        left_changes: what such an export would have changed of the owner's records; they stand as they were.
         conversations: ids of the conversations that the new messages belong to.
-        offset: how far the file has been read, in bytes.
     """
 
     added: int = 0
@@ -117,47 +98,70 @@ class Merged:
     left_erasures: int = 0
     left_changes: int = 0
     conversations: set[str] = field(default_factory=set)
-    offset: int = 0
+
+    def add(self, more: Merged) -> None:
+        """Count what another part has brought as well."""
+        for name in (one.name for one in fields(Merged) if one.name != "conversations"):
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+        self.conversations |= more.conversations
 
 
-def merge_export(recorder: Recorder, file: Path, forget: Forget, as_mine: bool = False) -> Iterator[Merged]:
+def exports_among(transcripts: TranscriptFormat, paths: Sequence[Path]) -> list[Path]:
+    """The exports of Harken among the files that an import of these paths would read."""
+    if transcripts.name != Jsonl.name:
+        return []
+    found: list[Path] = []
+    for file in dict.fromkeys(file for path in paths for file in transcripts.files(path)):
+        with suppress(OSError):
+            found += [file] if is_export(file) else []
+    return found
+
+
+def claims_of(file: Path) -> Claims:
+    """Count an export's claims, as far as it can be read; no more than that is ever imported."""
+    claims = Claims()
+    # The import comes to the same place and says what is wrong there.
+    with suppress(ExportError, OSError):
+        for line in read_export(file):
+            claims.core += isinstance(line.event, CoreFact)
+            claims.erasures += _is_grave(line.event)
+            claims.trusted += _trust_of(line.event) in _OWN
+    return claims
+
+
+def merge_export(recorder: Recorder, file: Path, forget: Forget, as_mine: bool = False) -> Iterator[tuple[Merged, int]]:
     """Bring in what the store lacks, a transaction per batch; to be run again after whatever stopped it.
 
     Secrets that the rules of the other store let pass, or that it kept because redaction was off, are taken out. Ids
-    stay; a record that goes back to where it came from is known there, and changes nothing. Of a file that is not its
-    owner's own, core memories and what was forgotten are left out, trust is at most `imported`, and what is here of the
-    owner stays as it is.
+    stay; a record that goes back to where it came from is known there, and changes nothing.
 
     Args:
         recorder: where they go.
         file: an export.
         forget: erases what was forgotten elsewhere and is still here.
         as_mine: its owner says that the file is of their own memory.
+    Yields:
+        What each batch has brought, and how far the file has been read, in bytes.
     Raises:
         ExportError: see `read_export`; also where a record belongs to one that neither the file nor the store has.
         StoreError: the store refuses; what was brought in before stays.
     """
     lines = read_export(file)
     last: dict[str, str] = {}
-    while True:
-        batch, broken = _next_batch(lines)
+    broken: ExportError | None = None
+    while broken is None:
+        batch: list[ExportLine] = []
+        try:
+            for line in islice(lines, _BATCH_EVENTS):
+                batch.append(line)
+        except ExportError as error:
+            # What came before the damage is sound.
+            broken = error
         if batch:
-            yield _write(recorder, file, batch, forget if as_mine else None, last)
-        if broken is not None:
-            raise broken
-        if not batch:
+            yield _write(recorder, file, batch, forget if as_mine else None, last), batch[-1].end
+        elif broken is None:
             return
-
-
-def _next_batch(lines: Iterator[ExportLine]) -> tuple[list[ExportLine], ExportError | None]:
-    """The next lines, and the damage behind them if there is any: what came before it is sound."""
-    batch: list[ExportLine] = []
-    try:
-        for line in islice(lines, _BATCH_EVENTS):
-            batch.append(line)
-    except ExportError as error:
-        return batch, error
-    return batch, None
+    raise broken
 
 
 def _write(
@@ -165,22 +169,18 @@ def _write(
 ) -> Merged:
     """Records first, then what was forgotten: then it does not matter in which order a file has them.
 
-    Args:
-        recorder: where they go.
-        file: an export.
-        lines: some of its lines.
-        forget: erases what was forgotten elsewhere; None where the file is a stranger's.
-        last: the message of each conversation that the lines before these ended with; changed to that of these.
+    Without `forget` the file is a stranger's. `last` holds the message of each conversation that the lines before these
+    ended with, and is changed to that of these.
     """
-    done = Merged(offset=lines[-1].end)
-    graves = [line.event for line in lines if isinstance(line.event, Grave) and is_grave(line.event)]
-    given = [line.event for line in lines if not is_grave(line.event)]
+    done = Merged()
+    graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
+    given = [line.event for line in lines if not _is_grave(line.event)]
     if forget is None:
         done.left_core = sum(1 for event in given if isinstance(event, CoreFact))
         done.left_erasures = len(graves)
-    claiming = {event.uid for event in given if claims_trust(event) and isinstance(event, Message | Kept)}
-    taken = given if forget else [capped(event) for event in given if not isinstance(event, CoreFact)]
-    events = [clean_event(recorder, event) for event in taken]
+    claiming = {event.uid for event in given if isinstance(event, Message | SavedRecord) and _trust_of(event) in _OWN}
+    taken = given if forget else [_capped(event) for event in given if not isinstance(event, CoreFact)]
+    events = [_cleaned(recorder, event) for event in taken]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
         fresh = ingest.unknown(events)
@@ -188,14 +188,15 @@ def _write(
         _count(tx, events, fresh, done)
         changes = _changes(tx, _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now()))
         if forget is None:
-            begun = [event.uid for event in fresh if isinstance(event, Exchange)]
-            left = {id(event) for event in changes_of_own(tx, changes, begun)}
+            left = _changes_of_own(tx, changes, {event.uid for event in fresh if isinstance(event, Exchange)})
             done.left_changes = len(left)
             changes = [event for event in changes if id(event) not in left]
-            done.capped = sum(1 for event in changes if isinstance(event, Message | Kept) and event.uid in claiming)
+            done.capped = sum(
+                1 for event in changes if isinstance(event, Message | SavedRecord) and event.uid in claiming
+            )
         else:
             changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
-        done.kept = sum(1 for event in changes if isinstance(event, Kept))
+        done.kept = sum(1 for event in changes if isinstance(event, SavedRecord))
         # Of what is brought in alone: a stranger's file numbers what is left out as it likes.
         numbers = sorted((event.number, event.conversation_uid) for event in changes if isinstance(event, Exchange))
         note_imported(tx, {uid: number for number, uid in numbers})
@@ -205,59 +206,87 @@ def _write(
         recorder.admit(_conversations(events), lacking)
     last |= {event.conversation_uid: event.uid for event in events if isinstance(event, Message)}
     if graves and forget:
-        done.erased = _bury(recorder, graves, forget)
+        done.erased = _apply_tombstones(recorder, graves, forget)
     return done
 
 
-def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], last: Mapping[str, str]) -> list[Event]:
-    """What is new, each message behind the one that it follows in the export, in a conversation that went on here."""
-    lacking = {event.uid for event in fresh if isinstance(event, Message)}
-    spoken: dict[str, list[Message]] = {}
-    for event in events:
-        if isinstance(event, Message):
-            spoken.setdefault(event.conversation_uid, []).append(event)
-    positions = {
-        uid: place.position
-        for conversation, said in spoken.items()
-        for uid, place in find_places(tx, conversation, said, lacking, last.get(conversation, "")).items()
-    }
-    return [replace(event, position=positions[event.uid]) if isinstance(event, Message) else event for event in fresh]
+def _cleaned(recorder: Recorder, event: Event) -> Event:
+    """The event without secrets and private passages, under the same ids; itself where it holds none."""
+    redact, clean, names = recorder.redactor.redact, recorder.redactor.redact_value, recorder.names
+    if isinstance(event, Message):
+        # How much was taken out before is no secret, whatever the kinds are called.
+        before = event.metadata.get(REDACTED, EMPTY)
+        facts = {key: value for key, value in event.metadata.items() if key != REDACTED}
+        return replace(
+            event, **recorder.cleaned(event, event.text, facts, before if isinstance(before, Mapping) else EMPTY)
+        )
+    if isinstance(event, Conversation):
+        return replace(
+            event,
+            channel=names.text(event.channel),
+            external_id=names.text(event.external_id),
+            title=redact(event.title).text,
+            project=names.project(event.project),
+            metadata=clean(event.metadata)[0],
+        )
+    if isinstance(event, SavedRecord) and event.fields is not None:
+        return replace(event, fields=clean(event.fields)[0], project=names.project(event.project))
+    if isinstance(event, CoreFact) and event.value is not None:
+        return replace(event, value=redact(event.value).text)
+    if isinstance(event, ExchangeEnd) and event.error is not None:
+        return replace(event, error=redact(event.error).text)
+    return event
 
 
-def _bury(recorder: Recorder, graves: Sequence[Grave], forget: Forget) -> int:
-    """Erase what is here of what was forgotten elsewhere, and remember the rest as forgotten; how many messages."""
-    with recorder.store.reading() as tx:
-        doomed = doom_forgotten(tx, graves)
-    if doomed.tombstones:
-        forget(doomed)
+def _capped(event: Event) -> Event:
+    """The event with no more trust than a stranger's words get."""
+    trust = _trust_of(event)
+    if trust is None:
+        return event
+    least = least_trusted((trust, Trust.IMPORTED))
+    if isinstance(event, SavedRecord):
+        return replace(event, fields={**(event.fields or {}), "trust": least.value})
+    return replace(event, trust=least) if isinstance(event, Message) else event
 
-    def lacking(tx: Transaction, _ingest: Ingest) -> list[Event]:
-        known = find_known(tx, tombstones, [grave.uid for grave in graves])
-        return [grave for grave in {grave.uid: grave for grave in graves}.values() if grave.uid not in known]
 
-    recorder.admit(_conversations(graves), lacking)
-    return doomed.messages
+def _trust_of(event: Event) -> Trust | None:
+    if isinstance(event, SavedRecord) and event.fields is not None:
+        return Trust(event.fields["trust"])
+    return event.trust if isinstance(event, Message) else None
+
+
+def _is_grave(event: Event) -> bool:
+    """True for an event that says that something was forgotten."""
+    return isinstance(event, Tombstone) or (isinstance(event, SavedRecord) and event.fields is None)
 
 
 def _conversations(events: Sequence[Event]) -> list[str]:
     return sorted({event.uid if isinstance(event, Conversation) else event.conversation_uid for event in events})
 
 
+def _apply_tombstones(recorder: Recorder, graves: Sequence[Grave], forget: Forget) -> int:
+    """Erase what is here of what was forgotten elsewhere, and remember the rest as forgotten; how many messages."""
+    with recorder.store.reading() as tx:
+        plan = plan_tombstones(tx, graves)
+    if plan.tombstones:
+        forget(plan)
+
+    def lacking(tx: Transaction, _ingest: Ingest) -> list[Grave]:
+        known = find_known(tx, tombstones, [grave.uid for grave in graves])
+        return [grave for grave in {grave.uid: grave for grave in graves}.values() if grave.uid not in known]
+
+    recorder.admit(_conversations(graves), lacking)
+    return plan.messages
+
+
 def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
     """Every record must belong to a conversation, a segment and an exchange that are here, or come with it."""
     present = {event.uid for event in fresh if isinstance(event, Conversation | Segment | Exchange)}
-    needed: dict[str, tuple[Table, set[str]]] = {
-        "conversation_uid": (conversations, set()),
-        "segment_uid": (segments, set()),
-        "exchange_uid": (exchanges, set()),
-    }
-    for event in (event for event in fresh if not isinstance(event, CoreFact | Kept)):
-        for name, (_, uids) in needed.items():
-            uid = getattr(event, name, None)
-            if uid is not None and uid not in present:
-                uids.add(uid)
-    for table, uids in needed.values():
-        lost = uids - find_known(tx, table, list(uids))
+    placed = [event for event in fresh if not isinstance(event, CoreFact | SavedRecord)]
+    for name, table in (("conversation_uid", conversations), ("segment_uid", segments), ("exchange_uid", exchanges)):
+        named: set[str] = {uid for event in placed if (uid := getattr(event, name, None)) is not None}
+        needed = named - present
+        lost = needed - find_known(tx, table, list(needed))
         if lost:
             raise ExportError(
                 f"{place}, is not whole: {min(lost)} of {table.name} is named, and neither the file nor the store has "
@@ -275,31 +304,64 @@ def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], don
     done.known = len(rest) - done.forgotten
 
 
+def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], last: Mapping[str, str]) -> list[Event]:
+    """The new events, each message behind the one that it follows in the export, where a conversation went on here."""
+    lacking = {event.uid for event in fresh if isinstance(event, Message)}
+    messages: dict[str, list[Message]] = {}
+    for event in events:
+        if isinstance(event, Message):
+            messages.setdefault(event.conversation_uid, []).append(event)
+    positions = {
+        uid: place.position
+        for conversation, sequence in messages.items()
+        for uid, place in find_places(tx, conversation, sequence, lacking, last.get(conversation, "")).items()
+    }
+    return [replace(event, position=positions[event.uid]) if isinstance(event, Message) else event for event in fresh]
+
+
 def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -> list[Event]:
-    """What is to be written: of ends, only those of exchanges that are new or were still in progress here."""
+    """The events to write: of ends, only those of exchanges that are new or were still in progress here."""
     begun = {event.uid for event in fresh if isinstance(event, Exchange)}
-    open_here = _in_progress(tx, {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun)
-    wanted = begun | open_here
-    kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
-    facts = core_facts(tx) if any(isinstance(one, CoreFact) for one in kept) else []
-    known: dict[str, CoreFact | Kept] = {fact.uid: fact for fact in facts}
-    known |= present_kept(tx, [event for event in kept if isinstance(event, Kept)])
-    return [*(event for event in kept if not _is_outlived(event, known)), *titles]
-
-
-def _is_outlived(event: Event, known: Mapping[str, CoreFact | Kept]) -> bool:
-    """Of what both stores have, the one that was set later holds; of equals, the owner's own over an `imported` one."""
-    present = known.get(event.uid) if isinstance(event, CoreFact | Kept) else None
-    if present is None or not isinstance(event, CoreFact | Kept):
-        return False
-    return event.at < present.at or (event.at == present.at and not (claims_trust(event) and not claims_trust(present)))
-
-
-def _in_progress(tx: Transaction, uids: set[str]) -> set[str]:
+    ended = {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun
     statement = select(exchanges.c.uid).where(
         exchanges.c.tenant == tx.tenant, exchanges.c.status == ExchangeStatus.IN_PROGRESS.value
     )
-    return {row.uid for row in rows_in(tx, statement, exchanges.c.uid, uids)}
+    wanted = begun | {row.uid for row in rows_in(tx, statement, exchanges.c.uid, ended)}
+    kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
+    facts = core_facts(tx) if any(isinstance(one, CoreFact) for one in kept) else []
+    present: dict[str, CoreFact | SavedRecord] = {fact.uid: fact for fact in facts}
+    present |= _present(tx, [event for event in kept if isinstance(event, SavedRecord)])
+    return [*(event for event in kept if not _is_stale(event, present)), *titles]
+
+
+def _is_stale(event: Event, known: Mapping[str, CoreFact | SavedRecord]) -> bool:
+    """Of what both stores have, the one that was set later holds; of equals, the owner's own over an `imported` one."""
+    if not isinstance(event, CoreFact | SavedRecord) or (present := known.get(event.uid)) is None:
+        return False
+    return event.at < present.at or (
+        event.at == present.at and (_trust_of(event) not in _OWN or _trust_of(present) in _OWN)
+    )
+
+
+def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, SavedRecord]:
+    """Those of the records that are here, as they are here."""
+    present: dict[str, SavedRecord] = {}
+    for source in {record.source for record in records}:
+        present |= find_kept(tx, source, [record.uid for record in records if record.source == source])
+    return present
+
+
+def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -> set[int]:
+    """Those of the events, by `id()`, that would change what is here and not a stranger's: titles, ends and records."""
+    theirs = [one for one in events if isinstance(one, Titled | ExchangeEnd)]
+    own = own_conversations(tx, {one.conversation_uid for one in theirs})
+    records = [one for one in events if isinstance(one, SavedRecord)]
+    present = _present(tx, records)
+    left = {id(one) for one in records if one.uid in present and _trust_of(present[one.uid]) != Trust.IMPORTED}
+    for one in theirs:
+        if one.conversation_uid in own and not (isinstance(one, ExchangeEnd) and one.exchange_uid in begun):
+            left.add(id(one))
+    return left
 
 
 def _retitled(tx: Transaction, events: Sequence[Event], moment: datetime) -> list[Event]:

@@ -1,4 +1,4 @@
-"""What every transcript parser yields, whatever the agent that wrote the file."""
+"""Items that every transcript parser yields, whatever the agent that wrote the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from harken.model.conversations import EMPTY, MessageType, Role
+from harken.model.conversations import EMPTY
+from harken.record.recorder import NewMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +31,6 @@ class ParsedConversation:
     git_remote: str | None = None
     project: str | None = None
     parent_external_id: str | None = None
-    metadata: Mapping[str, Any] = EMPTY
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedMessage:
-    """One message that somebody said or a tool exchanged, scaffolding already removed.
-
-    Attributes:
-        conversation: the `external_id` of the conversation it belongs to.
-        external_id: the agent's own id of the message, else empty.
-        created_at: timezone-aware; None where the file has none.
-        call_id: links a tool call with its result.
-        metadata: small facts worth keeping (model, branch, is_error); never text of the conversation.
-    """
-
-    conversation: str
-    role: Role
-    type: MessageType
-    text: str
-    external_id: str = ""
-    created_at: datetime | None = None
-    author: str | None = None
-    call_id: str | None = None
-    tool_name: str | None = None
     metadata: Mapping[str, Any] = EMPTY
 
 
@@ -86,7 +63,7 @@ class Checkpoint:
     offset: int
 
 
-ParsedItem = ParsedConversation | ParsedMessage | ParsedTitle | Unreadable | Checkpoint
+ParsedItem = ParsedConversation | NewMessage | ParsedTitle | Unreadable | Checkpoint
 
 
 class TranscriptFormat(Protocol):
@@ -98,11 +75,11 @@ class TranscriptFormat(Protocol):
     """
 
     name: str
-    appends: bool
+    appends: bool = False
 
     def discover(self) -> list[Path]:
         """The places where this agent keeps its histories on this machine and that exist; empty if none."""
-        ...
+        return []
 
     def files(self, path: Path) -> list[Path]:
         """The transcript files under a path (itself, if it is a file), oldest first."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from harken.importers.parsed import Checkpoint, ParsedItem, Unreadable
 
@@ -127,42 +128,35 @@ class Line:
     torn: bool = False
 
 
-class LineReader(Protocol):
-    """What reads one file's lines of one format; it lives for one reading.
+class LineReader:
+    """Reads one file's lines of one format; it lives for one reading.
 
     Attributes:
         telling: finds the lines before the starting offset that `learn` must see, beside the first readable one.
-        settled: nothing is held back: reading may go on from here.
+        settled: every item of the lines read so far has been yielded: reading may go on from here.
     """
 
-    telling: re.Pattern[bytes]
+    telling = re.compile(rb"(?!)")
 
     @property
     def settled(self) -> bool:
-        """Whether every item of the lines read so far has been yielded."""
-        ...
+        """True where nothing is held back."""
+        return True
 
     def learn(self, value: dict[str, Any]) -> None:
         """Take note of a line before the starting offset."""
-        ...
 
     def read(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         """Yield what a line holds."""
-        ...
+        raise NotImplementedError
 
     def finish(self) -> Iterator[ParsedItem]:
         """Yield what was held back until the end of the file."""
-        ...
+        return iter(())
 
 
 def follow(path: Path, reader: LineReader, offset: int = 0) -> Iterator[ParsedItem]:
-    """Yield a growing file's items from an offset, with checkpoints.
-
-    Args:
-        path: the file.
-        reader: fresh, for this file.
-        offset: 0 or a checkpoint of an earlier reading.
-    """
+    """Yield a growing file's items from an offset, 0 or a checkpoint of an earlier reading, with checkpoints."""
     with path.open("rb") as stream:
         first = _learn(stream, reader, offset) if offset else 1
         reached, marked = offset, offset
@@ -179,7 +173,7 @@ def follow(path: Path, reader: LineReader, offset: int = 0) -> Iterator[ParsedIt
 
 
 def items(path: Path, reader: LineReader, line: Line) -> list[ParsedItem]:
-    """What one line holds; for an unreadable one, that it is."""
+    """The items of one line; for an unreadable one, that it is."""
     if line.value is None:
         return [Unreadable(path, line.number, line.fault)] if line.fault else []
     try:
@@ -198,6 +192,19 @@ def numbered(stream: Iterable[bytes], first: int = 1, offset: int = 0) -> Iterat
         if is_torn:
             # Its writer may go on this very moment; its other half, read now, would be a broken line of its own.
             return
+
+
+def objects(path: Path, needle: bytes = b"", start: int = 0, lines: int | None = None) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file's lines, or of those that hold the needle; what cannot be read is passed over.
+
+    `start` is a byte offset; `lines` is how many lines are looked at.
+    """
+    with path.open("rb") as stream:
+        stream.seek(start)
+        for raw in islice(stream, lines):
+            value, _ = decoded(raw) if needle in raw else (None, "")
+            if value is not None:
+                yield value
 
 
 def decoded(raw: bytes) -> tuple[dict[str, Any] | None, str]:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from harken.errors import TranscriptError
-from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, ParsedMessage, Unreadable
+from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, TranscriptFormat, Unreadable
 from harken.importers.reading import files_below, in_order, without_lone_surrogates
+from harken.record.recorder import NewMessage
 
 
 class Tree:
@@ -51,11 +52,13 @@ class Tree:
     def branches(self, leaf: str | None) -> dict[str, str]:
         """The messages beside the branch in use, each with the first message of its own branch.
 
-        Args:
-            leaf: the last message of the branch in use; where it is unknown, the latest that nobody answered.
+        Where the branch's leaf is unknown, it is the latest message that nobody answered.
         """
         used: set[str] = set()
-        step = leaf if leaf in self._parents else self._latest_leaf()
+        step = leaf
+        if leaf not in self._parents:
+            leaves = [key for key, children in self._children.items() if not children]
+            step = max(leaves, key=lambda key: (self._times.get(key, 0.0), self._places[key]), default=None)
         while step is not None and step not in used:
             used.add(step)
             step = self._parents[step]
@@ -64,10 +67,6 @@ class Tree:
             if key not in used:
                 beside[key] = beside.get(self._parents[key] or "", key)
         return beside
-
-    def _latest_leaf(self) -> str | None:
-        leaves = [key for key, children in self._children.items() if not children]
-        return max(leaves, key=lambda key: (self._times.get(key, 0.0), self._places[key]), default=None)
 
     def _walk(self, starts: Iterable[str], ordered: dict[str, None]) -> None:
         waiting = [(self._times.get(key, 0.0), self._places[key], key) for key in starts]
@@ -89,7 +88,7 @@ _BETWEEN = (" ", "\t", "\r", "\n", ",")
 
 @dataclass(frozen=True, slots=True)
 class ExportMember:
-    """Where in an export a conversation stands: the file, and the conversation's number in it, from 1."""
+    """A conversation's place in an export: the file, and the conversation's number in it, from 1."""
 
     path: Path
     number: int
@@ -99,15 +98,10 @@ class ExportMember:
         return Unreadable(self.path, self.number, reason)
 
 
-class ExportFormat(ABC):
-    """What the exports of all web chats have in common; a subclass knows one chat's conversations."""
+class ExportFormat(TranscriptFormat, ABC):
+    """The base of all web chats' exports; a subclass knows one chat's conversations."""
 
     name: str
-    appends = False
-
-    def discover(self) -> list[Path]:
-        """Nowhere: an export lies where somebody put it."""
-        return []
 
     def files(self, path: Path) -> list[Path]:
         """The exports under a path, oldest first.
@@ -144,16 +138,16 @@ class ExportFormat(ABC):
 
     @abstractmethod
     def recognises(self, value: Mapping[str, Any]) -> bool:
-        """Whether a JSON object is a conversation of this chat."""
+        """True for a JSON object that is a conversation of this chat."""
 
     @abstractmethod
     def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """What is known of a conversation as a whole."""
+        """Read the facts of a conversation as a whole."""
 
     @abstractmethod
     def messages(
         self, value: Mapping[str, Any], conversation: str, place: ExportMember
-    ) -> Iterator[ParsedMessage | Unreadable]:
+    ) -> Iterator[NewMessage | Unreadable]:
         """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
 
     def _read(self, value: dict[str, Any], place: ExportMember) -> list[ParsedItem]:
@@ -165,7 +159,7 @@ class ExportFormat(ABC):
             return [place.unreadable("is nested too deeply")]
         if not head.external_id:
             return [place.unreadable("has no id")]
-        return [head, *found] if any(isinstance(item, ParsedMessage) for item in found) else found
+        return [head, *found] if any(isinstance(item, NewMessage) for item in found) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +254,7 @@ class _Window:
         self._position += 1
 
     def value(self) -> Any:
-        """Read the value that begins here.
-
-        Raises:
-            ValueError: it is no JSON.
-            _TooLongError: it is longer than a conversation can be.
-        """
+        """Read the value that begins here; a ValueError says that it is no JSON."""
         while True:
             try:
                 value, end = self._decode(self._text, self._position)

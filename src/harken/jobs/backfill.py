@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -17,20 +17,10 @@ from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_LEAST, Summarizer, 
 from harken.providers.summarizers import written as prompts
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import ANSWER_TOKENS, WrittenSummarizer
+from harken.storage.enrichment import summaries
 from harken.storage.enrichment.consent import SummaryBacklog
 from harken.storage.enrichment.spend import mean_output_tokens, spent_by_kind
-from harken.storage.enrichment.summaries import (
-    CONVERSATION,
-    EXCHANGE,
-    SUMMARIZE,
-    DueSummary,
-    conversation_messages,
-    count_backlog,
-    exchange_messages,
-    list_backlog,
-    read_summaries,
-    short_exchanges,
-)
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary
 from harken.storage.ports import Store, Transaction
 from harken.storage.scopes import project_row
 from harken.text import tokens
@@ -40,6 +30,8 @@ KINDS = (EXCHANGE, CONVERSATION)
 # a model's own answers in the books stand above it.
 _EXPECTED = {prompts.EXCHANGE: 48, prompts.CONVERSATION: 95}
 _EXPECTED_FOR_A_TOOL = 35
+# A summary of little is short: its form, and a quarter of what was said.
+_FORM, _SHARE = 14, 4
 # A model that thinks before it writes costs many times as much: whoever agreed to a price has not agreed to more.
 _TOLERANCE = Decimal("1.2")
 _ENOUGH_CALLS = 20
@@ -50,40 +42,34 @@ _AT_ONCE, _CLAIMED_AT_ONCE = 200, 8
 _ANSWER = '{"title": "…", "summary": "………", "summaries": []}'
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class KindPlan:
-    """What summarizing the items of one kind would take.
+    """The effort of summarizing the items of one kind.
 
     Attributes:
-        items: exchanges or conversations.
         calls: of the model; an exchange with many tool calls takes several, one without words none.
-        price_usd: about what it costs; None where no price is known.
-        most_usd: what it costs where every answer is as long as it may be.
+        price_usd: about; None where no price is known.
+        most_usd: the price where every answer is as long as it may be.
     """
 
-    items: int = 0
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    price_usd: Decimal | None = Decimal(0)
-    most_usd: Decimal | None = Decimal(0)
+    items: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    price_usd: Decimal | None
+    most_usd: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """What a backfill would do.
-
-    Attributes:
-        model: who would write.
-        kinds: by what is summarized, `exchange` and `conversation`.
-    """
+    """The effort of a backfill by one model, for each kind of item, and in all."""
 
     model: str
     kinds: dict[str, KindPlan]
 
     @property
     def calls(self) -> int:
-        """Of the model, in all."""
+        """Calls of the model."""
         return sum(plan.calls for plan in self.kinds.values())
 
     @property
@@ -94,13 +80,13 @@ class BackfillPlan:
 
     @property
     def price_usd(self) -> Decimal | None:
-        """About what it costs; None where no price of the model is known."""
-        return _sum(plan.price_usd for plan in self.kinds.values())
+        """About; None where no price of the model is known."""
+        return _sum([plan.price_usd for plan in self.kinds.values()])
 
     @property
     def most_usd(self) -> Decimal | None:
-        """What it costs where every answer is as long as it may be."""
-        return _sum(plan.most_usd for plan in self.kinds.values())
+        """The price where every answer is as long as it may be."""
+        return _sum([plan.most_usd for plan in self.kinds.values()])
 
 
 @dataclass(slots=True)
@@ -112,14 +98,11 @@ class Backfill:
     language_model: LanguageModel
     summarizer_for: Callable[[str, str], Summarizer]
     now: Callable[[], datetime]
-    halted: str = field(default="", init=False)
+    blocked_reason: str = field(default="", init=False)
 
     def backlog(self, project: str | None = None, since: datetime | None = None) -> SummaryBacklog:
-        """What is older than the model, of one project or of all.
+        """Talk that is older than the model, of one project, by key or name, or of all; began `since` or later.
 
-        Args:
-            project: its key or short name.
-            since: only what began then or later.
         Raises:
             NotFoundError: there is no such project, or more than one.
         """
@@ -128,17 +111,17 @@ class Backfill:
             return SummaryBacklog(said_since, project_row(tx, project) if project else None, since)
 
     def count(self) -> int:
-        """How many exchanges and conversations are older than the model, and told by an extract at most."""
+        """How many exchanges and conversations are older than the model, and have an extract at most."""
         if self.language_model.since() is None:
             return 0
         backlog, rest_seconds = self.backlog(), self.settings().worker.rest_seconds
         with self.store.reading() as tx:
-            return sum(count_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS)
+            return sum(summaries.count_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS)
 
     def plan(
         self, backlog: SummaryBacklog, progress: Callable[[int, int], None] = lambda _done, _all: None
     ) -> BackfillPlan:
-        """Name what it would take, from the prompts that would be sent; sends nothing.
+        """Count the effort by the prompts that would be sent; sends nothing.
 
         Args:
             backlog: see `backlog`.
@@ -154,7 +137,7 @@ class Backfill:
             )
         rest_seconds = self.settings().worker.rest_seconds
         with self.store.reading() as tx:
-            due = {kind: list_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS}
+            due = {kind: summaries.list_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS}
         count, done, kinds = sum(map(len, due.values())), 0, {}
         for kind in KINDS:
             counter = _PromptCounter(model)
@@ -173,37 +156,37 @@ class Backfill:
     ) -> dict[str, int]:
         """Have the model summarize it, in this thread.
 
-        What ends it early stands in `halted`: the day's limit, an endpoint that fails, or the price, of which a fifth
-        more is spent at most. The next run goes on.
+        What ends it early stands in `blocked_reason`: the day's limit, an endpoint that fails, or the price, of which
+        a fifth more is spent at most. The next run goes on.
 
         Args:
             backlog: see `backlog`.
-            price_usd: what was agreed to; None agrees to any.
+            price_usd: that was agreed to; None agrees to any.
             progress: called with how many were made.
         Returns:
             How many were made, by kind.
         Raises:
             ProviderError: the model cannot be opened.
         """
-        self.halted, before = "", self._spent()
-        made: dict[str, int] = {}
+        self.blocked_reason, before = "", self._spent()
+        made = dict.fromkeys(KINDS, 0)
         for kind in KINDS:
             work = self._work(kind, backlog)
             try:
-                while not self.halted and work.run_once():
+                while not self.blocked_reason and work.run_once():
                     progress(sum(made.values()) + work.stored)
                     spent = self._spent() - before
                     if price_usd is not None and spent > price_usd * _TOLERANCE:
-                        self.halted = (
+                        self.blocked_reason = (
                             f"It has cost ${spent:.4f}, more than the ${price_usd:.4f} that was named: answers are "
                             "longer than was expected. What the rest costs by the answers so far, the next one names"
                         )
             finally:
                 work.give_back()
-            made[kind], self.halted = work.stored, self.halted or work.halted
-            if self.halted:
+            made[kind], self.blocked_reason = work.stored, self.blocked_reason or work.blocked_reason
+            if self.blocked_reason:
                 break
-        return {kind: made.get(kind, 0) for kind in KINDS}
+        return made
 
     def _spent(self) -> Decimal:
         with self.store.reading() as tx:
@@ -211,38 +194,25 @@ class Backfill:
         return sum((by_kind[name].usd for name in SUMMARIZE.values() if name in by_kind), Decimal(0))
 
     def _work(self, kind: str, backlog: SummaryBacklog) -> SummarizeWork:
-        config = self.settings().worker
+        config = self.settings().worker.model_copy(update={"batch_size": _CLAIMED_AT_ONCE})
         with self.store.reading() as tx:
-            asked = list_backlog(tx, kind, self.now(), config.rest_seconds, backlog)
-        return SummarizeWork(
-            self.store,
-            kind,
-            self.summarizer_for,
-            _CLAIMED_AT_ONCE,
-            config.lease_seconds,
-            config.rest_seconds,
-            self.now,
-            backlog=backlog,
-            asked=[item.item_id for item in asked],
-        )
+            asked = [
+                item.item_id for item in summaries.list_backlog(tx, kind, self.now(), config.rest_seconds, backlog)
+            ]
+        settings = (self.summarizer_for, lambda: config, self.now)
+        return SummarizeWork(self.store, kind, *settings, backlog=backlog, asked=asked)
 
     def _priced(self, kind: str, items: int, counter: _PromptCounter) -> KindPlan:
         with self.store.reading() as tx:
             mean = mean_output_tokens(tx, SUMMARIZE[kind], counter.name, _ENOUGH_CALLS)
         expected = counter.output_tokens if mean is None else round(mean * counter.calls)
-        return KindPlan(
-            items,
-            counter.calls,
-            counter.input_tokens,
-            expected,
-            counter.price(expected),
-            counter.price(counter.calls * min(ANSWER_TOKENS, counter.max_tokens)),
-        )
+        most = counter.price(counter.calls * min(ANSWER_TOKENS, counter.max_tokens))
+        return KindPlan(items, counter.calls, counter.input_tokens, expected, counter.price(expected), most)
 
 
 @dataclass(slots=True)
 class _PromptCounter:
-    """Stands in place of a model: counts what it would be sent, and what it would be expected to answer."""
+    """Stands in place of a model: counts what it would be sent, and how much it is expected to answer."""
 
     model: ChatModel
     calls: int = 0
@@ -269,7 +239,9 @@ class _PromptCounter:
         self.calls += 1
         self.input_tokens += sum(map(tokens.estimate, said))
         of_tools = _EXPECTED_FOR_A_TOOL * len(_TOOL_LINE.findall(said[-1]))
-        self.output_tokens += _EXPECTED.get(instructions, of_tools)
+        whole = _EXPECTED.get(instructions, of_tools)
+        is_exchange = instructions == prompts.EXCHANGE
+        self.output_tokens += min(whole, _FORM + tokens.estimate(said[-1]) // _SHARE) if is_exchange else whole
         return ChatAnswer(_ANSWER)
 
     def price(self, output_tokens: int) -> Decimal | None:
@@ -282,9 +254,9 @@ class _PromptCounter:
 
 
 def _count_exchanges(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
-    short = short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
+    short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
     for item in due:
-        told = short.get(item.item_id) or exchange_messages(tx, item.conversation_id, item.item_id)
+        told = short.get(item.item_id) or summaries.exchange_messages(tx, item.conversation_id, item.item_id)
         text = exchange_text(told, item.status, item.error)
         for batch in tool_batches(text.tools) if len(text.tools) >= TOOLS_AT_LEAST else ():
             summarizer.tools(batch)
@@ -294,8 +266,8 @@ def _count_exchanges(tx: Transaction, due: Sequence[DueSummary], summarizer: Sum
 def _count_conversations(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
     """By the summaries of their exchanges, which the model will have written by then."""
     for item in due:
-        told = conversation_messages(tx, item.conversation_id)
-        known = read_summaries(tx, EXCHANGE, list({message.exchange_uid for message in told}))
+        told = summaries.conversation_messages(tx, item.conversation_id)
+        known = summaries.read_summaries(tx, EXCHANGE, list({message.exchange_uid for message in told}))
         written = {uid: each.text for uid, each in known.items() if each.model != EXTRACTIVE}
         expected = {message.exchange_uid: _EXPECTED_SUMMARY for message in told}
         summarizer.conversation(exchange_texts(told, expected | written))
@@ -306,7 +278,6 @@ _COUNT = {EXCHANGE: _count_exchanges, CONVERSATION: _count_conversations}
 _EXPECTED_SUMMARY = " ".join(["summary"] * (_EXPECTED[prompts.EXCHANGE] - 8))
 
 
-def _sum(prices: Iterable[Decimal | None]) -> Decimal | None:
-    found = list(prices)
-    known = [price for price in found if price is not None]
-    return sum(known, Decimal(0)) if len(known) == len(found) else None
+def _sum(prices: Sequence[Decimal | None]) -> Decimal | None:
+    known = [price for price in prices if price is not None]
+    return sum(known, Decimal(0)) if len(known) == len(prices) else None

@@ -1,4 +1,4 @@
-"""Background work: what every job shares, its switch, and the worker that runs it."""
+"""Background work: the one job, the worker that runs it, and its switch, which every process sees."""
 
 from __future__ import annotations
 
@@ -6,29 +6,44 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
-import structlog
-
-from harken.errors import EndpointError, HarkenError, RateLimitError
+from harken.errors import (
+    ConfigError,
+    EndpointError,
+    HarkenError,
+    MissingExtraError,
+    ProviderError,
+    RateLimitError,
+    SpendLimitError,
+)
+from harken.log import Log
+from harken.storage.enrichment import jobs
 from harken.storage.enrichment.jobs import BACKOFF_SECONDS, WAITED_OUT_SECONDS
+from harken.storage.ports import Store, Transaction
 
-# How long a worker waits for a setting to change before it looks again.
-LIMIT_POLL = timedelta(minutes=10)
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+# How long a job that the day's limit stops waits before it looks again.
+_LIMIT_POLL = timedelta(minutes=10)
+_PATIENCE_SECONDS = 0.5
+# After these no other call can succeed now either.
+_STOPS = (EndpointError, SpendLimitError)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)
 class Outage:
     """Leaves an endpoint that fails alone for a while, so that one outage does not use up every item's attempts.
 
-    Attributes:
-        is_waited_out: however long it lasts, as by a worker in the background: the endpoint is asked again within
-            `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody.
+    Where it is waited out, as by a worker in the background, the endpoint is asked again within
+    `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody.
     """
 
     is_waited_out: bool = False
@@ -41,11 +56,9 @@ class Outage:
         return self._until is not None and now < self._until
 
     def begin(self, asked_at: datetime, until: datetime | None = None) -> None:
-        """It failed: leave it alone for longer each time, or until a moment that it named.
+        """Leave the endpoint alone for longer each time, or until a moment that it named.
 
-        Args:
-            asked_at: when the call began: one that ran into its time limit has waited already.
-            until: that moment.
+        Counted from when the failed call began: one that ran into its time limit has waited already.
         """
         steps = WAITED_OUT_SECONDS if self.is_waited_out else BACKOFF_SECONDS
         seconds = steps[min(self._failures, len(steps) - 1)]
@@ -62,19 +75,8 @@ class Outage:
         return not self.is_waited_out or self._answered or not isinstance(error, EndpointError)
 
 
-def asked_for(error: EndpointError, now: datetime) -> datetime | None:
-    """When an endpoint wants to be asked again; None where it does not say."""
-    seconds = error.retry_after_seconds if isinstance(error, RateLimitError) else None
-    return None if seconds is None else now + timedelta(seconds=seconds)
-
-
-def new_owner() -> str:
-    """A name for whoever takes leases in this process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-
-
 def is_dead(owner: str) -> bool:
-    """Whether the owner was a process of this machine that no longer runs; its leases need not be waited for."""
+    """Whether the owner was a process of this machine that no longer runs: its leases need not be waited for."""
     host, pid, *_ = (*owner.rsplit(":", 2), "")
     if os.name != "posix" or host != socket.gethostname() or not pid.isdigit():
         return False
@@ -83,79 +85,196 @@ def is_dead(owner: str) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
+        pass
     return False
 
 
-_PATIENCE_SECONDS = 0.5
+class Job(ABC, Generic[Item, Made]):
+    """Work found by query, claimed with a lease, done in portions, and left alone for a while where it fails.
 
-_log = structlog.get_logger(__name__)
+    A subclass says what there is to do, what is made of it, and where that is kept. Any number of processes may work at
+    once; what another one has taken over after a lease ended is left to it.
+
+    Attributes:
+        name: the kind of work, under which rows are leased.
+        row: the attribute of an item that holds its row.
+        locks: the tables that keeping results writes; see `Store.writing`.
+        wake_next: called after results were kept.
+        fail_fast: raise an endpoint's failure after noting it.
+        is_paused: only what needs no model is wanted: an endpoint fails, or the day's money is spent.
+        stored: results that were kept so far.
+        blocked_by: the failure because of which nothing is done at present.
+    """
+
+    name: str
+    row: ClassVar[str]
+    locks: ClassVar[Sequence[str] | None] = None
+    store: Store
+    now: Callable[[], datetime]
+    wake_next: Callable[[], None] | None = None
+    fail_fast = False
+    is_paused = False
+    stored = 0
+    blocked_by: HarkenError | None = None
+
+    def __post_init__(self) -> None:
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self.outage = Outage()
+
+    @property
+    def blocked_reason(self) -> str:
+        """Why nothing is done at present, in words for a person; empty while work goes on."""
+        return "" if self.blocked_by is None else str(self.blocked_by)
+
+    def run_once(self) -> int:
+        """Do one batch; how many items were taken on, well or not, 0 when there is nothing to do now."""
+        self.is_paused = self.outage.lasts(self.now())
+        portions = self._lease()
+        for number, portion in enumerate(portions):
+            if not self._do(portion):
+                self._leave([item for left in portions[number:] for item in left])
+                break
+        if not portions and not self.is_paused:
+            if self.blocked_by and not self.waiting():
+                self.blocked_by = None
+            self._idle()
+        return sum(map(len, portions))
+
+    def waiting(self) -> int:
+        """How many items are still to be done."""
+        with self.store.reading() as tx:
+            return self._count(tx)
+
+    def give_back(self) -> None:
+        """Return unfinished leases, for a worker that stops in the middle."""
+        with self.store.writing(of=()) as tx:
+            jobs.release(tx, self.name, self.owner)
+
+    @abstractmethod
+    def _count(self, tx: Transaction) -> int:
+        """How many items are still to be done."""
+
+    def _candidates(self) -> Iterator[Sequence[int]]:
+        """Batches of rows to claim one of, until some are got; empty where claiming looks for itself."""
+        if not self.is_paused:
+            yield ()
+
+    @abstractmethod
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Item]]:
+        """Lease what is to be done, in portions that are made and kept together."""
+
+    @abstractmethod
+    def _make(self, items: list[Item]) -> Sequence[Made]:
+        """The results of a portion, in order; says `_answered` where a model has made them."""
+
+    @abstractmethod
+    def _keep(self, tx: Transaction, made: Sequence[tuple[Item, Made]]) -> int:
+        """Write results that are still wanted; how many that was."""
+
+    def _leave(self, items: Sequence[Item]) -> None:
+        """Let what is not done be found again: whoever can go on need not wait for leases to end."""
+        self.give_back()
+
+    def _idle(self) -> None:
+        """Do what is to be done once nothing is found any more."""
+
+    def _answered(self) -> None:
+        """The model has answered: nothing blocks the work."""
+        self.outage.end()
+        self.blocked_by = None
+
+    def _lease(self) -> list[list[Item]]:
+        for rows in self._candidates():
+            with self.store.writing(of=()) as tx:
+                for owner in filter(is_dead, jobs.lease_owners(tx, self.name)):
+                    jobs.release(tx, self.name, owner)
+                if portions := self._claim(tx, rows):
+                    return portions
+        return []
+
+    def _do(self, items: list[Item]) -> bool:
+        """Make and keep a portion, all or nothing; whether the rest of the batch may be tried."""
+        asked_at = self.now()
+        try:
+            made = self._make(items)
+        except HarkenError as error:
+            if len(items) > 1 and not isinstance(error, _STOPS):
+                # One bad item must not take its batch with it into the list of the given up.
+                middle = len(items) // 2
+                return self._do(items[:middle]) and self._do(items[middle:])
+            return self._failed(items, error, asked_at)
+        with self.store.writing(of=self.locks) as tx:
+            mine = self._owned(tx, items)
+            done = [pair for pair in zip(items, made, strict=True) if getattr(pair[0], self.row) in mine]
+            self.stored += self._keep(tx, done) if done else 0
+            jobs.complete(tx, self.name, sorted(mine))
+        if self.wake_next is not None:
+            self.wake_next()
+        return True
+
+    def _failed(self, items: list[Item], error: HarkenError, asked_at: datetime) -> bool:
+        """Note a failure; whether the rest of the batch may be tried."""
+        _log.warning("job_failed", work=self.name, items=len(items), error_class=type(error).__name__)
+        until = None
+        if isinstance(error, SpendLimitError):
+            until = self.now() + _LIMIT_POLL
+        else:
+            with self.store.writing(of=()) as tx:
+                gives_up = self.outage.gives_up(error)
+                jobs.fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, gives_up)
+        if isinstance(error, RateLimitError) and error.retry_after_seconds is not None:
+            until = self.now() + timedelta(seconds=error.retry_after_seconds)
+        stops = isinstance(error, _STOPS)
+        if stops:
+            self.blocked_by = error
+            self.outage.begin(asked_at, until)
+        if self.fail_fast if stops else not isinstance(error, ProviderError):
+            self.give_back()
+            raise error
+        return not stops
+
+    def _owned(self, tx: Transaction, items: list[Item]) -> set[int]:
+        return jobs.owned(tx, self.name, [getattr(item, self.row) for item in items], self.owner)
+
+
+AnyWork: TypeAlias = "Job[Any, Any] | SwitchedWork"
 
 
 class WorkerState(StrEnum):
-    """What a worker is doing; IDLE and PROCESSING are both running."""
+    """The states of a worker; IDLE and PROCESSING are both running."""
 
     STOPPED = "stopped"
     IDLE = "idle"
     PROCESSING = "processing"
 
 
-class Work(Protocol):
-    """A kind of work."""
-
-    @property
-    def name(self) -> str:
-        """The kind of work."""
-        ...
-
-    def run_once(self) -> int:
-        """Do one batch; the number of items taken on, 0 when there is nothing to do now."""
-        ...
-
-    def waiting(self) -> int:
-        """How many items are still to be done."""
-        ...
-
-    def give_back(self) -> None:
-        """Return what was claimed and not finished."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """How a worker stands."""
-
-    name: str
-    state: WorkerState
-    done: int
-    last_error: str | None
-
-
 class Worker:
-    """Runs one kind of work in a thread of its own.
+    """Runs one job in a thread of its own.
 
-    Args:
-        work: what is done.
-        poll_seconds: how often it looks for work that nobody signalled, another process's for instance.
+    It polls as well, since nobody signals the work of another process.
+
+    Attributes:
+        done: how many items it has taken on.
+        last_error: class of the error that its last batch raised; None after one that did something.
     """
 
-    def __init__(self, work: Work, poll_seconds: float) -> None:
-        self._work = work
+    def __init__(self, work: AnyWork, poll_seconds: float) -> None:
+        self.state = WorkerState.STOPPED
+        self.done = 0
+        self.last_error: str | None = None
+        self.work = work
         self._poll_seconds = poll_seconds
         self._signal = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._state = WorkerState.STOPPED
-        self._done = 0
-        self._last_error: str | None = None
 
     def start(self) -> None:
         """Begin; a running worker is left alone."""
         if self._thread is None or not self._thread.is_alive() or self._stopping.is_set():
             # Of its own, so that one that could not stop in time does not go on with the new one.
             self._stopping = threading.Event()
-            self._state = WorkerState.PROCESSING
-            name = f"harken-{self._work.name}"
+            self.state = WorkerState.PROCESSING
+            name = f"harken-{self.work.name}"
             self._thread = threading.Thread(target=self._run, args=(self._stopping,), name=name, daemon=True)
             self._thread.start()
 
@@ -170,44 +289,38 @@ class Worker:
         """There is work; returns at once."""
         self._signal.set()
 
-    def status(self) -> WorkerStatus:
-        """How it stands now."""
-        return WorkerStatus(self._work.name, self._state, self._done, self._last_error)
-
     def _run(self, stopping: threading.Event) -> None:
         try:
             while not stopping.is_set():
-                self._state = WorkerState.PROCESSING
+                self.state = WorkerState.PROCESSING
                 if self._batch() == 0:
-                    self._state = WorkerState.IDLE
+                    self.state = WorkerState.IDLE
                     self._signal.wait(self._poll_seconds)
                     self._signal.clear()
         finally:
             if stopping is self._stopping:
-                self._state = WorkerState.STOPPED
+                self.state = WorkerState.STOPPED
 
     def _batch(self) -> int:
         try:
-            done = self._work.run_once()
+            done = self.work.run_once()
         except Exception as error:  # noqa: BLE001 - a worker outlives whatever its work raises; it is logged and shown
-            self._last_error = type(error).__name__
-            _log.warning("work_failed", work=self._work.name, error_class=self._last_error)
+            self.last_error = type(error).__name__
+            _log.warning("work_failed", work=self.work.name, error_class=self.last_error)
             return 0
-        self._done += done
+        self.done += done
         if done:
-            self._last_error = None
+            self.last_error = None
         return done
 
 
-def run_until_idle(work: Work, progress: Callable[[int], None] = lambda _done: None, patient: bool = False) -> int:
-    """Do everything there is to do now, in this thread; given back cleanly when interrupted.
+def run_until_idle(work: AnyWork, progress: Callable[[int], None] = lambda _done: None, patient: bool = False) -> int:
+    """Do everything there is to do now, in this thread, given back when interrupted; how many items were taken on.
 
     Args:
-        work: what is done.
+        work: a job, or one with a switch.
         progress: called after each batch with the number of items done so far.
         patient: wait for what backs off or is leased elsewhere, until nothing waits any more.
-    Returns:
-        How many items were taken on.
     """
     done = 0
     try:
@@ -222,3 +335,75 @@ def run_until_idle(work: Work, progress: Callable[[int], None] = lambda _done: N
     except BaseException:
         work.give_back()
         raise
+
+
+@dataclass(slots=True)
+class SwitchedWork:
+    """Does a job unless somebody switched it off, here or in another process; notes for all of them what blocks it.
+
+    The endpoint of its model may not answer yet, or an extra not be installed. That is a failure like any other: it is
+    said, and tried again for as long as it lasts.
+
+    Args:
+        name: the kind of work.
+        opened: gives the job, with what it needs for a batch open; asked before each.
+        is_wanted: do it even where it is switched off, for somebody asks for it.
+
+    Attributes:
+        blocked_reason: why nothing is done here at present, in words for a person; empty while work goes on.
+    """
+
+    store: Store
+    name: str
+    opened: Callable[[], Job[Any, Any]]
+    now: Callable[[], datetime]
+    is_wanted: bool = False
+    blocked_reason: str = field(default="", init=False)
+    _noted: str | None = field(default=None, init=False)
+    _job: Job[Any, Any] | None = field(default=None, init=False)
+    _outage: Outage = field(default_factory=lambda: Outage(is_waited_out=True), init=False)
+
+    def run_once(self) -> int:
+        """Do one batch; 0 when it is switched off, cannot be done, or there is nothing to do now."""
+        if self._outage.lasts(self.now()) or not self._is_enabled():
+            return 0
+        asked_at = self.now()
+        try:
+            self._job = self.opened()
+        except (ConfigError, MissingExtraError, ProviderError) as error:
+            _log.warning("work_not_opened", work=self.name, error_class=type(error).__name__)
+            self._outage.begin(asked_at)
+            self._note(str(error))
+            return 0
+        self._outage.end()
+        try:
+            return self._job.run_once()
+        finally:
+            self._note(self._job.blocked_reason)
+
+    def waiting(self) -> int:
+        """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
+        if self._job is None or isinstance(self._job.blocked_by, SpendLimitError) or not self._is_enabled():
+            return 0
+        return self._job.waiting()
+
+    def give_back(self) -> None:
+        """Return what was claimed and not finished."""
+        if self._job is not None:
+            self._job.give_back()
+
+    def _is_enabled(self) -> bool:
+        if self.is_wanted:
+            return True
+        with self.store.reading() as tx:
+            return jobs.is_enabled(tx, self.name)
+
+    def _note(self, reason: str) -> None:
+        self.blocked_reason = reason
+        if self._noted is None:
+            with self.store.reading() as tx:
+                self._noted = jobs.blocked_reason(tx, self.name)
+        if reason != self._noted:
+            with self.store.writing() as tx:
+                jobs.put_blocked_reason(tx, self.name, reason)
+            self._noted = reason

@@ -1,57 +1,22 @@
-"""Which embedding model fills the store, which one answers meanwhile, and the queries that it was asked last."""
+"""Which embedding model fills the store, and which one answers meanwhile."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from harken.config.settings import Settings
 from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spend import EmbeddingMeter, SpendBook
-from harken.providers.embedder import Embedder, Space, Vectors
+from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import embedding_price, open_embedder
 from harken.storage.ports import Store, StoredSpace
 from harken.storage.vectors import answering_space, ensure_space
-
-# What is searched for one prompt, by several people at once; more would only be kept and never asked for.
-_QUERIES = 4
-
-
-class RecentQueries:
-    """Remembers the vectors of the last few queries; threads may share it.
-
-    One prompt is looked for among what was saved, in this conversation and in others, each by a search of its own.
-
-    Args:
-        embedder: makes the vectors; what it refuses is asked of it again.
-    """
-
-    def __init__(self, embedder: Embedder) -> None:
-        self.embedder = embedder
-        self._vector = lru_cache(_QUERIES)(self._made)
-
-    @property
-    def space(self) -> Space:
-        """The space its vectors live in."""
-        return self.embedder.space
-
-    def embed_query(self, text: str) -> Vectors:
-        """The query's vector, prefix added: `(dims,)` float32, unit length; shared, so it cannot be written."""
-        return self._vector(text)
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """The texts' vectors; see `Embedder.embed_passages`."""
-        return self.embedder.embed_passages(texts)
-
-    def _made(self, text: str) -> Vectors:
-        vector = self.embedder.embed_query(text)
-        vector.flags.writeable = False
-        return vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +33,9 @@ class Spaces:
     Args:
         store: keeps the spaces.
         configured: opens the model that the settings name; None where they name none.
-        spec: what opens that model again, kept with its space.
+        spec: opens that model again; kept with its space.
         from_spec: opens the model of an older space.
-        price: what it costs to embed so many tokens, in USD; None where that is not known.
+        price: USD for embedding so many tokens; None where that is not known.
     """
 
     def __init__(
@@ -88,7 +53,6 @@ class Spaces:
         self._from_spec = from_spec
         self._embedder: Embedder | None = None
         self._older: dict[str, Embedder] = {}
-        self._asked: dict[str, RecentQueries] = {}
         self._lock = threading.RLock()
 
     @property
@@ -120,19 +84,20 @@ class Spaces:
 
     def answering(self) -> OpenSpace | None:
         """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
-        if self._configured is None:
-            return None
         with self._store.reading() as tx:
             active = answering_space(tx)
-        return None if active is None else OpenSpace(active, self._remembering(active.name, self._embedder_of(active)))
+        embedder = None if active is None else self.embedder_of(active)
+        return None if active is None or embedder is None else OpenSpace(active, embedder)
 
-    def _remembering(self, name: str, embedder: Embedder) -> RecentQueries:
-        with self._lock:
-            if name not in self._asked:
-                self._asked[name] = RecentQueries(embedder)
-            return self._asked[name]
+    def embedder_of(self, space: StoredSpace) -> Embedder | None:
+        """The model of a space, whether the settings still name it or not; None where they name none at all.
 
-    def _embedder_of(self, space: StoredSpace) -> Embedder:
+        Raises:
+            ProviderError: it cannot be opened.
+            MissingExtraError: what it needs is not installed.
+        """
+        if self._configured is None:
+            return None
         configured = self._configured_as(space.name)
         if configured is not None:
             return configured
@@ -153,14 +118,7 @@ class Spaces:
 def open_spaces(
     store: Store, settings: Settings, book: Callable[[], SpendBook], given: Embedder | None = None
 ) -> Spaces:
-    """The store's spaces with the models that the settings name.
-
-    Args:
-        store: keeps the spaces.
-        settings: which embedder, and how it is used.
-        book: where calls of endpoints are booked.
-        given: stands in place of the configured model.
-    """
+    """The store's spaces with the models that the settings name; `given` stands in place of the configured one."""
     if given is not None:
         return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given)
     key = settings.embedding.api_key

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from typing import Unpack
 from uuid import uuid4
 
 from harken.config.settings import LlmConfig, Settings
 from harken.errors import EndpointTimeoutError, HarkenError, SpendLimitError
-from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolSpec
+from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
 from harken.storage.enrichment.consent import drop_model, model_since, note_model
@@ -36,38 +37,19 @@ _AROUND_A_MESSAGE = 8
 
 @dataclass(frozen=True, slots=True)
 class SpendBook:
-    """Books every call of a model, and refuses those that might exceed the day's limit.
-
-    Args:
-        max_usd_per_day: by days of UTC; None sets no limit.
-    """
+    """Books every call of a model, and refuses those that might exceed the limit of a day of UTC, where one is set."""
 
     store: Store
     max_usd_per_day: Decimal | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def metered(self, model: ChatModel, kind: str, item_uid: str) -> MeteredModel:
-        """The model, each call of which is booked for one record of one kind of work."""
-        return MeteredModel(self, model, kind, item_uid)
-
-    def today(self) -> Spent:
-        """What today's calls have cost."""
-        with self.store.reading() as tx:
-            return spent_on_day(tx, day_of(self.now()))
-
-    def resumes_at(self) -> datetime:
-        """When the next day of the books begins."""
-        tomorrow = self.now().astimezone(UTC).date() + timedelta(days=1)
-        return datetime.combine(tomorrow, time(), UTC)
-
     def begin(self, call: ModelCall) -> None:
         """Book a call that is about to be made, if it fits into the day's limit.
-
-        The limit is looked at and the call booked in one transaction, so that two workers never pass it together.
 
         Raises:
             SpendLimitError: the limit is reached, or cannot be held.
         """
+        # Looked at and booked in one transaction, so that two workers never pass the limit together.
         with self.store.writing(BOOKS) as tx:
             if self.max_usd_per_day is not None:
                 self._check(call, self.max_usd_per_day, spent_on_day(tx, day_of(call.started_at)))
@@ -93,7 +75,8 @@ class SpendBook:
                 "Set llm.input_usd_per_million and llm.output_usd_per_million, 0 for a model of your own"
             )
         if spent.at_most_usd + call.estimate_usd > limit:
-            resumes_at = self.resumes_at()
+            tomorrow = self.now().astimezone(UTC).date() + timedelta(days=1)
+            resumes_at = datetime.combine(tomorrow, time(), UTC)
             raise SpendLimitError(
                 f"llm.max_usd_per_day is reached: {spent.at_most_usd:f} of {limit:f} USD are spent, and the next call "
                 f"may cost {call.estimate_usd:f}. It goes on at {resumes_at:%Y-%m-%d %H:%M} UTC. "
@@ -104,7 +87,7 @@ class SpendBook:
 
 @dataclass(frozen=True, slots=True)
 class MeteredModel:
-    """A `ChatModel` whose calls are booked; made by `SpendBook.metered`."""
+    """A `ChatModel`, each call of which is booked for one record of one kind of work."""
 
     book: SpendBook
     model: ChatModel
@@ -122,26 +105,19 @@ class MeteredModel:
         return self.model.max_tokens
 
     def price(self, usage: TokenUsage) -> Decimal | None:
-        """What a call of so many tokens costs in USD; None where no price of the model is known."""
+        """USD for a call of so many tokens; None where no price of the model is known."""
         return self.model.price(usage)
 
-    def complete(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> ChatAnswer:
+    def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
         """The whole answer, booked.
 
         Raises:
             SpendLimitError: nothing was sent.
             ProviderError: as of `ChatModel.complete`.
         """
-        uid = self._begin(messages, instructions, max_tokens, tools)
+        uid = self._begin(messages, options)
         try:
-            answer = self.model.complete(messages, instructions=instructions, max_tokens=max_tokens, tools=tools)
+            answer = self.model.complete(messages, **options)
         except BaseException as error:
             self.book.fail(uid, error)
             raise
@@ -149,13 +125,7 @@ class MeteredModel:
         return answer
 
     def stream(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-        stop: threading.Event | None = None,
+        self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]
     ) -> Iterator[str | ChatAnswer]:
         """Pieces of the text, and last the whole answer, booked also when it is left early or stopped.
 
@@ -163,9 +133,9 @@ class MeteredModel:
             SpendLimitError: nothing was sent.
             ProviderError: as of `ChatModel.stream`.
         """
-        uid = self._begin(messages, instructions, max_tokens, tools)
+        uid = self._begin(messages, options)
         begun = answered = False
-        pieces = self.model.stream(messages, instructions=instructions, max_tokens=max_tokens, tools=tools, stop=stop)
+        pieces = self.model.stream(messages, stop=stop, **options)
         try:
             for piece in pieces:
                 begun = True
@@ -183,40 +153,25 @@ class MeteredModel:
         """Let go of the connections."""
         self.model.close()
 
-    def _begin(
-        self, messages: Sequence[ChatMessage], instructions: str, max_tokens: int | None, tools: Sequence[ToolSpec]
-    ) -> str:
+    def _begin(self, messages: Sequence[ChatMessage], options: CallOptions) -> str:
         uid = str(uuid4())
-        estimate = self.price(_most(messages, instructions, max_tokens or self.model.max_tokens, tools))
+        most = options.get("max_tokens") or self.model.max_tokens
+        estimate = self.price(_most(messages, options, most))
         self.book.begin(ModelCall(uid, self.kind, self.item_uid, self.name, self.book.now(), estimate))
         return uid
 
     def _answered(self, uid: str, answer: ChatAnswer) -> None:
-        used = answer.usage
-        self.book.settle(
-            uid,
-            Settlement(
-                CallState.DONE,
-                self.book.now(),
-                used.input_tokens,
-                used.output_tokens,
-                used.cached_tokens,
-                answer.price_usd,
-            ),
-        )
+        used, now = answer.usage, self.book.now()
+        counts = (used.input_tokens, used.output_tokens, used.cached_tokens)
+        self.book.settle(uid, Settlement(CallState.DONE, now, *counts, answer.price_usd))
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingMeter:
-    """Books the calls of an embedding endpoint, under the same limit.
+    """A `CallMeter` that books the calls of an embedding endpoint, under the same limit.
 
     One without a known price counts as free, unlike a language model: it is mostly somebody's own, and the big vendors'
     prices are known. Its calls stand in the books as of no known price.
-
-    Args:
-        book: with the limit in force; asked for each call.
-        model: its name in the books.
-        price: USD for so many tokens; None where that is not known.
     """
 
     book: Callable[[], SpendBook]
@@ -239,22 +194,18 @@ class EmbeddingMeter:
         self.book().fail(uid, error)
 
 
-def _most(messages: Sequence[ChatMessage], instructions: str, max_tokens: int, tools: Sequence[ToolSpec]) -> TokenUsage:
-    texts = [instructions, *(message.text for message in messages)]
+def _most(messages: Sequence[ChatMessage], options: CallOptions, max_tokens: int) -> TokenUsage:
+    texts = [options.get("instructions", ""), *(message.text for message in messages)]
     texts += [f"{call.name} {dict(call.arguments)}" for message in messages for call in message.tool_calls]
-    texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in tools]
+    texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in options.get("tools", ())]
     return TokenUsage(sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts), max_tokens)
 
 
 @dataclass(slots=True)
 class LanguageModel:
-    """Opens the configured model on first use, and another one when the settings name another.
+    """Opens the configured model on first use, and another one when the settings in force name another.
 
     The moment at which a model is first seen is remembered: what was said before is never sent to it unasked.
-
-    Args:
-        settings: those in force; read anew each time.
-        env: where vendors' keys are looked for.
     """
 
     store: Store
@@ -268,23 +219,16 @@ class LanguageModel:
         self.note()
 
     def metered(self, kind: str, item_uid: str) -> MeteredModel | None:
-        """The model, each call of which is booked for one record of one kind of work; None where none is configured.
-
-        Raises:
-            ConfigError: the settings name a model that cannot be.
-            MissingExtraError: what it needs is not installed.
-        """
+        """The model for one record of one kind of work, its calls booked; otherwise as `model`."""
         model = self.model()
-        if model is None:
-            return None
-        return self.book().metered(model, kind, item_uid)
+        return None if model is None else MeteredModel(self.book(), model, kind, item_uid)
 
     def book(self) -> SpendBook:
         """The books, with the limit in force."""
         return SpendBook(self.store, self.settings().llm.max_usd_per_day, self.now)
 
     def since(self) -> datetime | None:
-        """When the model was first seen: what was said from then on it may summarize; None where none is configured."""
+        """The moment from which on the model may summarize; None where none is configured."""
         name = _identity(self.settings().llm)
         if not name:
             return None
@@ -292,12 +236,7 @@ class LanguageModel:
             return model_since(tx, name)
 
     def note(self, before: LlmConfig | None = None) -> None:
-        """Remember the moment at which the model is first seen.
-
-        Args:
-            before: what was set until now; a model that is set no more is forgotten, so that the moment at which it is
-                set again counts.
-        """
+        """Remember when the model is first seen; forget it of the one that was set before and is no more."""
         name, old = _identity(self.settings().llm), _identity(before) if before else ""
         is_known = not name or self.since() is not None
         if is_known and old in ("", name):

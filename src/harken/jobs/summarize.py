@@ -1,16 +1,16 @@
-"""From messages to what a summarizer takes."""
+"""The summarizing jobs: exchanges, conversations, and the rolling summaries of what left a chat's window."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
-import structlog
-
-from harken.errors import EndpointError, HarkenError, ProviderError, SpendLimitError
-from harken.jobs.job import LIMIT_POLL, Outage, asked_for, is_dead, new_owner
+from harken.config.sections import WorkerConfig
+from harken.config.settings import Settings
+from harken.jobs.job import Job, is_dead
 from harken.model.conversations import ExchangeStatus, MessageType, Role
+from harken.providers.embedder import Vectors
 from harken.providers.summarizer import (
     EXTRACTIVE,
     TOOLS_AT_LEAST,
@@ -21,236 +21,161 @@ from harken.providers.summarizer import (
     ToolUse,
     tool_batches,
 )
-from harken.providers.summarizers.extractive import ExtractiveSummarizer
+from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
+from harken.storage.enrichment import segments, summaries
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog
-from harken.storage.enrichment.jobs import complete, fail, lease_owners, owned, release
-from harken.storage.enrichment.summaries import (
-    EXCHANGE,
-    SUMMARIZE,
-    TOOLS,
-    DueSummary,
-    MessageText,
-    StoredSummary,
-    claim_due,
-    conversation_messages,
-    conversation_uids_of,
-    count_due,
-    exchange_messages,
-    find_due,
-    put_summaries,
-    read_summaries,
-    short_exchanges,
-)
+from harken.storage.enrichment.jobs import lease_owners, owned
+from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, DueSegment, Left
+from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, MessageText, StoredSummary
 from harken.storage.ports import Store, Transaction
+from harken.text import tokens
+from harken.text.words import split_sentences
+
+SEGMENT = "segment"
+# Another worker may be quicker, more than once.
+_TRIES = 3
+# A shorter sentence says nothing alone.
+_SHORTEST_TOKENS = 5
+# Sentences are compared each with each: so many messages of a segment at a time.
+_AT_ONCE = 100
+SummarizerFor = Callable[[str, str], Summarizer]
+"""Gives who summarizes an item, from what it is and its uid: its calls are booked under both."""
 
 
 def exchange_text(
-    told: Sequence[MessageText],
+    messages: Sequence[MessageText],
     status: ExchangeStatus = ExchangeStatus.COMPLETED,
     error: str | None = None,
     summary: str = "",
 ) -> ExchangeText:
-    """One exchange; what was injected as markers, summaries or system messages is no part of it."""
-    return ExchangeText(_spoken(told), _tools(told), status, error, summary)
-
-
-def exchange_texts(told: Sequence[MessageText], summaries: Mapping[str, str]) -> list[ExchangeText]:
-    """The exchanges of a conversation in order.
-
-    Args:
-        told: messages of the conversation, oldest first.
-        summaries: of its exchanges, where there are some, by their uid.
-    """
-    grouped: dict[str, list[MessageText]] = {}
-    for message in told:
-        grouped.setdefault(message.exchange_uid, []).append(message)
-    return [exchange_text(said, summary=summaries.get(uid, "")) for uid, said in grouped.items()]
-
-
-def _spoken(told: Sequence[MessageText]) -> tuple[Spoken, ...]:
-    return tuple(
+    """One exchange; markers, summaries and system messages that were injected are no part of it."""
+    spoken = tuple(
         Spoken(each.role, each.text, each.author)
-        for each in told
+        for each in messages
         if each.type is MessageType.TEXT and each.role in (Role.USER, Role.ASSISTANT) and each.text.strip()
     )
+    results = {each.call_id: each.text for each in messages if each.type is MessageType.TOOL_RESULT and each.call_id}
+    calls = [each for each in messages if each.type is MessageType.TOOL_CALL]
+    uses = [ToolUse(each.tool_name or "tool", each.text, results.get(each.call_id or "", "")) for each in calls]
+    return ExchangeText(spoken, tuple(uses), status, error, summary)
 
 
-def _tools(told: Sequence[MessageText]) -> tuple[ToolUse, ...]:
-    results = {each.call_id: each.text for each in told if each.type is MessageType.TOOL_RESULT and each.call_id}
-    calls = [each for each in told if each.type is MessageType.TOOL_CALL]
-    return tuple(ToolUse(each.tool_name or "tool", each.text, results.get(each.call_id or "", "")) for each in calls)
+def exchange_texts(messages: Sequence[MessageText], written: Mapping[str, str]) -> list[ExchangeText]:
+    """The exchanges of a conversation, whose messages come oldest first, with their summaries, by uid, if any."""
+    grouped: dict[str, list[MessageText]] = {}
+    for message in messages:
+        grouped.setdefault(message.exchange_uid, []).append(message)
+    return [exchange_text(mine, summary=written.get(uid, "")) for uid, mine in grouped.items()]
 
 
-_log = structlog.get_logger(__name__)
+@dataclass
+class SummarizeWork(Job[DueSummary, Summary]):
+    """Summarizes exchanges or conversations.
 
-# Another worker may be quicker, more than once.
-_TRIES = 3
-
-
-@dataclass(slots=True)
-class SummarizeWork:
-    """Summarizes one kind of item; any number of processes may do so at once.
-
-    What a model was paid for is stored at once, item by item. Extracts cost nothing, are stored by the batch, and are
-    made also while the model fails or the day's money is spent.
+    Extracts cost nothing, are stored by the batch, and are made also while the model fails or the day's money is spent.
 
     Args:
         kind: `exchange` or `conversation`.
-        summarizer_for: who summarizes an item of that kind and uid that a model may summarize; given the uid so that
-            its calls can be booked. Everything else is summarized by extraction.
-        batch_size: how many items are claimed at a time.
-        rest_seconds: how long nothing must have been said in a conversation before it is summarized.
-        wake_next: called after summaries were stored, for instance to wake the embedding worker.
+        summarizer_for: for what a model may summarize; everything else is summarized by extraction.
+        config: batch size, lease, and how long a conversation must rest before it is summarized; read anew each time.
         consent: what a model may summarize; read anew each time.
         backlog: what somebody asked a model to summarize beside that: these items are done and no others.
-
-    Attributes:
         asked: rows of the backlog that are still to be done, the next first.
-        stored: how many summaries were stored so far.
-        halted: why nothing is done at present, in words for a person; empty while work goes on.
-        is_limited: whether that is because the day's money is spent.
     """
 
     store: Store
     kind: str
-    summarizer_for: Callable[[str, str], Summarizer]
-    batch_size: int
-    lease_seconds: float
-    rest_seconds: float
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    owner: str = field(default_factory=new_owner)
-    wake_next: Callable[[], None] = lambda: None
+    summarizer_for: SummarizerFor
+    config: Callable[[], WorkerConfig]
+    now: Callable[[], datetime]
     consent: Callable[[], Consent] = lambda: NO_MODEL
+    wake_next: Callable[[], None] | None = None
     backlog: SummaryBacklog | None = None
     asked: list[int] = field(default_factory=list)
-    outage: Outage = field(default_factory=Outage)
-    stored: int = field(default=0, init=False)
-    halted: str = field(default="", init=False)
-    is_limited: bool = field(default=False, init=False)
+    _wanted: Consent | SummaryBacklog = field(default=NO_MODEL, init=False)
 
-    @property
-    def name(self) -> str:
-        """The kind of work."""
-        return SUMMARIZE[self.kind]
+    row = "item_id"
 
-    def run_once(self) -> int:
-        """Summarize one batch.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.name = SUMMARIZE[self.kind]
 
-        Returns:
-            How many items were taken on, well or not; 0 when there is nothing to do now.
-        """
-        is_paused = self.outage.lasts(self.now())
-        if is_paused and self.backlog is not None:
-            return 0
-        if not is_paused:
-            self.halted, self.is_limited = "", False
-        due = self._claim_asked(self.backlog) if self.backlog is not None else self._claim(is_paused)
-        if due:
-            self._summarize(due)
-        return len(due)
-
-    def waiting(self) -> int:
-        """How many items still need a summary."""
+    def _count(self, tx: Transaction) -> int:
         if self.backlog is not None:
             return len(self.asked)
-        with self.store.reading() as tx:
-            return count_due(tx, self.kind, self.now(), self.rest_seconds, self.consent())
+        return summaries.count_due(tx, self.kind, self.now(), self.config().rest_seconds, self.consent())
 
-    def give_back(self) -> None:
-        """Return unfinished leases, for a worker that stops in the middle."""
-        with self.store.writing(of=()) as tx:
-            release(tx, self.name, self.owner)
-
-    def _claim(self, is_paused: bool) -> list[DueSummary]:
-        consent = replace(self.consent(), is_paused=is_paused)
+    def _candidates(self) -> Iterator[Sequence[int]]:
+        config = self.config()
+        if self.backlog is not None:
+            self._wanted = self.backlog
+            # What others have done, or do at this moment, is passed over.
+            while self.asked and not self.is_paused:
+                rows, self.asked = self.asked[: config.batch_size], self.asked[config.batch_size :]
+                yield rows
+            return
+        self._wanted = consent = replace(self.consent(), is_paused=self.is_paused)
         for _ in range(_TRIES):
             with self.store.reading() as tx:
-                owners = lease_owners(tx, self.name)
-                found = find_due(tx, self.kind, self.batch_size, self.now(), self.rest_seconds, consent)
-            dead = [owner for owner in owners if is_dead(owner)]
-            if not found and not dead:
-                return []
-            with self.store.writing(of=()) as tx:
-                for owner in dead:
-                    release(tx, self.name, owner)
-                mine = self._claimed(tx, found, consent)
-            if mine:
-                return mine
-        return []
+                has_dead = any(map(is_dead, lease_owners(tx, self.name)))
+                rows = summaries.find_due(tx, self.kind, config.batch_size, self.now(), config.rest_seconds, consent)
+            if not rows and not has_dead:
+                return
+            yield rows
 
-    def _claim_asked(self, backlog: SummaryBacklog) -> list[DueSummary]:
-        """The next of what was asked for; what others have done, or do at this moment, is passed over."""
-        while self.asked:
-            found, self.asked = self.asked[: self.batch_size], self.asked[self.batch_size :]
-            with self.store.writing(of=()) as tx:
-                mine = self._claimed(tx, found, backlog)
-            if mine:
-                return mine
-        return []
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[DueSummary]]:
+        config = self.config()
+        lease = (self.owner, self.now(), config.lease_seconds, config.rest_seconds)
+        due = summaries.claim_due(tx, self.kind, rows, *lease, self._wanted)
+        # A model's are kept one by one, for they are paid for.
+        extracts = [item for item in due if not self._is_written(item)]
+        return [*([extracts] if extracts else []), *([item] for item in due if self._is_written(item))]
 
-    def _claimed(self, tx: Transaction, found: Sequence[int], wanted: Consent | SummaryBacklog) -> list[DueSummary]:
-        return claim_due(tx, self.kind, found, self.owner, self.now(), self.lease_seconds, self.rest_seconds, wanted)
-
-    def _summarize(self, due: Sequence[DueSummary]) -> None:
-        by_model = [item for item in due if item.is_new or self.backlog is not None]
-        if len(by_model) < len(due):
-            self._extract([item for item in due if item not in by_model])
-        if not self._write(by_model):
-            # Whoever can go on, here or elsewhere, need not wait for the leases to end.
-            self.give_back()
-
-    def _extract(self, due: Sequence[DueSummary]) -> None:
-        extracts: list[tuple[DueSummary, Summary]] = []
-        together, summarizer = self._read(due), ExtractiveSummarizer()
-        for item in due:
-            asked_at = self.now()
-            try:
-                extracts.append((item, self._summary(item, summarizer, together.get(item.item_id))))
-            except HarkenError as error:
-                self._failed(item, error, asked_at)
-        if extracts:
-            self._store(extracts)
-
-    def _write(self, due: Sequence[DueSummary]) -> bool:
-        """Have the model summarize; whether it may be asked for more."""
-        for place, item in enumerate(due):
-            asked_at = self.now()
-            try:
-                summarizer = self.summarizer_for(self.kind, item.uid)
-                self._store([(item, self._summary(item, summarizer))])
-            except HarkenError as error:
-                if self._failed(item, error, asked_at):
-                    if self.backlog is not None:
-                        self.asked += [left.item_id for left in due[place:]]
-                    return False
-            else:
-                self.outage.end()
-        return True
-
-    def _read(self, due: Sequence[DueSummary]) -> Mapping[int, Sequence[MessageText]]:
-        """What is said in short exchanges, at once: a model would keep the last ones waiting too long."""
-        if self.kind != EXCHANGE:
-            return {}
-        with self.store.reading() as tx:
-            return short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
-
-    def _summary(self, item: DueSummary, summarizer: Summarizer, told: Sequence[MessageText] | None = None) -> Summary:
-        if told is not None:
-            texts = [exchange_text(told, item.status, item.error)]
-        else:
-            with self.store.reading() as tx:
-                texts = self._texts(tx, item, with_summaries=summarizer.name != EXTRACTIVE)
+    def _make(self, items: list[DueSummary]) -> list[Summary]:
+        if self._is_written(items[0]):
+            written = [self._summary(item, self.summarizer_for(self.kind, item.uid)) for item in items]
+            self._answered()
+            return written
+        short: Mapping[int, Sequence[MessageText]] = {}
         if self.kind == EXCHANGE:
-            self._summarize_tools(item, texts[0].tools, summarizer)
-            return summarizer.exchange(texts[0])
-        return summarizer.conversation(texts)
+            # Read at once, not one by one as for a model, which would keep the last ones waiting too long.
+            with self.store.reading() as tx:
+                short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
+        return [self._summary(item, ExtractiveSummarizer(), short.get(item.item_id)) for item in items]
+
+    def _keep(self, tx: Transaction, made: Sequence[tuple[DueSummary, Summary]]) -> int:
+        return self._put(tx, self.kind, made)
+
+    def _leave(self, items: Sequence[DueSummary]) -> None:
+        super()._leave(items)
+        if self.backlog is not None:
+            self.asked += [item.item_id for item in items]
+
+    def _is_written(self, item: DueSummary) -> bool:
+        return item.is_new or self.backlog is not None
+
+    def _summary(
+        self, item: DueSummary, summarizer: Summarizer, messages: Sequence[MessageText] | None = None
+    ) -> Summary:
+        if self.kind == EXCHANGE:
+            if messages is None:
+                with self.store.reading() as tx:
+                    messages = summaries.exchange_messages(tx, item.conversation_id, item.item_id)
+            text = exchange_text(messages, item.status, item.error)
+            self._summarize_tools(item, text.tools, summarizer)
+            return summarizer.exchange(text)
+        with self.store.reading() as tx:
+            messages = summaries.conversation_messages(tx, item.conversation_id)
+            uids = {message.exchange_uid for message in messages} if summarizer.name != EXTRACTIVE else ()
+            written = summaries.read_summaries(tx, EXCHANGE, list(uids))
+        return summarizer.conversation(exchange_texts(messages, {uid: each.text for uid, each in written.items()}))
 
     def _summarize_tools(self, item: DueSummary, uses: Sequence[ToolUse], summarizer: Summarizer) -> None:
         """Tell of the tool calls of a long exchange, batch by batch; what was told before a failure is kept."""
         if len(uses) < TOOLS_AT_LEAST:
             return
         with self.store.reading() as tx:
-            known = read_summaries(tx, TOOLS, [item.uid]).get(item.uid)
+            known = summaries.read_summaries(tx, TOOLS, [item.uid]).get(item.uid)
         # What was told by extraction is told anew by a model, which goes on where it was interrupted.
         goes_on = known and (summarizer.name == EXTRACTIVE or known.model != EXTRACTIVE)
         parts = known.text.split("\n\n") if known and known.covers == item.ended_at and goes_on else []
@@ -259,56 +184,96 @@ class SummarizeWork:
             told = summarizer.tools(batch)
             parts.append("\n".join(" ".join(each.text.split()) for each in told))
             if summarizer.name != EXTRACTIVE or number == len(waiting):
-                self._store_tools(item, Summary("\n\n".join(parts), model=told[-1].model))
+                with self.store.writing() as tx:
+                    if owned(tx, self.name, [item.item_id], self.owner):
+                        self._put(tx, TOOLS, [(item, Summary("\n\n".join(parts), model=told[-1].model))])
 
-    def _store_tools(self, item: DueSummary, summary: Summary) -> None:
-        with self.store.writing() as tx:
-            of = conversation_uids_of(tx, [item.conversation_id])
-            if item.conversation_id in of and owned(tx, self.name, [item.item_id], self.owner):
-                put_summaries(tx, [(replace(self._row(item, summary), kind=TOOLS), of[item.conversation_id])])
+    def _put(self, tx: Transaction, kind: str, made: Sequence[tuple[DueSummary, Summary]]) -> int:
+        uids = summaries.conversation_uids_of(tx, {item.conversation_id for item, _ in made})
+        kept = []
+        for item, summary in made:
+            if uid := uids.get(item.conversation_id):
+                told = (summary.text, summary.title, summary.model)
+                kept.append((StoredSummary(kind, item.uid, *told, item.ended_at, self.now()), uid))
+        summaries.put_summaries(tx, kept)
+        return len(kept)
 
-    def _texts(self, tx: Transaction, item: DueSummary, with_summaries: bool) -> list[ExchangeText]:
-        if self.kind == EXCHANGE:
-            told = exchange_messages(tx, item.conversation_id, item.item_id)
-            return [exchange_text(told, item.status, item.error)]
-        told = conversation_messages(tx, item.conversation_id)
-        uids = list({message.exchange_uid for message in told}) if with_summaries else []
-        known = read_summaries(tx, EXCHANGE, uids)
-        return exchange_texts(told, {uid: summary.text for uid, summary in known.items()})
 
-    def _store(self, made: Sequence[tuple[DueSummary, Summary]]) -> None:
-        """All or nothing; what was taken over by another worker meanwhile is left to it."""
-        with self.store.writing() as tx:
-            mine = owned(tx, self.name, [item.item_id for item, _ in made], self.owner)
-            uids = conversation_uids_of(tx, {item.conversation_id for item, _ in made})
-            kept = [
-                (self._row(item, summary), uids[item.conversation_id])
-                for item, summary in made
-                if item.item_id in mine and item.conversation_id in uids
-            ]
-            put_summaries(tx, kept)
-            self.stored += len(kept)
-            complete(tx, self.name, sorted(mine))
-        self.wake_next()
+@dataclass
+class SummarizeSegmentWork(Job[DueSegment, Summary]):
+    """Takes in, one segment at a time, what has left its window.
 
-    def _row(self, item: DueSummary, summary: Summary) -> StoredSummary:
-        return StoredSummary(self.kind, item.uid, summary.text, summary.title, summary.model, item.ended_at, self.now())
+    The summary so far stands beside what is new, and both make the next: it rolls on, never grows over its limit, and
+    reads every message once. A language model writes it where one is configured; else, and where the model's answer is
+    of no use, the best sentences of both are chosen, which costs nothing.
 
-    def _failed(self, item: DueSummary, error: HarkenError, asked_at: datetime) -> bool:
-        """Note a failure; whether the rest of the batch is to be left alone as well."""
-        _log.warning("summary_failed", work=self.name, item=item.uid, error_class=type(error).__name__)
-        if isinstance(error, SpendLimitError):
-            self.halted, self.is_limited = str(error), True
-            self.outage.begin(self.now(), self.now() + LIMIT_POLL)
-            return True
-        with self.store.writing(of=()) as tx:
-            mine = owned(tx, self.name, [item.item_id], self.owner)
-            fail(tx, self.name, sorted(mine), type(error).__name__, asked_at, self.outage.gives_up(error))
-        if isinstance(error, EndpointError):
-            self.halted = str(error)
-            self.outage.begin(asked_at, asked_for(error, self.now()))
-            return True
-        if not isinstance(error, ProviderError):
-            self.give_back()
-            raise error
-        return False
+    Args:
+        settings: those in force.
+        vectorize: gives sentences their vectors; None compares them by their words.
+        summarizer_for: None chooses sentences.
+        since: what was said from this moment on `summarizer_for` may summarize; older words are chosen from.
+
+    Attributes:
+        stored: how many messages went into summaries so far.
+    """
+
+    store: Store
+    settings: Callable[[], Settings]
+    now: Callable[[], datetime]
+    vectorize: Callable[[Sequence[str]], Vectors] | None = None
+    summarizer_for: SummarizerFor | None = None
+    since: Callable[[], datetime | None] = lambda: None
+    _since: datetime | None = field(default=None, init=False)
+
+    name = SUMMARIZE_SEGMENT
+    row = "segment_id"
+
+    def _count(self, tx: Transaction) -> int:
+        return segments.count_due(tx)
+
+    def _candidates(self) -> Iterator[Sequence[int]]:
+        self._since = self.since()
+        return super()._candidates()
+
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[DueSegment]]:
+        lease_seconds = self.settings().worker.lease_seconds
+        due = segments.claim_due(tx, self.owner, _AT_ONCE, self.now(), lease_seconds, self._since)
+        return [[due]] if due else []
+
+    def _make(self, items: list[DueSegment]) -> list[Summary]:
+        return [self._written(due) or self._chosen(due) for due in items]
+
+    def _keep(self, tx: Transaction, made: Sequence[tuple[DueSegment, Summary]]) -> int:
+        now = self.now()
+        kept = [due for due, summary in made if segments.put_summary(tx, due, summary.text, now, summary.model)]
+        return sum(len(due.left) for due in kept)
+
+    def _written(self, due: DueSegment) -> Summary | None:
+        """By a model, the summary so far as the oldest of what there is; None where none may, or it says nothing."""
+        summarizer = self.summarizer_for(SEGMENT, due.segment_uid) if self.summarizer_for and due.is_new else None
+        if summarizer is None or summarizer.name == EXTRACTIVE:
+            return None
+        before = [ExchangeText((), summary=due.text)] if due.text else []
+        spoken = tuple(Spoken(Role(each.role), each.text, each.author) for each in _spoken_of(due))
+        written = summarizer.segment([*before, ExchangeText(spoken)] if spoken else [])
+        self._answered()
+        if not written.text or written.model == EXTRACTIVE:
+            return None
+        return replace(written, text=tokens.clip(written.text, self.settings().context.summary_tokens))
+
+    def _chosen(self, due: DueSegment) -> Summary:
+        """The sentences of people and agents with their speaker; tools speak for themselves elsewhere."""
+        said = [
+            f"{message.author or message.role}: {sentence}"
+            for message in _spoken_of(due)
+            for sentence in split_sentences(message.text)
+            if tokens.estimate(sentence) >= _SHORTEST_TOKENS
+        ]
+        lines = list(dict.fromkeys([*due.text.splitlines(), *said]))
+        chosen = choose(lines, len(lines), self.vectorize, self.settings().context.summary_tokens)
+        return Summary("\n".join(lines[place] for place in chosen) if lines else due.text)
+
+
+def _spoken_of(due: DueSegment) -> list[Left]:
+    speakers = (Role.USER.value, Role.ASSISTANT.value)
+    return [each for each in due.left if each.type == MessageType.TEXT.value and each.role in speakers]

@@ -1,148 +1,38 @@
-"""Work that can be switched off, and that says why it stands still: kept in the store, seen by every process."""
+"""The workers of the background: what each does, how it stands, and how it is started, switched and stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any
 
-import structlog
-
+from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
 from harken.jobs.backfill import Backfill
 from harken.jobs.embed import EmbedWork
-from harken.jobs.job import Outage, Work, Worker, WorkerState, run_until_idle
-from harken.jobs.segments import SummarizeSegmentWork, Vectorize
+from harken.jobs.job import Job, SwitchedWork, Worker, WorkerState, run_until_idle
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
-from harken.jobs.summarize import SummarizeWork
+from harken.jobs.summarize import SEGMENT, SummarizeSegmentWork, SummarizeWork
+from harken.log import Log
+from harken.model.views import WorkerView
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, term_vectors
 from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.conversations import count_all
+from harken.storage.enrichment import jobs, segments, summaries
 from harken.storage.enrichment.consent import Consent, SummaryBacklog
-from harken.storage.enrichment.jobs import (
-    EMBED,
-    VectorCounts,
-    WorkCounts,
-    count_summaries,
-    count_unembedded,
-    count_vectors,
-    count_work,
-    halted,
-    is_enabled,
-    put_enabled,
-    put_halted,
-)
-from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, count_due, count_made
+from harken.storage.enrichment.jobs import EMBED, VectorCounts, WorkCounts
+from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
-from harken.storage.enrichment.summaries import (
-    CONVERSATION,
-    EXCHANGE,
-    SUMMARIZE,
-    count_backlog,
-    count_outlived,
-    in_hand,
-)
-from harken.storage.enrichment.summaries import count_due as count_summaries_due
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.vectors import list_spaces
 
-
-class HaltingWork(Work, Protocol):
-    """Work that knows why it stands still."""
-
-    @property
-    def halted(self) -> str:
-        """Why nothing is done at present, in words for a person; empty while work goes on."""
-        ...
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether that is because the day's money is spent."""
-        ...
-
-
-@dataclass(slots=True)
-class SwitchedWork:
-    """Does work unless somebody switched it off, here or in another process.
-
-    What the work needs may not be there yet: an endpoint that does not answer, an extra that is not installed. That is
-    a failure like any other: it is said, and tried again for as long as it lasts.
-
-    Args:
-        name: the kind of work.
-        opened: gives the work, with what it needs for a batch open; asked before each.
-        is_wanted: do it even where it is switched off, for somebody asks for it.
-
-    Attributes:
-        halted: why nothing is done here at present, in words for a person; empty while work goes on.
-    """
-
-    store: Store
-    name: str
-    opened: Callable[[], HaltingWork]
-    now: Callable[[], datetime]
-    is_wanted: bool = False
-    halted: str = field(default="", init=False)
-    _kept: str | None = field(default=None, init=False)
-    _work: HaltingWork | None = field(default=None, init=False)
-    _outage: Outage = field(default_factory=lambda: Outage(is_waited_out=True), init=False)
-
-    def run_once(self) -> int:
-        """Do one batch; 0 when it is switched off, cannot be done, or there is nothing to do now."""
-        if self._outage.lasts(self.now()) or not self._enabled():
-            return 0
-        asked_at = self.now()
-        try:
-            self._work = self.opened()
-        except (ConfigError, MissingExtraError, ProviderError) as error:
-            _log.warning("work_not_opened", work=self.name, error_class=type(error).__name__)
-            self._outage.begin(asked_at)
-            self._note(str(error))
-            return 0
-        self._outage.end()
-        try:
-            return self._work.run_once()
-        finally:
-            self._note(self._work.halted)
-
-    def waiting(self) -> int:
-        """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
-        if self._work is None or self._work.is_limited or not self._enabled():
-            return 0
-        return self._work.waiting()
-
-    def give_back(self) -> None:
-        """Return what was claimed and not finished."""
-        if self._work is not None:
-            self._work.give_back()
-
-    def _enabled(self) -> bool:
-        if self.is_wanted:
-            return True
-        with self.store.reading() as tx:
-            return is_enabled(tx, self.name)
-
-    def _note(self, why: str) -> None:
-        self.halted = why
-        if self._kept is None:
-            with self.store.reading() as tx:
-                self._kept = halted(tx, self.name)
-        if why != self._kept:
-            with self.store.writing() as tx:
-                put_halted(tx, self.name, why)
-            self._kept = why
-
-
-# Makes the work on rolling summaries of: sentences to vectors, who summarizes a segment, since when a model is set.
-SegmentWork = Callable[
-    [Vectorize | None, Callable[[str], Summarizer], Callable[[], datetime | None]], SummarizeSegmentWork
-]
-EMBEDDINGS, SEGMENT = "embeddings", "segment"
+EMBEDDINGS = "embeddings"
 # The workers by the name that people call them, in the order in which their work is done.
 WORKERS = {
     SEGMENT: SUMMARIZE_SEGMENT,
@@ -151,7 +41,8 @@ WORKERS = {
     EMBEDDINGS: EMBED,
 }
 _NOTHING = Spent()
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
+VectorsBySource = dict[str, VectorCounts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +52,15 @@ class WorkerReport:
     Attributes:
         name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
         state: of this process's own worker; stopped where it runs none.
-        done: how many vectors or summaries there are.
-        waiting: how many are missing, or outlived by what was said since.
-        outlived: of those that are done, how many wait to be made again.
-        older: how many the configured model does not summarize unless somebody asks (`Backfill`); they are, or will be,
-            summarized by extraction.
-        done_here: how many this process's own worker has taken on since it was started.
+        done: vectors or summaries that there are.
+        waiting: those that are missing, or stale by what was said since.
+        blocked_reason: why it stands still, in words for a person; empty while it works.
+        spent: by calls of language models.
+        spent_today: by the day of UTC.
+        stale: those of `done` that wait to be made again.
+        older: those that the model makes only if somebody asks (`Backfill`); they are, or will be, made by extraction.
+        done_here: by this process's own worker since it was started.
         current: the id of what is being summarized now, by whichever process; empty where nothing is.
-        halted: why it stands still, in words for a person; empty while it works.
-        spent: what its calls of language models have cost in all.
-        spent_today: of that, today's part, by the day of UTC.
     """
 
     name: str
@@ -179,78 +69,97 @@ class WorkerReport:
     done: int
     waiting: int
     counts: WorkCounts
-    halted: str = ""
+    blocked_reason: str = ""
     spent: Spent = _NOTHING
     spent_today: Spent = _NOTHING
-    outlived: int = 0
+    stale: int = 0
     older: int = 0
     done_here: int = 0
     current: str = ""
 
+    @property
+    def is_run_here(self) -> bool:
+        """Whether this process runs a worker for it."""
+        return self.state is not WorkerState.STOPPED
 
+    @property
+    def state_name(self) -> str:
+        """`OFF`, `HALTED`, `RUNNING`, `WAITING` (there is work, and nobody here does any) or `IDLE`."""
+        if not self.enabled:
+            return "OFF"
+        if self.blocked_reason:
+            return "HALTED"
+        if self.counts.leased or (self.waiting and self.state is WorkerState.PROCESSING):
+            return "RUNNING"
+        return "WAITING" if self.waiting and not self.is_run_here else "IDLE"
+
+    def view(self) -> WorkerView:
+        """The report as JSON."""
+        counts = self.counts
+        return {
+            "name": self.name,
+            "enabled": self.enabled,
+            "state": self.state_name,
+            "done": self.done,
+            "outlived": self.stale,
+            "older": self.older,
+            "waiting": self.waiting,
+            "current": self.current or None,
+            "in_hand": counts.leased,
+            "retrying": counts.retrying,
+            "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
+            "given_up": counts.given_up,
+            "last_error": counts.last_error,
+            "halted": self.blocked_reason,
+            "calls": self.spent.calls,
+            "spend_usd": float(self.spent.usd),
+            "spend_today_usd": float(self.spent_today.usd),
+        }
+
+
+@dataclass(eq=False, repr=False)
 class Background:
-    """Runs, switches and shows the workers; reached as `Harken.background`.
+    """Runs, switches and shows the workers; reached as `Harken.background`."""
 
-    Args:
-        settings: those in force; read anew each time.
-    """
+    store: Store
+    spaces: Spaces
+    settings: Callable[[], Settings]
+    language_model: LanguageModel
+    now: Callable[[], datetime]
+    _ongoing: frozenset[str] = field(default=frozenset(), init=False)
+    _workers: dict[str, Worker] = field(default_factory=dict, init=False)
+    _embedding: EmbedWork | None = field(default=None, init=False)
+    _stop_listening: Callable[[], None] | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        store: Store,
-        spaces: Spaces,
-        make_segment_work: SegmentWork,
-        settings: Callable[[], Settings],
-        language_model: LanguageModel,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._spaces = spaces
-        self._make_segment_work = make_segment_work
-        self._settings = settings
-        self._language_model = language_model
-        self._now = now
-        self._ongoing: frozenset[str] = frozenset()
-        self.backfill = Backfill(store, settings, language_model, self._summarizer, now)
-        self._workers: dict[str, Worker] = {}
-        self._works: dict[str, SwitchedWork] = {}
-        self._stop_listening: Callable[[], None] | None = None
+    def __post_init__(self) -> None:
+        self.backfill = Backfill(self.store, self.settings, self.language_model, self._summarizer, self.now)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
-        """See `Harken.embed`; done even where the worker is switched off: somebody asks for it.
-
-        Raises:
-            ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
-            MissingExtraError: what it needs is not installed.
-        """
+        """See `Harken.embed`; done even where the worker is switched off: somebody asks for it."""
         work = self._embed_work()
         if work is None:
             return 0
         work.fail_fast = not patient
         waiting = work.waiting()
-        wanted = SwitchedWork(self._store, EMBED, lambda: work, self._now, is_wanted=True)
+        wanted = SwitchedWork(self.store, EMBED, lambda: work, self.now, is_wanted=True)
         run_until_idle(wanted, lambda count: progress(count, max(waiting, count)), patient)
         return work.stored
 
     def summarize(self, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:
         """Make every summary that is due, in this thread, waiting for what backs off.
 
-        Args:
-            progress: called with how many items of one kind were taken on.
         Returns:
             How many were made, by kind; of segments, how many messages went into theirs.
         Raises:
-            ProviderError: the language model cannot be opened.
-            MissingExtraError: what it needs is not installed.
+            ProviderError, MissingExtraError: the language model cannot be opened.
         """
         # Said at once, not item by item, where it cannot be used.
-        self._language_model.model()
-        segments = self._summarizing(self._segment_work(None))
-        made = {SEGMENT: run_until_idle(segments, progress, patient=True)}
-        for kind in (EXCHANGE, CONVERSATION):
-            work = self._summarize_work(kind)
+        self.language_model.model()
+        made = {}
+        for name in (SEGMENT, EXCHANGE, CONVERSATION):
+            work = self._summary_work(name)
             run_until_idle(self._summarizing(work), progress, patient=True)
-            made[kind] = work.stored
+            made[name] = work.stored
         return made
 
     def start(self, names: Collection[str] = tuple(WORKERS)) -> Worker | None:
@@ -259,25 +168,22 @@ class Background:
         Each worker opens what it needs by itself. While that fails it stands still and says why, and once it is mended
         it goes on by itself, within a minute: an endpoint that is down now stops nothing for good.
 
-        Args:
-            names: of the workers; all of them unless some are named.
         Returns:
             The embedder's worker; None where the settings name no model.
         Raises:
             ConfigError: the settings name a model that cannot be; the workers run all the same.
-            MissingExtraError: what a model needs is not installed; likewise.
-            ModelFileError: a model's files are missing or not the pinned ones; likewise.
+            MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
         for name in names:
-            if name not in self._workers and (name != EMBEDDINGS or self._spaces.is_configured):
+            if name not in self._workers and (name != EMBEDDINGS or self.spaces.is_configured):
                 self._start(name)
         if self._stop_listening is None:
-            self._stop_listening = self._store.listen(self.wake)
+            self._stop_listening = self.store.listen(self.wake)
         # Said at once, where somebody has to do something about it; neither asks an endpoint anything.
         if set(names) - {EMBEDDINGS}:
-            self._language_model.model()
+            self.language_model.model()
         if EMBEDDINGS in names:
-            self._spaces.embedder()
+            self.spaces.embedder()
         return self._workers.get(EMBEDDINGS)
 
     def stop(self) -> None:
@@ -286,17 +192,18 @@ class Background:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
-        self._workers, self._works, self._stop_listening = {}, {}, None
+        self._workers, self._embedding, self._stop_listening = {}, None, None
 
     @property
     def is_busy(self) -> bool:
         """Whether a worker of this process is at work, or looks for some."""
-        return any(worker.status().state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
+        return any(worker.state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
 
     @property
-    def halts(self) -> dict[str, str]:
+    def blocked_reasons(self) -> dict[str, str]:
         """Why workers of this process stand still, in words for a person, by their names."""
-        return {name: work.halted for name, work in tuple(self._works.items()) if work.halted}
+        workers = tuple(self._workers.items())
+        return {name: worker.work.blocked_reason for name, worker in workers if worker.work.blocked_reason}
 
     def wake(self) -> None:
         """There is work; returns at once."""
@@ -314,8 +221,8 @@ class Background:
             UsageError: there is no such worker.
         """
         kind = _kind_of(name)
-        with self._store.writing() as tx:
-            put_enabled(tx, kind, enabled)
+        with self.store.writing() as tx:
+            jobs.put_enabled(tx, kind, enabled)
         self.wake()
 
     def status(self, name: str | None = None) -> tuple[WorkerReport, ...]:
@@ -326,8 +233,8 @@ class Background:
         """
         if name is not None:
             _kind_of(name)
-        with self._store.reading() as tx:
-            spent, today = spent_by_kind(tx), spent_by_kind(tx, day_of(self._now()))
+        with self.store.reading() as tx:
+            spent, today = spent_by_kind(tx), spent_by_kind(tx, day_of(self.now()))
             return tuple(
                 self._report(tx, each, spent.get(kind, _NOTHING), today.get(kind, _NOTHING))
                 for each, kind in WORKERS.items()
@@ -336,142 +243,113 @@ class Background:
 
     def is_summarizing(self) -> bool:
         """Whether summaries of exchanges or of conversations are switched on."""
-        with self._store.reading() as tx:
-            return any(is_enabled(tx, kind) for kind in SUMMARIZE.values())
+        with self.store.reading() as tx:
+            return any(jobs.is_enabled(tx, kind) for kind in SUMMARIZE.values())
 
-    def vectors(self) -> dict[str, VectorCounts]:
-        """How many vectors there are and are missing, by what they are of: `message`, `exchange`, `conversation`…"""
-        with self._store.reading() as tx:
-            return count_vectors(tx, _target(tx))
+    def vectors(self) -> VectorsBySource:
+        """How many vectors there are and are missing, by source: `message`, `exchange`, `conversation`…"""
+        with self.store.reading() as tx:
+            return jobs.count_vectors(tx, _target(tx))
 
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
-        kind, now = WORKERS[name], self._now()
-        worker = self._workers.get(name)
-        here = worker.status() if worker else None
-        done, waiting = self._progress(tx, name)
-        is_summary, consent, rest_seconds = name in SUMMARIZE, self._consent(), self._settings().worker.rest_seconds
-        backlog = SummaryBacklog(consent.since)
-        return WorkerReport(
-            name=name,
-            enabled=is_enabled(tx, kind),
-            state=here.state if here else WorkerState.STOPPED,
-            done=done,
-            waiting=waiting,
-            counts=count_work(tx, kind, now),
-            halted=halted(tx, kind),
-            spent=spent,
-            spent_today=today,
-            outlived=count_outlived(tx, name, now, rest_seconds, consent) if is_summary else 0,
-            older=count_backlog(tx, name, now, rest_seconds, backlog) if is_summary and consent.since else 0,
-            done_here=here.done if here else 0,
-            current=(in_hand(tx, name, now) or "") if is_summary else "",
-        )
-
-    def _progress(self, tx: Transaction, name: str) -> tuple[int, int]:
+        kind, now, worker = WORKERS[name], self.now(), self._workers.get(name)
+        more: dict[str, Any] = {}
         if name == EMBEDDINGS:
             target = _target(tx)
             counts = count_all(tx, target.id if target else None)
-            return counts.embedded, count_unembedded(tx, target) if target else counts.embeddable
-        if name == SEGMENT:
-            return count_made(tx), count_due(tx)
-        rest_seconds = self._settings().worker.rest_seconds
-        return count_summaries(tx, name), count_summaries_due(tx, name, self._now(), rest_seconds, self._consent())
+            done, waiting = counts.embedded, jobs.count_unembedded(tx, target) if target else counts.embeddable
+        elif name == SEGMENT:
+            done, waiting = segments.count_made(tx), segments.count_due(tx)
+        else:
+            consent, due = self._consent(), (name, now, self._config().rest_seconds)
+            done, waiting = jobs.count_summaries(tx, name), summaries.count_due(tx, *due, consent)
+            older = summaries.count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
+            stale, current = summaries.count_stale(tx, *due, consent), summaries.running(tx, name, now) or ""
+            more = {"stale": stale, "older": older, "current": current}
+        return WorkerReport(
+            name=name,
+            enabled=jobs.is_enabled(tx, kind),
+            state=worker.state if worker else WorkerState.STOPPED,
+            done=done,
+            waiting=waiting,
+            counts=jobs.count_work(tx, kind, now),
+            blocked_reason=jobs.blocked_reason(tx, kind),
+            spent=spent,
+            spent_today=today,
+            done_here=worker.done if worker else 0,
+            **more,
+        )
 
     def _start(self, name: str) -> None:
-        config = self._settings().worker
-        poll_seconds = config.poll_seconds
         if name == EMBEDDINGS:
-            work = SwitchedWork(self._store, EMBED, self._embedding(), self._now)
-        elif name == SEGMENT:
-            work = self._summarizing(self._segment_work(self._vectors_of), is_lasting=True)
+            work = SwitchedWork(self.store, EMBED, self._opened_embedding, self.now)
         else:
-            work = self._summarizing(self._summarize_work(name), is_lasting=True)
-            poll_seconds = config.summary_poll_seconds
-        self._works[name], self._workers[name] = work, Worker(work, poll_seconds)
-        self._workers[name].start()
+            work = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)
+        config = self._config()
+        worker = Worker(work, config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds)
+        self._workers[name] = worker
+        worker.start()
 
-    def _embedding(self) -> Callable[[], HaltingWork]:
-        """What gives the embedding work: the model is opened, and its space made, when it is first asked."""
-        made: list[EmbedWork] = []
-
-        def opened() -> HaltingWork:
-            if not made:
-                work = self._embed_work()
-                if work is None:
-                    raise ConfigError("The settings name no embedding model.")
-                work.outage.is_waited_out = True
-                made.append(work)
-            return made[0]
-
-        return opened
+    def _opened_embedding(self) -> EmbedWork:
+        """The embedding work of the worker: the model is opened, and its space made, when it is first asked."""
+        if self._embedding is None:
+            self._embedding = self._embed_work()
+            if self._embedding is None:
+                raise ConfigError("The settings name no embedding model.")
+            self._embedding.outage.is_waited_out = True
+        return self._embedding
 
     def _vectors_of(self, sentences: Sequence[str]) -> Vectors:
         """Sentences by their meaning; by their words where there is no model, or it cannot be used now."""
         try:
-            embedder = self._spaces.embedder()
+            embedder = self.spaces.embedder()
             return term_vectors(sentences) if embedder is None else embedder.embed_passages(sentences)
         except (ProviderError, MissingExtraError) as error:
             _log.warning("sentences_compared_by_words", error_class=type(error).__name__)
             return term_vectors(sentences)
 
-    def _summarizing(self, work: SummarizeWork | SummarizeSegmentWork, is_lasting: bool = False) -> SwitchedWork:
-        """Work that asks the language model, as it is set at the time.
+    def _summarizing(self, job: Job[Any, Any], is_lasting: bool = False) -> SwitchedWork:
+        """A job that asks the language model, as it is set at the time; a lasting one ends with this process."""
+        job.outage.is_waited_out = is_lasting
 
-        Args:
-            work: what is done.
-            is_lasting: it goes on until this process ends.
-        """
-        work.outage.is_waited_out = is_lasting
-
-        def opened() -> HaltingWork:
+        def opened() -> Job[Any, Any]:
             # Not item by item, where it cannot be used.
-            self._language_model.model()
-            if isinstance(work, SummarizeWork):
-                work.rest_seconds = self._settings().worker.rest_seconds
-            return work
+            self.language_model.model()
+            return job
 
-        return SwitchedWork(self._store, work.name, opened, self._now)
+        return SwitchedWork(self.store, job.name, opened, self.now)
+
+    def _config(self) -> WorkerConfig:
+        return self.settings().worker
 
     def _consent(self) -> Consent:
-        return Consent(self._language_model.since(), self._ongoing)
+        return Consent(self.language_model.since(), self._ongoing)
 
     def _embed_work(self) -> EmbedWork | None:
-        filled = self._spaces.filled()
+        filled, config = self.spaces.filled(), self._config()
         if filled is None:
             return None
-        worker = self._settings().worker
-        return EmbedWork(self._store, filled.embedder, filled.space, worker.batch_size, worker.lease_seconds, self._now)
+        return EmbedWork(self.store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self.now)
 
-    def _summarize_work(self, kind: str) -> SummarizeWork:
-        config = self._settings().worker
-        return SummarizeWork(
-            self._store,
-            kind,
-            self._summarizer,
-            config.batch_size,
-            config.lease_seconds,
-            config.rest_seconds,
-            self._now,
-            wake_next=self._wake_embeddings,
-            consent=self._consent,
-        )
-
-    def _segment_work(self, vectorize: Vectorize | None) -> SummarizeSegmentWork:
-        return self._make_segment_work(vectorize, self._segment_summarizer, self._language_model.since)
+    def _summary_work(
+        self, name: str, vectorize: Callable[[Sequence[str]], Vectors] | None = None
+    ) -> SummarizeWork | SummarizeSegmentWork:
+        if name == SEGMENT:
+            model = (self._summarizer, self.language_model.since)
+            return SummarizeSegmentWork(self.store, self.settings, self.now, vectorize, *model)
+        wake = self._wake_embeddings
+        return SummarizeWork(self.store, name, self._summarizer, self._config, self.now, self._consent, wake)
 
     def _wake_embeddings(self) -> None:
         """Summaries make work for no other worker, and looking for it among many exchanges takes a while."""
         if worker := self._workers.get(EMBEDDINGS):
             worker.wake()
 
-    def _segment_summarizer(self, uid: str) -> Summarizer:
-        return self._summarizer(SEGMENT, uid)
-
     def _summarizer(self, name: str, uid: str) -> Summarizer:
         """Extractive by words: vectors of sentences would double what the embedder has to do."""
         plain = ExtractiveSummarizer()
-        model = self._language_model.metered(WORKERS[name], uid)
-        return plain if model is None else WrittenSummarizer(model, plain, self._settings().llm.max_input_tokens)
+        model = self.language_model.metered(WORKERS[name], uid)
+        return plain if model is None else WrittenSummarizer(model, plain, self.settings().llm.max_input_tokens)
 
 
 def _target(tx: Transaction) -> StoredSpace | None:

@@ -20,20 +20,16 @@ TYPED_NAME = "chat-history"
 # The journal first: a restore that dies half-way leaves what the rest can be made of again.
 _STAGED_BACKUP, _STAGED_RESTORE = ".harken-backup-", ".harken-restore-"
 _PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
-# What a file that is cut short or no archive at all is answered with.
-_UNREADABLE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 
 
 def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> int:
-    """Write a backup while others use the store; they wait only while files are copied beside it.
+    """Write a backup while others use the store, and give its size in bytes; they wait only while files are copied.
 
     Args:
         store: what is copied.
         home: whose journal and settings are copied with it.
         target: a file that is not there yet.
         journalled: whether the store keeps a journal; else its database is all there is, and nobody waits.
-    Returns:
-        The backup's size in bytes.
     Raises:
         UsageError: the target exists.
         StoreError: the store cannot be read, or the target cannot be written.
@@ -50,8 +46,10 @@ def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> i
             with store.writing() if journalled else nullcontext():
                 store.backup(copy / DATABASE_NAME)
                 for name in _PARTS:
-                    if name != DATABASE_NAME:
-                        _copy(home / name, copy / name)
+                    if (home / name).is_dir():
+                        shutil.copytree(home / name, copy / name)
+                    elif name != DATABASE_NAME and (home / name).is_file():
+                        shutil.copy2(home / name, copy / name)
             part = copy / "backup.tar.gz"
             with tarfile.open(part, "w:gz", compresslevel=3) as archive:
                 for name in _PARTS:
@@ -87,7 +85,7 @@ def restore(source: Path, home: Path) -> None:
             _check_empty(home, source)
             for name in found:
                 (Path(staging) / name).replace(home / name)
-    except _UNREADABLE as error:
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UsageError(f"{source} is not a backup of Harken, or it is damaged.") from error
     except OSError as error:
         raise StoreError(f"{source} cannot be restored to {home}: {error.strerror}.") from error
@@ -96,10 +94,3 @@ def restore(source: Path, home: Path) -> None:
 def _check_empty(home: Path, source: Path) -> None:
     if (home / DATABASE_NAME).exists() or (home / JOURNAL_NAME).exists():
         raise UsageError(f"{home} has a store already. Restore into another home: harken --home PATH restore {source}")
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target)
-    elif source.is_file():
-        shutil.copy2(source, target)

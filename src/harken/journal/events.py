@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
 from harken.model.conversations import (
+    EMPTY,
     Conversation,
     CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
     Message,
     MessageType,
     ProjectIdentity,
     Role,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
     Trust,
     Trusted,
 )
-from harken.storage.columns import format_moment, parse_moment
+from harken.model.views import format_moment, parse_moment
 from harken.storage.records.rows import KEPT
 
 # What the values of a line must be; a key that a later Harken adds may be anything.
@@ -43,7 +45,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def line_from_event(event: Event) -> bytes:
     """One line of JSON with its newline; keys without a value are left out."""
-    fields = {key: value for key, value in _WRITERS[type(event)](event).items() if value or value == 0}
+    form = _FORMS[type(event)]
+    fields: dict[str, Any] = {"event": form.name}
+    for (key, write), value in zip(form.written, form.values(event), strict=True):
+        if value or value == 0:
+            fields[key] = write(value) if write else value
     return _encode(fields).encode("utf-8", "surrogatepass") + b"\n"
 
 
@@ -58,267 +64,110 @@ def event_from_line(line: bytes) -> Event | None:
 def event_from_fields(fields: Any) -> Event | None:
     """The event of a line's JSON; None when it is not a whole event of a kind we know."""
     try:
-        known = all(isinstance(value, _KINDS.get(key, object)) for key, value in fields.items())
-        return _READERS[fields["event"]](fields) if known else None
+        if not all(isinstance(value, _KINDS.get(key, object)) for key, value in fields.items()):
+            return None
+        form = _BY_NAME[fields["event"]]
+        values = {}
+        for attribute, key, read in form.read:
+            if key in fields:
+                values[attribute] = read(fields[key]) if read else fields[key]
+            else:
+                values[attribute] = _ABSENT[attribute]
+        return form.make(**values)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
 def event_time(event: Event) -> datetime:
-    """When the event happened; it decides the day's file."""
-    return _MOMENTS[type(event)](event)
+    """The moment of an event; it decides the day's file."""
+    moment: datetime = _FORMS[type(event)].moment(event)
+    return moment
 
 
-def format_time(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds and `Z`."""
-    return format_moment(moment)
-
-
-def parse_time(text: str) -> datetime:
-    """The moment of `format_time`, timezone-aware."""
-    return parse_moment(text)
-
-
-def _write_project(project: ProjectIdentity | None) -> dict[str, Any] | None:
-    if project is None:
-        return None
+def _write_project(project: ProjectIdentity) -> dict[str, Any]:
     return {"key": project.key, "name": project.name, "aliases": list(project.aliases)}
 
 
-def _read_project(project: Mapping[str, Any] | None) -> ProjectIdentity | None:
+def _read_project(project: Mapping[str, Any]) -> ProjectIdentity | None:
     return ProjectIdentity(project["key"], project["name"], tuple(project["aliases"])) if project else None
 
 
-def _write_conversation(event: Any) -> dict[str, Any]:
-    return {
-        "event": "conversation",
-        "id": event.uid,
-        "channel": event.channel,
-        "external_id": event.external_id,
-        "title": event.title,
-        "at": format_time(event.created_at),
-        "project": _write_project(event.project),
-        "parent": event.parent_uid,
-        "metadata": dict(event.metadata),
-    }
+def _make_conversation(created_at: datetime, **values: Any) -> Conversation:
+    return Conversation(created_at=created_at, updated_at=created_at, **values)
 
 
-def _read_conversation(fields: Mapping[str, Any]) -> Conversation:
-    return Conversation(
-        uid=fields["id"],
-        channel=fields["channel"],
-        external_id=fields.get("external_id", ""),
-        title=fields.get("title", ""),
-        created_at=parse_time(fields["at"]),
-        updated_at=parse_time(fields["at"]),
-        project=_read_project(fields.get("project")),
-        parent_uid=fields.get("parent"),
-        metadata=fields.get("metadata", {}),
-    )
+def _make_exchange(**values: Any) -> Exchange:
+    return Exchange(status=ExchangeStatus.IN_PROGRESS, **values)
 
 
-def _write_segment(event: Any) -> dict[str, Any]:
-    return {
-        "event": "segment",
-        "id": event.uid,
-        "conversation": event.conversation_uid,
-        "number": event.number,
-        "at": format_time(event.started_at),
-    }
-
-
-def _read_segment(fields: Mapping[str, Any]) -> Segment:
-    return Segment(fields["id"], fields["conversation"], fields["number"], parse_time(fields["at"]))
-
-
-def _write_exchange(event: Any) -> dict[str, Any]:
-    return {
-        "event": "exchange",
-        "id": event.uid,
-        "conversation": event.conversation_uid,
-        "segment": event.segment_uid,
-        "number": event.number,
-        "at": format_time(event.started_at),
-    }
-
-
-def _read_exchange(fields: Mapping[str, Any]) -> Exchange:
-    return Exchange(
-        uid=fields["id"],
-        conversation_uid=fields["conversation"],
-        segment_uid=fields["segment"],
-        number=fields["number"],
-        status=ExchangeStatus.IN_PROGRESS,
-        started_at=parse_time(fields["at"]),
-    )
-
-
-def _write_exchange_end(event: Any) -> dict[str, Any]:
-    return {
-        "event": "exchange_end",
-        "id": event.exchange_uid,
-        "conversation": event.conversation_uid,
-        "status": event.status.value,
-        "at": format_time(event.at),
-        "error": event.error,
-    }
-
-
-def _read_exchange_end(fields: Mapping[str, Any]) -> ExchangeEnd:
-    status = ExchangeStatus(fields["status"])
-    return ExchangeEnd(fields["id"], fields["conversation"], status, parse_time(fields["at"]), fields.get("error"))
-
-
-def _write_message(event: Any) -> dict[str, Any]:
-    return {
-        "event": "message",
-        "id": event.uid,
-        "conversation": event.conversation_uid,
-        "segment": event.segment_uid,
-        "exchange": event.exchange_uid,
-        "role": event.role.value,
-        "type": event.type.value,
-        "at": format_time(event.created_at),
-        "position": event.position,
-        "author": event.author,
-        "trust": event.trust.value,
-        "call_id": event.call_id,
-        "tool_name": event.tool_name,
-        "external_id": event.external_id,
-        "text": event.text,
-        "metadata": dict(event.metadata) if event.metadata else None,
-    }
-
-
-def _read_message(fields: Mapping[str, Any]) -> Message:
-    return Message(
-        uid=fields["id"],
-        conversation_uid=fields["conversation"],
-        segment_uid=fields["segment"],
-        exchange_uid=fields["exchange"],
-        role=Role(fields["role"]),
-        type=MessageType(fields["type"]),
-        text=fields.get("text", ""),
-        created_at=parse_time(fields["at"]),
-        author=fields.get("author"),
-        trust=Trust(fields["trust"]),
-        call_id=fields.get("call_id"),
-        tool_name=fields.get("tool_name"),
-        external_id=fields.get("external_id", ""),
-        metadata=fields.get("metadata", {}),
-        position=fields.get("position", 0),
-    )
-
-
-def _write_title(event: Any) -> dict[str, Any]:
-    return {
-        "event": "title",
-        "conversation": event.conversation_uid,
-        "title": event.title,
-        "at": format_time(event.at),
-    }
-
-
-def _read_title(fields: Mapping[str, Any]) -> Titled:
-    return Titled(fields["conversation"], fields.get("title", ""), parse_time(fields["at"]))
-
-
-def _write_trusted(event: Any) -> dict[str, Any]:
-    return {
-        "event": "trust",
-        "id": event.uid,
-        "conversation": event.conversation_uid,
-        "trust": event.trust.value,
-        "at": format_time(event.at),
-    }
-
-
-def _read_trusted(fields: Mapping[str, Any]) -> Trusted:
-    return Trusted(fields["id"], fields["conversation"], Trust(fields["trust"]), parse_time(fields["at"]))
-
-
-def _write_tombstone(event: Any) -> dict[str, Any]:
-    return {
-        "event": "tombstone",
-        "id": event.uid,
-        "conversation": event.conversation_uid,
-        "kind": event.kind,
-        "at": format_time(event.at),
-    }
-
-
-def _read_tombstone(fields: Mapping[str, Any]) -> Tombstone:
-    return Tombstone(fields["id"], fields["conversation"], fields["kind"], parse_time(fields["at"]))
-
-
-def _write_core_fact(event: Any) -> dict[str, Any]:
-    return {
-        "event": "core",
-        "section": event.section,
-        "key": event.key,
-        "value": event.value,
-        "at": format_time(event.at),
-    }
-
-
-def _read_core_fact(fields: Mapping[str, Any]) -> CoreFact:
-    return CoreFact(fields["section"], fields["key"], fields.get("value"), parse_time(fields["at"]))
-
-
-def _write_kept(event: Any) -> dict[str, Any]:
-    return {
-        "event": "kept",
-        "source": event.source,
-        "id": event.uid,
-        "at": format_time(event.at),
-        "project": _write_project(event.project),
-        "fields": None if event.fields is None else dict(event.fields),
-    }
-
-
-def _read_kept(fields: Mapping[str, Any]) -> Kept:
-    project = _read_project(fields.get("project"))
-    kept = Kept(fields["source"], fields["id"], parse_time(fields["at"]), fields.get("fields"), project)
-    known = KEPT[kept.source]
-    if kept.fields is not None:
+def _make_saved(source: str, **values: Any) -> SavedRecord:
+    saved, table = SavedRecord(source, **values), KEPT[source]
+    if saved.fields is not None:
         # Says whether it is whole.
-        known.row(kept)
-    return kept
+        table.row(saved)
+    return saved
 
 
-_WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
-    Conversation: _write_conversation,
-    Segment: _write_segment,
-    Exchange: _write_exchange,
-    ExchangeEnd: _write_exchange_end,
-    Message: _write_message,
-    Titled: _write_title,
-    Trusted: _write_trusted,
-    Tombstone: _write_tombstone,
-    CoreFact: _write_core_fact,
-    Kept: _write_kept,
+_MOMENTS = ("created_at", "started_at", "at")
+# What attributes are called in a line, where that is another name.
+_KEYS = {"uid": "id", "conversation_uid": "conversation", "segment_uid": "segment", "exchange_uid": "exchange"}
+_KEYS |= {"parent_uid": "parent", **dict.fromkeys(_MOMENTS, "at")}
+_WRITE: dict[str, Callable[[Any], Any]] = {"project": _write_project, "metadata": dict, "fields": dict}
+_WRITE |= dict.fromkeys(_MOMENTS, format_moment)
+_READ: dict[str, Callable[[Any], Any]] = {"project": _read_project, "role": Role, "type": MessageType, "trust": Trust}
+_READ |= {"status": ExchangeStatus, **dict.fromkeys(_MOMENTS, parse_moment)}
+# What attributes are whose key was left out; any other must be there.
+_ABSENT: dict[str, Any] = {
+    **dict.fromkeys(("external_id", "title", "text"), ""),
+    **dict.fromkeys(("project", "parent_uid", "author", "call_id", "tool_name", "error", "value", "fields")),
+    "metadata": EMPTY,
+    "position": 0,
 }
-_MOMENTS: dict[type, Callable[[Any], datetime]] = {
-    Conversation: attrgetter("created_at"),
-    Segment: attrgetter("started_at"),
-    Exchange: attrgetter("started_at"),
-    ExchangeEnd: attrgetter("at"),
-    Message: attrgetter("created_at"),
-    Titled: attrgetter("at"),
-    Trusted: attrgetter("at"),
-    Tombstone: attrgetter("at"),
-    CoreFact: attrgetter("at"),
-    Kept: attrgetter("at"),
+
+
+@dataclass(frozen=True, slots=True)
+class _LineForm:
+    """The form of one kind of event's lines, by attribute in the order of the line's keys."""
+
+    name: str
+    make: Callable[..., Event]
+    values: attrgetter[tuple[Any, ...]]
+    moment: attrgetter[datetime]
+    written: tuple[tuple[str, Callable[[Any], Any] | None], ...]
+    read: tuple[tuple[str, str, Callable[[Any], Any] | None], ...]
+
+
+def _form(name: str, make: Callable[..., Event], attributes: str, **keys: str) -> _LineForm:
+    names = attributes.split()
+    keyed = [(attribute, {**_KEYS, **keys}.get(attribute, attribute)) for attribute in names]
+    return _LineForm(
+        name,
+        make,
+        attrgetter(*names),
+        attrgetter(next(attribute for attribute in names if attribute in _MOMENTS)),
+        tuple((key, _WRITE.get(attribute)) for attribute, key in keyed),
+        tuple((attribute, key, _READ.get(attribute)) for attribute, key in keyed),
+    )
+
+
+_MESSAGE = (
+    "uid conversation_uid segment_uid exchange_uid role type created_at position author trust call_id tool_name "
+    "external_id text metadata"
+)
+_FORMS: dict[type, _LineForm] = {
+    Conversation: _form(
+        "conversation",
+        _make_conversation,
+        "uid channel external_id title created_at project parent_uid metadata",
+    ),
+    Segment: _form("segment", Segment, "uid conversation_uid number started_at"),
+    Exchange: _form("exchange", _make_exchange, "uid conversation_uid segment_uid number started_at"),
+    ExchangeEnd: _form("exchange_end", ExchangeEnd, "exchange_uid conversation_uid status at error", exchange_uid="id"),
+    Message: _form("message", Message, _MESSAGE),
+    Titled: _form("title", Titled, "conversation_uid title at"),
+    Trusted: _form("trust", Trusted, "uid conversation_uid trust at"),
+    Tombstone: _form("tombstone", Tombstone, "uid conversation_uid kind at"),
+    CoreFact: _form("core", CoreFact, "section key value at"),
+    SavedRecord: _form("kept", _make_saved, "source uid at project fields"),
 }
-_READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
-    "conversation": _read_conversation,
-    "segment": _read_segment,
-    "exchange": _read_exchange,
-    "exchange_end": _read_exchange_end,
-    "message": _read_message,
-    "title": _read_title,
-    "trust": _read_trusted,
-    "tombstone": _read_tombstone,
-    "core": _read_core_fact,
-    "kept": _read_kept,
-}
+_BY_NAME = {form.name: form for form in _FORMS.values()}

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sqlalchemy import func, select
-
 from harken.errors import ExportError, StoreError, UsageError
 from harken.journal.events import event_from_fields, line_from_event
 from harken.model.conversations import (
@@ -29,16 +27,16 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
     Message,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
     Trusted,
 )
+from harken.storage.conversations import count_all
 from harken.storage.events import events_of, known_conversations
 from harken.storage.ports import Store
-from harken.storage.tables import messages
 from harken.text.characters import sound_value
 
 FORMAT, VERSION = "harken-export", 1
@@ -56,11 +54,7 @@ _PROGRESS_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How much an export holds; of what was forgotten, only the ids.
-
-    Attributes:
-        kept: memories and other records beside messages.
-    """
+    """The sizes of an export: of what was forgotten, only the ids; `kept` counts memories and other saved records."""
 
     conversations: int
     messages: int
@@ -71,12 +65,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class ExportLine:
-    """One event of an export.
-
-    Attributes:
-        number: of its line, counted from 1.
-        end: the byte offset after it.
-    """
+    """One event of an export, the number of its line, from 1, and the byte offset after it."""
 
     event: Event
     number: int
@@ -111,32 +100,29 @@ def export_to_file(store: Store, target: Path, progress: Callable[[int, int], No
 def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None]) -> Exported:
     """Write everything, as it stands at one moment, while others go on using the store.
 
-    Args:
-        store: what is written.
-        stream: where to.
-        progress: called with (messages done, in all) now and then.
+    `progress` is called with (messages done, in all) now and then.
     """
     counts: Counter[type[Event]] = Counter()
     forgotten = 0
     size = stream.write(_line({"format": FORMAT, "version": VERSION}))
     with store.reading() as tx:
-        total = tx.connection.scalar(select(func.count()).select_from(messages).where(messages.c.tenant == tx.tenant))
+        total = count_all(tx, None).messages
         for uid in known_conversations(tx):
             for event in events_of(tx, uid):
                 size += stream.write(line_from_event(event))
                 counts[type(event)] += 1
-                forgotten += isinstance(event, Tombstone) or (isinstance(event, Kept) and event.fields is None)
+                forgotten += isinstance(event, Tombstone) or (isinstance(event, SavedRecord) and event.fields is None)
                 if isinstance(event, Message) and counts[Message] % _PROGRESS_EVERY == 0:
-                    progress(counts[Message], total or 0)
+                    progress(counts[Message], total)
     size += stream.write(_line({"end": FORMAT, "lines": counts.total()}))
     stream.flush()
-    progress(counts[Message], total or 0)
-    kept = counts[Kept] + counts[Tombstone] - forgotten
+    progress(counts[Message], total)
+    kept = counts[SavedRecord] + counts[Tombstone] - forgotten
     return Exported(counts[Conversation], counts[Message], forgotten, size, kept)
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as an export does, of whatever version.
+    """True for a file that begins as an export does, of whatever version.
 
     Raises:
         OSError: it cannot be read.
@@ -155,14 +141,24 @@ def read_export(path: Path) -> Iterator[ExportLine]:
     """
     with path.open("rb") as stream:
         header = stream.readline(_HEADER_BYTES)
-        _check_version(path, _fields(header))
-        offset = len(header)
+        version, offset = _fields(header).get("version"), len(header)
+        if _fields(header).get("format") != FORMAT or not isinstance(version, int):
+            raise ExportError(f"{path} is not an export of Harken.")
+        if version > VERSION:
+            raise ExportError(
+                f"{path} was exported by a newer Harken (version {version} of the format; this one reads {VERSION}). "
+                "Nothing was imported. Upgrade: pip install --upgrade harken"
+            )
         number = 1
         for line in stream:
             number, offset = number + 1, offset + len(line)
             fields = _fields(line) if line.endswith(b"\n") else {}
             if fields.get("end") == FORMAT:
-                _check_end(path, fields, number)
+                # Neither the first line nor the last one counts.
+                if fields.get("lines") != number - 2:
+                    raise ExportError(
+                        f"{path} has {number - 2} lines where its end says {fields.get('lines')}. {_REST}"
+                    )
                 return
             event = event_from_fields(sound_value(fields))
             if event is None or (fault := _fault(event)):
@@ -187,31 +183,14 @@ def _fields(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _check_version(path: Path, header: Mapping[str, Any]) -> None:
-    version = header.get("version")
-    if header.get("format") != FORMAT or not isinstance(version, int):
-        raise ExportError(f"{path} is not an export of Harken.")
-    if version > VERSION:
-        raise ExportError(
-            f"{path} was exported by a newer Harken (version {version} of the format; this one reads {VERSION}). "
-            "Nothing was imported. Upgrade: pip install --upgrade harken"
-        )
-
-
-def _check_end(path: Path, end: Mapping[str, Any], number: int) -> None:
-    # Neither the first line nor the last one counts.
-    if end.get("lines") != number - 2:
-        raise ExportError(f"{path} has {number - 2} lines where its end says {end.get('lines')}. {_REST}")
-
-
 def _fault(event: Event) -> str:
-    """What an export may not bring, though a line can say it; empty where all is well."""
+    """Name what an export may not bring, though a line can say it; empty where all is well."""
     if isinstance(event, CoreFact):
         return "" if event.section in ("user", "agent") and event.key and event.value else "a core memory that is none"
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"
-    if not isinstance(event, Kept) and not _RESERVED.isdisjoint(ids):
+    if not isinstance(event, SavedRecord) and not _RESERVED.isdisjoint(ids):
         return "an id is the name of a folder of the journal"
     if fault := _out_of_range(event):
         return fault
@@ -222,14 +201,14 @@ def _fault(event: Event) -> str:
     if isinstance(event, Tombstone):
         whole = event.kind == "conversation"
         return "" if event.kind == "message" or (whole and event.uid == event.conversation_uid) else "of no known kind"
-    if isinstance(event, Conversation | Kept) and event.project is not None:
+    if isinstance(event, Conversation | SavedRecord) and event.project is not None:
         names = (event.project.key, event.project.name, *event.project.aliases)
         return "" if all(isinstance(name, str) for name in names) else "a project's name is none"
     return ""
 
 
 def _out_of_range(event: Event) -> str:
-    if isinstance(event, Kept) and not 0 <= (event.fields or {}).get("importance", 0) <= 1:
+    if isinstance(event, SavedRecord) and not 0 <= (event.fields or {}).get("importance", 0) <= 1:
         return "an importance is out of range"
     if isinstance(event, Segment | Exchange) and not 0 < event.number <= _MOST:
         return "a number is out of range"

@@ -36,7 +36,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class TornLine:
-    """What was set aside: bytes that are no whole event, moved to a file of their own."""
+    """Bytes that are no whole event, moved to a file of their own."""
 
     path: str
     offset: int
@@ -45,13 +45,7 @@ class TornLine:
 
 
 class Journal:
-    """The journal under a home.
-
-    Args:
-        folder: `<home>/conversations`.
-        torn: where broken bytes are set aside.
-        fsync: force each append to the disk.
-    """
+    """The journal under a home: its folder, where broken bytes are set aside, and whether appends reach the disk."""
 
     def __init__(self, folder: Path, torn: Path, fsync: bool = False) -> None:
         self._folder = folder
@@ -73,7 +67,8 @@ class Journal:
         """
         grouped: dict[str, list[bytes]] = {}
         for event in events:
-            grouped.setdefault(_path_of(event), []).append(line_from_event(event))
+            folder = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
+            grouped.setdefault(f"{folder}/{event_time(event).date()}.jsonl", []).append(line_from_event(event))
         done: list[Appended] = []
         with _translated(self._folder):
             try:
@@ -98,11 +93,12 @@ class Journal:
         names = [folder] if folder is not None else [f.name for f in os.scandir(self._folder) if f.is_dir()]
         found: list[tuple[str, int]] = []
         for name in names:
-            for file in _entries(self._folder / name):
-                # Whoever forgets may take one away, or the whole folder, while this looks without the lock.
-                with contextlib.suppress(FileNotFoundError):
-                    if file.name.endswith(".jsonl"):
-                        found.append((f"{name}/{file.name}", file.stat().st_size))
+            # Whoever forgets may take a file away, or the whole folder, while this looks without the lock.
+            with contextlib.suppress(FileNotFoundError), os.scandir(self._folder / name) as entries:
+                for file in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        if file.name.endswith(".jsonl"):
+                            found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
 
     def read(self, path: str, start: int = 0) -> Iterator[tuple[Event | None, int]]:
@@ -152,7 +148,7 @@ class Journal:
         return sizes
 
     def torn(self) -> list[Path]:
-        """What was set aside so far."""
+        """The files of bytes that were set aside so far."""
         return sorted(self._torn.iterdir()) if self._torn.is_dir() else []
 
     def _append_file(
@@ -177,19 +173,6 @@ class Journal:
             return Appended(path, start, start + len(content))
         finally:
             os.close(descriptor)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return list(found)
-    except FileNotFoundError:
-        return []
-
-
-def _path_of(event: Event) -> str:
-    uid = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
-    return f"{uid}/{event_time(event).date()}.jsonl"
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
@@ -224,12 +207,11 @@ def _translated(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _translate(error, place) from error
-
-
-def _translate(error: OSError, place: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFullError(f"{place} cannot grow: no space is left on the device. Free some and try again.")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StoreReadOnlyError(f"{place} cannot be written: {error.strerror}. Check its permissions.")
-    return JournalError(f"{place}: {error.strerror}")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFullError(
+                f"{place} cannot grow: no space is left on the device. Free some and try again."
+            ) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            message = f"{place} cannot be written: {error.strerror}. Check its permissions."
+            raise StoreReadOnlyError(message) from error
+        raise JournalError(f"{place}: {error.strerror}") from error

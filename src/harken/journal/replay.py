@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from time import strftime
-from typing import Any
-
-import structlog
-from sqlalchemy import ColumnElement, bindparam, insert, select, update
 
 from harken.journal.events import event_time
 from harken.journal.journal import Journal, TornLine
+from harken.log import Log
 from harken.model.conversations import (
     CORE_MEMORY,
     Conversation,
@@ -27,9 +24,8 @@ from harken.model.conversations import (
 )
 from harken.storage.conversations import find_known, tombstones_of
 from harken.storage.enrichment.summaries import restore_summaries
-from harken.storage.events import Ingest
-from harken.storage.forgetting import delete_conversation_rows
-from harken.storage.ports import Store, Transaction, rows_in
+from harken.storage.events import Ingest, delete_conversation_rows
+from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import SOURCE_OF_FOLDER, drop_kept
 from harken.storage.state import (
     drop_core_facts,
@@ -38,9 +34,10 @@ from harken.storage.state import (
     journal_offsets,
     put_journal_offset,
 )
-from harken.storage.tables import conversations, entries, exchanges, refers, segments, vectors
+from harken.storage.tables import conversations, exchanges, segments
+from harken.storage.vectors import restore_vectors, vectors_of_folder
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 # The journal offset of a file whose forgotten words still have to be taken out; rows are already without them.
 FORGETTING = -1
@@ -50,13 +47,7 @@ IngestOf = Callable[[Transaction], Ingest]
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did.
-
-    Attributes:
-        messages: how many the rows lacked.
-        conversations: how many were looked through.
-        torn: what was set aside.
-    """
+    """The result of a replay: messages that the rows lacked, conversations looked through, lines set aside."""
 
     messages: int
     conversations: int
@@ -191,7 +182,7 @@ def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) ->
     folders = sorted({path.partition("/")[0] for path, _ in journal.files()})
     for number, folder in enumerate(folders, start=1):
         with store.writing() as tx:
-            kept = _vectors_of(tx, folder)
+            kept = vectors_of_folder(tx, folder, SOURCE_OF_FOLDER.get(folder))
             delete_conversation_rows(tx, folder)
             if folder == CORE_MEMORY:
                 drop_core_facts(tx)
@@ -202,18 +193,14 @@ def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) ->
                     put_journal_offset(tx, path, 0)
             replay_conversation(tx, journal, folder, ingest(tx), done)
             restore_summaries(tx, folder)
-            _put_back(tx, kept)
+            restore_vectors(tx, kept)
         done.conversations = number
         yield number, len(folders)
     store.nearest.discard()
 
 
 def set_database_aside(database: Path) -> list[Path]:
-    """Move a damaged database out of the way; the next opening makes a new one from the journal.
-
-    Returns:
-        What was moved, under its new names.
-    """
+    """Move a damaged database out of the way, and give its new names; the next opening makes a new one."""
     suffix = strftime("damaged-%Y%m%d-%H%M%S")
     moved = []
     for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
@@ -229,38 +216,3 @@ def drop_set_aside(database: Path) -> int:
     for file in found:
         file.unlink(missing_ok=True)
     return len(found)
-
-
-def _vectors_of(tx: Transaction, folder: str) -> Sequence[Any]:
-    of_folder: ColumnElement[bool] = conversations.c.uid == folder
-    if folder in SOURCE_OF_FOLDER:
-        of_folder = entries.c.source == SOURCE_OF_FOLDER[folder]
-    newest = entries.c.space_id.label("newest")
-    rows = tx.connection.execute(
-        select(entries.c.ref_uid, entries.c.part, newest, vectors.c.space_id, vectors.c.vector)
-        .outerjoin(conversations, refers(entries.c.conversation_id, conversations))
-        .join(vectors, refers(vectors.c.entry_id, entries))
-        .where(entries.c.tenant == tx.tenant, of_folder)
-    )
-    return rows.all()
-
-
-def _put_back(tx: Transaction, kept: Sequence[Any]) -> None:
-    statement = select(entries.c.ref_uid, entries.c.part, entries.c.id).where(entries.c.tenant == tx.tenant)
-    found = rows_in(tx, statement, entries.c.ref_uid, {row.ref_uid for row in kept})
-    ids = {(row.ref_uid, row.part): row.id for row in found}
-    back = [(ids[row.ref_uid, row.part], row) for row in kept if (row.ref_uid, row.part) in ids]
-    if back:
-        tx.connection.execute(
-            insert(vectors),
-            [
-                {"tenant": tx.tenant, "entry_id": entry_id, "space_id": row.space_id, "vector": row.vector}
-                for entry_id, row in back
-            ],
-        )
-        tx.connection.execute(
-            update(entries)
-            .where(entries.c.tenant == tx.tenant, entries.c.id == bindparam("of_entry"))
-            .values(space_id=bindparam("newest")),
-            [{"of_entry": entry_id, "newest": row.newest} for entry_id, row in back],
-        )

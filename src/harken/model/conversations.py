@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
 from harken.errors import UsageError
+from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView, view_of
 
 
 class _Nothing(Mapping[str, Any]):
@@ -71,7 +72,7 @@ _ORDER = (Trust.OWNER, Trust.AGENT, Trust.IMPORTED, Trust.TOOL, Trust.UNTRUSTED)
 
 
 def least_trusted(found: Iterable[Trust]) -> Trust:
-    """The one that may be believed least; of nothing, what an agent says."""
+    """Return the one that may be believed least; of none, `AGENT`."""
     return max(found, key=_ORDER.index, default=Trust.AGENT)
 
 
@@ -80,7 +81,7 @@ class Choice(StrEnum):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """What a caller means by a word.
+        """Return the member that a caller's word names.
 
         Raises:
             UsageError: it is none of them.
@@ -150,10 +151,14 @@ class Conversation:
     parent_uid: str | None = None
     metadata: Mapping[str, Any] = EMPTY
 
+    def view(self) -> ConversationView:
+        """Return the conversation as JSON."""
+        return view_of(ConversationView, self, project=self.project.key if self.project else None)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The part of a conversation between two `/new`s; numbers count from 1."""
+    """A part of a conversation between two `/new`s; numbers count from 1."""
 
     uid: str
     conversation_uid: str
@@ -202,6 +207,10 @@ class Message:
     metadata: Mapping[str, Any] = EMPTY
     position: int = 0
 
+    def view(self) -> MessageView:
+        """Return the message as JSON."""
+        return view_of(MessageView, self, untrusted=self.trust.is_untrusted)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -239,7 +248,7 @@ class Entry:
 
 
 def spoken(author: str | None, text: str) -> str:
-    """The words with their speaker before them: `Author: text`, or the text alone."""
+    """Return the words with their speaker before them: `Author: text`, or the text alone."""
     return f"{author}: {text}" if author else text
 
 
@@ -270,6 +279,10 @@ class Reason:
     value: float
     note: str = ""
 
+    def view(self) -> ReasonView:
+        """Return the reason as JSON."""
+        return view_of(ReasonView, self, value=round(self.value, 4))
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -291,6 +304,20 @@ class Hit:
     keyword_rank: int | None = None
     vector_rank: int | None = None
     reasons: tuple[Reason, ...] = ()
+
+    def view(self) -> HitView:
+        """Return the hit as JSON, flat with its entry."""
+        return view_of(
+            HitView,
+            self,
+            self.entry,
+            id=self.entry.ref_uid,
+            untrusted=self.entry.trust.is_untrusted,
+            score=round(self.score, 6),
+            similarity=None if self.similarity is None else round(self.similarity, 4),
+            fused=round(self.fused, 6),
+            reasons=[reason.view() for reason in self.reasons],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,29 +345,10 @@ class SearchScope:
 
 
 def default_scope(scope: SearchScope | None) -> SearchScope:
-    """The scope; one that names neither sources nor facets leaves out what is read from the disk."""
+    """Return the scope; one that names neither sources nor facets leaves out what is read from the disk."""
     given = scope or SearchScope()
-    if given.sources or given.facets or given.without_sources:
-        return given
-    return replace(given, without_sources=DERIVED_SOURCES)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """What a search found, and what it could not look at.
-
-    Attributes:
-        hits: best first.
-        terms: the query's words that the keyword part looked for, for highlighting.
-        threshold: the cosine similarity that vector-only hits had to reach; None without vectors.
-        notes: one sentence for each part that could not answer (no embedder, no vectors yet…).
-    """
-
-    hits: tuple[Hit, ...]
-    terms: tuple[str, ...] = ()
-    threshold: float | None = None
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    names_some = given.sources or given.facets or given.without_sources
+    return given if names_some else replace(given, without_sources=DERIVED_SOURCES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,21 +368,9 @@ class ContextItem:
     relevance: float
     metadata: Mapping[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class FormattedContext:
-    """A whole context, ready to be shown to a model.
-
-    Attributes:
-        token_count: an estimate.
-        sources_used: how many items each source gave; sources without any are left out.
-    Source: SPEC-002-18.
-    """
-
-    markdown: str
-    items: tuple[ContextItem, ...]
-    token_count: int
-    sources_used: Mapping[str, int]
+    def view(self) -> ItemView:
+        """Return the item as JSON."""
+        return view_of(ItemView, self, metadata=dict(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +438,7 @@ KEPT_FOLDERS = {"memory": "memories", "experience": "experiences", "value": "val
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedRecord:
     """A record of a source as it stands after a change, or, without fields, that it was forgotten.
 
     Attributes:
@@ -463,6 +459,8 @@ class Kept:
         return KEPT_FOLDERS[self.source]
 
 
-Grave = Tombstone | Kept
+Grave = Tombstone | SavedRecord
 """What is left of something forgotten; of a kept record, the one without fields."""
-Event = Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Trusted | Tombstone | CoreFact | Kept
+Event = (
+    Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Trusted | Tombstone | CoreFact | SavedRecord
+)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from harken.errors import UsageError
-from harken.model.conversations import Kept, ProjectIdentity, Trust
+from harken.model.conversations import ProjectIdentity, SavedRecord, Trust
+from harken.model.views import ValueView, WrittenView, format_moment, view_of
 
 DOMAINS = (
     "debugging", "refactoring", "feature", "testing", "configuration", "documentation", "performance", "security",
@@ -62,18 +63,23 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended.
-
-    Attributes:
-        auto_captured: a test or build that ran said so, not the agent.
-        evidence_uid: the message that the check printed; empty where nothing was captured.
-    """
+    """The end of an experience; where it was auto-captured, a test or build said so, and a message is the evidence."""
 
     status: ExperienceStatus
     result: str
     captured_at: datetime
     auto_captured: bool = False
     evidence_uid: str = ""
+
+    def view(self) -> dict[str, Any]:
+        """Return the outcome as JSON."""
+        return {
+            "status": self.status.value,
+            "result": self.result,
+            "captured_at": format_moment(self.captured_at),
+            "auto_captured": self.auto_captured,
+            "evidence_id": self.evidence_uid or None,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ class Experience:
         agent: whose it is; each agent has one active experience in a project.
         session: where it was begun or adopted; an active one of another session is an orphan.
         attempted_at: when hypothesis, action and prediction were last set: only later results can speak of them.
-        tier: how far it may be believed; empty while it is active. See `harken.sources.experiences.tiers`.
+        tier: how far it may be believed; empty while it is active. See `tier_of`.
     """
 
     uid: str
@@ -131,8 +137,43 @@ class Experience:
         """How it stands."""
         return self.outcome.status if self.outcome else ExperienceStatus.ACTIVE
 
+    def view(self, is_whole: bool = True) -> dict[str, Any]:
+        """Return the experience as JSON: with its story, or only what a list shows."""
+        head = {
+            "id": self.uid,
+            "project": self.project or None,
+            "agent": self.agent,
+            "domain": self.domain,
+            "strategy": self.strategy,
+            "outcome_status": self.status.value,
+            "confidence_tier": self.tier or None,
+            "iteration_count": self.iteration_count,
+            "created_at": format_moment(self.created_at),
+            "goal": self.goal,
+        }
+        if not is_whole:
+            return head
+        return {
+            **head,
+            "session": self.session or None,
+            "hypothesis": self.hypothesis,
+            "action": self.action,
+            "prediction": self.prediction,
+            "history": [{**asdict(each), "at": format_moment(each.at)} for each in self.history],
+            "notes": [{"at": format_moment(each.at), "text": each.text} for each in self.notes],
+            "outcome": self.outcome and self.outcome.view(),
+            "surprise": self.surprise or None,
+            "root_cause": asdict(self.root_cause) if self.root_cause else None,
+            "lesson": asdict(self.lesson) if self.lesson else None,
+        }
+
+    def written_view(self) -> WrittenView:
+        """Return its state after a change, as JSON."""
+        is_captured = bool(self.outcome and self.outcome.auto_captured)
+        return view_of(WrittenView, self, confidence_tier=self.tier or None, auto_captured=is_captured)
+
     def changed(self, moment: datetime, changes: Mapping[str, str], note: str = "") -> Experience:
-        """The experience with other words; what changes of hypothesis, action and prediction is a new iteration.
+        """Return the experience with other words; what changes of hypothesis, action and prediction is a new iteration.
 
         Raises:
             UsageError: it is over, nothing changes, or a value is not possible.
@@ -148,34 +189,22 @@ class Experience:
             moved = replace(moved, notes=(*self.notes, Note(moment, note)))
         if real.keys() - {"strategy"}:
             before = Attempt(moment, self.hypothesis, self.action, self.prediction)
-            moved = replace(
-                moved,
-                history=(*self.history, before),
-                iteration_count=self.iteration_count + 1,
-                attempted_at=moment,
-            )
+            count = self.iteration_count + 1
+            moved = replace(moved, history=(*self.history, before), iteration_count=count, attempted_at=moment)
         return check_experience(moved)
 
     def resolved(
         self, outcome: Outcome, surprise: str = "", root_cause: RootCause | None = None, lesson: Lesson | None = None
     ) -> Experience:
-        """The experience with its outcome; its tier is not given here.
+        """Return the experience with its outcome; its tier is not given here.
 
         Raises:
             UsageError: it is over already, or the outcome lacks what it needs.
         """
         if self.outcome is not None:
             raise UsageError(f"Experience {self.uid} is {self.status} already. See: harken experience show {self.uid}")
-        return check_experience(
-            replace(
-                self,
-                updated_at=outcome.captured_at,
-                outcome=outcome,
-                surprise=surprise,
-                root_cause=root_cause,
-                lesson=lesson,
-            )
-        )
+        over = replace(self, updated_at=outcome.captured_at, outcome=outcome, surprise=surprise)
+        return check_experience(replace(over, root_cause=root_cause, lesson=lesson))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +233,13 @@ class Value:
     domains: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
 
+    def view(self) -> ValueView:
+        """Return the value as JSON."""
+        return view_of(ValueView, self, created_at=format_moment(self.created_at))
+
 
 def check_experience(one: Experience) -> Experience:
-    """The experience itself.
+    """Return the experience itself.
 
     Raises:
         UsageError: a value is empty, too long, or not one of those that are possible.
@@ -277,24 +310,19 @@ VALUE = "value"
 _ELSEWHERE = ("uid", "project", "updated_at")
 
 
-def kept_experience(one: Experience, project: ProjectIdentity | None) -> Kept:
-    """The experience as the journal has it.
-
-    Args:
-        one: the experience.
-        project: the one whose key it has; None where it has none.
-    """
+def kept_experience(one: Experience, project: ProjectIdentity | None) -> SavedRecord:
+    """Return the experience as the journal has it; `project` is the one whose key it has, if any."""
     written = {**_plain(one), "trust": Trust.AGENT.value, "status": one.status.value}
-    return Kept(EXPERIENCE, one.uid, one.updated_at, written, project)
+    return SavedRecord(EXPERIENCE, one.uid, one.updated_at, written, project)
 
 
-def kept_value(one: Value, project: ProjectIdentity | None) -> Kept:
-    """The value as the journal has it."""
-    return Kept(VALUE, one.uid, one.created_at, {**_plain(one), "trust": Trust.AGENT.value}, project)
+def kept_value(one: Value, project: ProjectIdentity | None) -> SavedRecord:
+    """Return the value as the journal has it."""
+    return SavedRecord(VALUE, one.uid, one.created_at, {**_plain(one), "trust": Trust.AGENT.value}, project)
 
 
-def read_experience(kept: Kept) -> Experience:
-    """The experience that was written so.
+def read_experience(kept: SavedRecord) -> Experience:
+    """Return the experience that was written so.
 
     Raises:
         KeyError, TypeError, ValueError: the fields are not those of an experience.
@@ -303,16 +331,19 @@ def read_experience(kept: Kept) -> Experience:
     for name in ("created_at", "attempted_at"):
         given[name] = _moment(given[name])
     outcome, cause, lesson = given.get("outcome"), given.get("root_cause"), given.get("lesson")
+    if outcome:
+        moment, status = _moment(outcome["captured_at"]), ExperienceStatus(outcome["status"])
+        outcome = Outcome(**{**outcome, "status": status, "captured_at": moment})
     given["history"] = tuple(Attempt(**{**each, "at": _moment(each["at"])}) for each in given["history"])
     given["notes"] = tuple(Note(_moment(each["at"]), each["text"]) for each in given["notes"])
-    given["outcome"] = _read_outcome(outcome) if outcome else None
+    given["outcome"] = outcome or None
     given["root_cause"] = RootCause(**cause) if cause else None
     given["lesson"] = Lesson(**lesson) if lesson else None
     return Experience(uid=kept.uid, project=_key(kept), updated_at=kept.at, **given)
 
 
-def read_value(kept: Kept) -> Value:
-    """The value that was written so.
+def read_value(kept: SavedRecord) -> Value:
+    """Return the value that was written so.
 
     Raises:
         KeyError, TypeError, ValueError: the fields are not those of a value.
@@ -323,19 +354,13 @@ def read_value(kept: Kept) -> Value:
     return Value(uid=kept.uid, project=_key(kept), **{**given, "created_at": _moment(given["created_at"])})
 
 
-def _read_outcome(written: Mapping[str, Any]) -> Outcome:
-    moment, status = _moment(written["captured_at"]), ExperienceStatus(written["status"])
-    return Outcome(**{**written, "status": status, "captured_at": moment})
-
-
-def _key(kept: Kept) -> str:
+def _key(kept: SavedRecord) -> str:
     return kept.project.key if kept.project else ""
 
 
 def _plain(record: Any) -> dict[str, Any]:
-    """A record's fields as JSON; what it has no value for is left out."""
-    found = {field.name: _json(getattr(record, field.name)) for field in fields(record) if field.name not in _ELSEWHERE}
-    return {name: value for name, value in found.items() if value is not None}
+    """Return a record's fields as JSON; what it has no value for is left out."""
+    return {name: value for name, value in _json(record).items() if value is not None and name not in _ELSEWHERE}
 
 
 def _json(value: Any) -> Any:
@@ -343,7 +368,7 @@ def _json(value: Any) -> Any:
         return value.astimezone(UTC).isoformat(timespec="microseconds")
     if isinstance(value, ExperienceStatus):
         return value.value
-    if isinstance(value, Attempt | Note | Outcome | RootCause | Lesson):
+    if is_dataclass(value):
         return {field.name: _json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_json(each) for each in value]

@@ -42,12 +42,7 @@ class CodeUnit:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What a commit did to one file.
-
-    Attributes:
-        old_path: what it was called before, where it was renamed.
-        insertions: lines; 0 for what is not text.
-    """
+    """One file's lines added and removed by a commit, 0 for what is not text; `old_path` where it was renamed."""
 
     path: str
     insertions: int = 0
@@ -57,12 +52,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What a commit added to one file of code.
-
-    Attributes:
-        about: what is said first of a file that is new; empty for any other.
-        definitions: name, and the first line that is said of it, of each that came.
-    """
+    """Definitions that a commit added to a file of code, each with the first line said of it; `about` of a new file."""
 
     path: str
     about: str

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from harken.model.conversations import EMPTY, Role
 
 
 class Finish(StrEnum):
-    """Why a model stopped."""
+    """The reason for which a model stopped."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -24,11 +24,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool that a model may call.
-
-    Attributes:
-        parameters: JSON schema of an object.
-    """
+    """A tool that a model may call; its parameters are the JSON schema of an object."""
 
     name: str
     description: str
@@ -40,7 +36,6 @@ class ToolCall:
     """A model's wish to have a tool called.
 
     Attributes:
-        id: what the result is answered to.
         arguments: as the model wrote them; not checked against the tool's schema.
         problem: why the arguments cannot be read; empty where they can.
     """
@@ -53,13 +48,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of a prompt.
-
-    Attributes:
-        tool_calls: of an assistant's message.
-        call_id: which call a tool's message answers.
-        tool_name: which tool answers.
-    """
+    """One message of a prompt; that of a tool names the tool, and the call that it answers."""
 
     role: Role
     text: str
@@ -84,12 +73,7 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What a model answered.
-
-    Attributes:
-        model: the model as the endpoint names it.
-        price_usd: exact; None where no price of the model is known.
-    """
+    """The answer of a model, by the name that the endpoint has for it; the price is None where none is known."""
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -99,69 +83,49 @@ class ChatAnswer:
     price_usd: Decimal | None = None
 
 
+class CallOptions(TypedDict, total=False):
+    """Options of a call: the system prompt, where the answer is cut (None: as the settings say), and the tools."""
+
+    instructions: str
+    max_tokens: int | None
+    tools: Sequence[ToolSpec]
+
+
 class Completer(Protocol):
     """Answers a prompt at once."""
 
     @property
     def name(self) -> str:
         """Vendor and model, e.g. `openai:gpt-5-mini`."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """Longest answer where a call does not say."""
-        ...
 
-    def complete(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> ChatAnswer:
-        """The whole answer.
+    def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
+        """The whole answer to at least one message, oldest first.
 
-        Args:
-            messages: oldest first, at least one.
-            instructions: the system prompt.
-            max_tokens: the answer is cut there; None leaves it to the settings.
-            tools: what the model may call.
         Raises:
             ProviderError: see `harken.errors`; an `EndpointError` where another call later may succeed.
         """
-        ...
 
 
 class ChatModel(Completer, Protocol):
     """A language model; threads may share it. Nothing is tried twice: who calls, tries again."""
 
     def price(self, usage: TokenUsage) -> Decimal | None:
-        """What a call of so many tokens costs in USD; None where no price of the model is known."""
-        ...
+        """USD for a call of so many tokens; None where no price of the model is known."""
 
     def stream(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-        stop: threading.Event | None = None,
+        self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]
     ) -> Iterator[str | ChatAnswer]:
         """Pieces of the text as they come, and last the whole answer. Closing the iterator ends the call.
 
-        Args:
-            messages: as of `complete`.
-            instructions: likewise.
-            max_tokens: likewise.
-            tools: likewise.
-            stop: set by another thread, it ends the call at once, and the iteration without an answer.
+        `stop`, set by another thread, ends the call at once, and the iteration without an answer.
+
         Raises:
             ProviderError: as of `complete`, from the iteration.
         """
-        ...
 
     def close(self) -> None:
         """Let go of the connections."""
-        ...

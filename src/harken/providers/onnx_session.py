@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -41,12 +42,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the model says of one batch.
-
-    Attributes:
-        values: its first output, rows in the batch's order.
-        mask: 1 where a token is, 0 where padding is, `(rows, longest)`.
-    """
+    """The model's first output for a batch, and a mask: 1 where a token is, 0 where padding is, `(rows, longest)`."""
 
     values: NDArray[np.float32]
     mask: Int64
@@ -55,12 +51,9 @@ class Output:
 def length_batches(
     lengths: Sequence[int], token_area: int = TOKEN_AREA, max_rows: int | None = None
 ) -> Iterator[list[int]]:
-    """Positions grouped so that texts of like length go together, shortest first.
+    """Positions grouped so that texts of like length, in tokens, go together, shortest first.
 
-    Args:
-        lengths: tokens per text.
-        token_area: rows times the longest row of a batch stay within it; a longer text goes alone.
-        max_rows: most rows of a batch, at least 1.
+    Rows times the longest row of a batch stay within the area; a longer text goes alone.
     """
     batch: list[int] = []
     for position in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -86,8 +79,6 @@ class OnnxModel:
         self.files = files
         self.max_tokens = max_tokens
         self._threads = threads
-        self._lock = threading.Lock()
-        self._tokenizer: _Tokenizer | None = None
         self._sessions: dict[int, _Session] = {}
 
     def tokens(self, text: str, second: str | None = None) -> Tokens:
@@ -96,27 +87,22 @@ class OnnxModel:
         Raises:
             ModelFileError: its tokenizer is none.
         """
-        tokenizer = self._read().tokenizer
+        tokenizer, _ = self._tokenizer
         # One by one on purpose: batches go to a thread pool as wide as the machine, which also breaks forks; the
         # difference is 40 µs a text, 1 % of what the model takes.
-        first = presentable(text, self.max_tokens)
-        encoding = (
-            tokenizer.encode(first) if second is None else tokenizer.encode(first, presentable(second, self.max_tokens))
-        )
+        pair = None if second is None else presentable(second, self.max_tokens)
+        encoding = tokenizer.encode(presentable(text, self.max_tokens), pair)
         return Tokens(encoding.ids, encoding.type_ids)
 
     def run(self, batch: Sequence[Tokens], threads: int = 1) -> Output:
-        """Run one batch, padded to its longest row.
+        """Run one batch, padded to its longest row, on so many CPU threads.
 
-        Args:
-            batch: texts as tokens.
-            threads: CPU threads that it runs on.
         Raises:
             ProviderError: the model refuses.
         """
         loaded = self._load(threads)
         shape = (len(batch), max(len(tokens.ids) for tokens in batch))
-        ids = np.full(shape, self._read().pad_id, dtype=np.int64)
+        ids = np.full(shape, self._tokenizer[1], dtype=np.int64)
         types = np.zeros(shape, dtype=np.int64)
         mask = np.zeros(shape, dtype=np.int64)
         for row, tokens in enumerate(batch):
@@ -139,9 +125,6 @@ class OnnxModel:
         Two batches side by side, each on one thread, take a fifth less time than one after the other on two threads
         (13,200 tokens a second against 10,900); a question of a few words takes no longer on one.
 
-        Args:
-            rows: texts as tokens.
-            max_rows: most rows of a batch, at least 1.
         Raises:
             ProviderError: the model refuses.
         """
@@ -161,23 +144,33 @@ class OnnxModel:
         dims = self._load(1).session.get_outputs()[0].shape[-1]
         return dims if isinstance(dims, int) else None
 
-    def _read(self) -> _Tokenizer:
-        if self._tokenizer is None:
-            with self._lock:
-                if self._tokenizer is None:
-                    self._tokenizer = _read_tokenizer(self.files, self.max_tokens)
-        return self._tokenizer
+    @cached_property
+    def _tokenizer(self) -> tuple[Tokenizer, int]:
+        """The tokenizer, and the id of its padding; two threads that come first may each read it."""
+        from tokenizers import Tokenizer
+
+        try:
+            # From a buffer, since reading from a file raises bare Exception for whatever is wrong.
+            tokenizer = Tokenizer.from_buffer(self.files.tokenizer.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ModelFileError(f"{self.files.tokenizer} is no tokenizer ({type(error).__name__})") from error
+        known = (tokenizer.token_to_id(name) for name in ("[PAD]", "<pad>"))
+        pad_id = tokenizer.padding["pad_id"] if tokenizer.padding else next((id for id in known if id is not None), 0)
+        # Set once and for all, since threads share it; padding is done by hand, batch by batch.
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(self.max_tokens)
+        return tokenizer, int(pad_id)
 
     def _load(self, threads: int) -> _Session:
         if threads not in self._sessions:
-            self._sessions[threads] = _shared(self.files, threads)
+            # A process that was forked has the session without its threads, and would wait for them.
+            key = (os.getpid(), str(self.files.model), self.files.sha256, threads)
+            with _loading:
+                session = _sessions.get(key)
+                if session is None:
+                    session = _sessions[key] = _load(self.files, threads)
+            self._sessions[threads] = session
         return self._sessions[threads]
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokenizer:
-    tokenizer: Tokenizer
-    pad_id: int
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -193,18 +186,8 @@ _sessions: WeakValueDictionary[tuple[int, str, str, int], _Session] = WeakValueD
 _loading = threading.Lock()
 
 
-def _shared(files: ModelFiles, threads: int) -> _Session:
-    # A process that was forked has the session without its threads, and would wait for them.
-    key = (os.getpid(), str(files.model), files.sha256, threads)
-    with _loading:
-        session = _sessions.get(key)
-        if session is None:
-            session = _sessions[key] = _load(files, threads)
-        return session
-
-
 def vendor_errors() -> tuple[type[Exception], ...]:
-    """What onnxruntime may raise; its exceptions have no common root but Exception."""
+    """The exceptions of onnxruntime, which have no common root but Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     own = [value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception)]
@@ -231,28 +214,3 @@ def _load(files: ModelFiles, threads: int) -> _Session:
     if unknown:
         raise ModelFileError(f"{files.model} wants inputs that no text gives: {', '.join(unknown)}")
     return _Session(session, inputs, [session.get_outputs()[0].name], errors)
-
-
-def _read_tokenizer(files: ModelFiles, max_tokens: int) -> _Tokenizer:
-    from tokenizers import Tokenizer
-
-    try:
-        # From a buffer, since reading from a file raises bare Exception for whatever is wrong.
-        tokenizer = Tokenizer.from_buffer(files.tokenizer.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{files.tokenizer} is no tokenizer ({type(error).__name__})") from error
-    pad_id = _pad_id(tokenizer)
-    # Set once and for all, since threads share it; padding is done by hand, batch by batch.
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_tokens)
-    return _Tokenizer(tokenizer, pad_id)
-
-
-def _pad_id(tokenizer: Tokenizer) -> int:
-    if tokenizer.padding is not None:
-        return int(tokenizer.padding["pad_id"])
-    for name in ("[PAD]", "<pad>"):
-        found = tokenizer.token_to_id(name)
-        if found is not None:
-            return int(found)
-    return 0

@@ -1,4 +1,4 @@
-"""What an embedder or a reranker is opened with."""
+"""The options that embedders, rerankers and language models are opened with."""
 
 from __future__ import annotations
 
@@ -20,21 +20,16 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True, slots=True)
 class EmbedderOptions:
-    """How an embedder is opened; None leaves a choice to the model.
+    """The options of an embedder; None leaves a choice to the model.
 
     Attributes:
         home: where `models/` and `cache/` are.
-        name: which embedder, one that `registry.open_embedder` knows.
-        model: the model's name; the embedder `openai-compatible` needs one.
+        name: of an embedder that `registry.open_embedder` knows.
         path: a folder with `model.onnx` and `tokenizer.json`.
         url: an endpoint's base, up to and including `/v1`.
-        api_key: sent as a bearer token.
-        dims: length of a vector; an endpoint is asked for it.
         max_tokens: texts are cut there; never above what the model takes.
         threshold: in place of the model's calibrated one, cosine similarity.
-        threads: CPU threads of a local model.
-        batch_size: most texts in one call of the model.
-        allow_download: whether weights that are nowhere on this machine may be fetched.
+        allow_download: weights that are nowhere on this machine may be fetched.
         download_url: fetch from here: a mirror of the hub's folder, or, with `download_sha256`, any folder that
             holds `model.onnx` and `tokenizer.json`.
         download_sha256: the SHA-256 that this `model.onnx` must have.
@@ -62,35 +57,13 @@ class EmbedderOptions:
 
     @classmethod
     def configured(cls, home: Path, name: str, wanted: EmbeddingConfig) -> EmbedderOptions:
-        """What the settings say.
-
-        Args:
-            home: where fetched models are kept.
-            name: which embedder.
-            wanted: how it is used.
-        """
-        return cls(
-            home=home,
-            name=name,
-            model=wanted.model,
-            path=wanted.path,
-            url=wanted.url,
-            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
-            dims=wanted.dims,
-            max_tokens=wanted.max_tokens,
-            query_prefix=wanted.query_prefix,
-            passage_prefix=wanted.passage_prefix,
-            threshold=wanted.threshold,
-            threads=wanted.threads,
-            timeout_seconds=wanted.timeout_seconds,
-            allow_download=wanted.allow_download,
-            download_url=wanted.download_url,
-            download_sha256=wanted.download_sha256,
-            usd_per_million=wanted.usd_per_million,
-        )
+        """The options of an embedder that the settings ask for."""
+        shared = {item.name for item in fields(cls)} & EmbeddingConfig.model_fields.keys()
+        values: dict[str, Any] = {key: getattr(wanted, key) for key in shared - {"api_key"}}
+        return cls(home, name, api_key=wanted.api_key.get_secret_value() if wanted.api_key else None, **values)
 
     def to_spec(self) -> dict[str, Any]:
-        """What opens the same space again, ready for JSON; without the home and the API key."""
+        """The options that open the same space again, ready for JSON; without the home and the API key."""
         spec: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -105,7 +78,7 @@ class EmbedderOptions:
         Raises:
             ConfigError: the spec has a key that this version does not know.
         """
-        unknown = sorted(set(spec) - ({item.name for item in fields(cls)} - _OUTSIDE_SPEC))
+        unknown = sorted(spec.keys() - ({item.name for item in fields(cls)} - _OUTSIDE_SPEC))
         if unknown:
             raise ConfigError(f"the stored description of an embedding space has unknown keys: {', '.join(unknown)}")
         values = dict(spec)
@@ -116,16 +89,7 @@ class EmbedderOptions:
 
 @dataclass(frozen=True, slots=True)
 class RerankerOptions:
-    """How a reranker is opened.
-
-    Attributes:
-        home: where `models/` and `cache/` are.
-        name: which reranker, one that `registry.open_reranker` knows.
-        model: name of a folder under `<home>/models`; None is the default model.
-        path: a folder with `model.onnx` and `tokenizer.json`.
-        max_tokens: query and text together are cut there.
-        threads: CPU threads.
-    """
+    """The options of a reranker; query and text together are cut at `max_tokens`."""
 
     home: Path
     name: str = "onnx"
@@ -145,11 +109,10 @@ _KEY_VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """How a language model is opened.
+    """The options of a language model.
 
     Attributes:
         vendor: `openai`, `anthropic`, `google` or `ollama`.
-        model: as the vendor names it.
         url: an endpoint's base in place of the vendor's own.
         max_tokens: longest answer where a call does not say.
         prices: USD for a million tokens of input and of output, in place of the list's.
@@ -187,19 +150,41 @@ class ChatOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether an endpoint on this machine answers."""
+        """True where an endpoint on this machine answers."""
         return is_loopback(self.url) if self.url else self.vendor == "ollama"
 
     @property
     def key_hint(self) -> str:
-        """How the key is set, for the message of an error."""
+        """The settings of the key, for the message of an error."""
         variables = () if self.url else _KEY_VARIABLES.get(self.vendor, ())
         return " or ".join(("llm.api_key", "HARKEN_LLM__API_KEY", *variables[:1]))
 
 
 def is_loopback(url: str | None) -> bool:
-    """Whether a URL leads to this machine."""
+    """True for a URL that leads to this machine."""
     try:
         return urlsplit(url or "").hostname in LOOPBACK
     except ValueError:
         return False
+
+
+def check_endpoint(url: Any, section: str) -> None:
+    """Hold the parsed URL of a section of the settings to what a call can be sent to.
+
+    Raises:
+        ConfigError: it has another scheme, no host, or a key in it.
+    """
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"{section}.url must begin with http:// or https:// and name a host")
+    if url.userinfo or url.query:
+        raise ConfigError(f"{section}.url must hold no key: put it into {section}.api_key")
+
+
+def check_key(key: str | None, section: str) -> None:
+    """Hold an API key, where there is one, to what a header can carry.
+
+    Raises:
+        ConfigError: it holds other characters.
+    """
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise ConfigError(f"{section}.api_key holds characters that no header can carry")

@@ -1,8 +1,7 @@
-"""Which embedders, rerankers and language models there are; their own libraries are imported when one is opened."""
+"""Opens embedders, rerankers and language models; their own libraries are imported when one is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from decimal import Decimal
 from importlib.util import find_spec
 
@@ -12,6 +11,7 @@ from harken.providers.embedder import CallMeter, Embedder, Reranker
 from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions, is_loopback
 
 _LOCAL_MODULES = ("onnxruntime", "tokenizers")
+_EMBEDDERS = {"onnx": _LOCAL_MODULES, "openai-compatible": (), "fastembed": ("fastembed",)}
 # The extra brings the vendors' libraries with the first; checked together, since either may be there by itself.
 _LLM_MODULES = ("pydantic_ai", "genai_prices", "openai", "anthropic", "google.genai")
 
@@ -19,18 +19,29 @@ _LLM_MODULES = ("pydantic_ai", "genai_prices", "openai", "anthropic", "google.ge
 def open_embedder(options: EmbedderOptions, meter: CallMeter | None = None) -> Embedder:
     """The embedder that the options name; what it needs on disk is checked, and nothing is sent yet.
 
-    Args:
-        options: which one, and how it is used.
-        meter: books each call of an endpoint.
+    The meter books each call of an endpoint.
+
     Raises:
         ConfigError: no embedder goes by that name, or its options do not fit together.
         MissingExtraError: a library it needs is not installed.
         ModelFileError: its model's files are missing or not the pinned ones.
     """
-    opener = _EMBEDDERS.get(options.name)
-    if opener is None:
-        raise ConfigError(f"no embedder '{options.name}'; there are: {_listed()}. Set embedder = 'onnx'")
-    return opener(options, meter)
+    if options.name == "onnx":
+        _require("Searching by meaning", "local", _LOCAL_MODULES)
+        from harken.providers.embedders.onnx import OnnxEmbedder
+
+        return OnnxEmbedder(options)
+    if options.name == "openai-compatible":
+        from harken.providers.embedders.openai_compatible import OpenAICompatibleEmbedder
+
+        return OpenAICompatibleEmbedder(options, meter)
+    if options.name == "fastembed":
+        _require("The embedder 'fastembed'", "fastembed", ("fastembed",))
+        from harken.providers.embedders.fastembed import FastembedEmbedder
+
+        return FastembedEmbedder(options)
+    known = ", ".join(name if _installed(needs) else f"{name} (not installed)" for name, needs in _EMBEDDERS.items())
+    raise ConfigError(f"no embedder '{options.name}'; there are: {known}. Set embedder = 'onnx'")
 
 
 def embedding_price(options: EmbedderOptions, count: int) -> Decimal | None:
@@ -59,9 +70,9 @@ def open_reranker(options: RerankerOptions) -> Reranker:
     if options.name != "onnx":
         raise ConfigError(f"no reranker '{options.name}'; there is: onnx")
     _require("Reranking", "local", _LOCAL_MODULES)
-    from harken.providers.rerankers.onnx import OnnxReranker
+    from harken.providers.onnx_reranker import OnnxReranker
 
-    return OnnxReranker.open(options)
+    return OnnxReranker(options)
 
 
 def open_chat_model(options: ChatOptions) -> ChatModel:
@@ -74,38 +85,7 @@ def open_chat_model(options: ChatOptions) -> ChatModel:
     _require(f"The language model '{options.vendor}:{options.model}'", "llm", _LLM_MODULES)
     from harken.providers.llm.chat import VendorChatModel
 
-    return VendorChatModel.open(options)
-
-
-def _open_onnx(options: EmbedderOptions, _meter: CallMeter | None) -> Embedder:
-    _require("Searching by meaning", "local", _LOCAL_MODULES)
-    from harken.providers.embedders.onnx import OnnxEmbedder
-
-    return OnnxEmbedder.open(options)
-
-
-def _open_openai_compatible(options: EmbedderOptions, meter: CallMeter | None) -> Embedder:
-    from harken.providers.embedders.openai_compatible import OpenAICompatibleEmbedder
-
-    return OpenAICompatibleEmbedder.open(options, meter)
-
-
-def _open_fastembed(options: EmbedderOptions, _meter: CallMeter | None) -> Embedder:
-    _require("The embedder 'fastembed'", "fastembed", _FASTEMBED_MODULES)
-    from harken.providers.embedders.fastembed import FastembedEmbedder
-
-    return FastembedEmbedder.open(options)
-
-
-_FASTEMBED_MODULES = ("fastembed",)
-
-_EMBEDDERS: Mapping[str, Callable[[EmbedderOptions, CallMeter | None], Embedder]] = {
-    "onnx": _open_onnx,
-    "openai-compatible": _open_openai_compatible,
-    "fastembed": _open_fastembed,
-}
-
-_NEEDS = {"onnx": _LOCAL_MODULES, "fastembed": _FASTEMBED_MODULES}
+    return VendorChatModel(options)
 
 
 def _require(feature: str, extra: str, modules: tuple[str, ...]) -> None:
@@ -119,7 +99,3 @@ def _installed(modules: tuple[str, ...]) -> bool:
     except ModuleNotFoundError:
         # A package that is missing altogether has no place to look for its parts.
         return False
-
-
-def _listed() -> str:
-    return ", ".join(name if _installed(_NEEDS.get(name, ())) else f"{name} (not installed)" for name in _EMBEDDERS)

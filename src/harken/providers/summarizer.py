@@ -33,7 +33,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeText:
-    """What an exchange consists of, oldest first.
+    """The words and tool calls of an exchange, oldest first.
 
     Attributes:
         spoken: the messages of people and agents, without tools.
@@ -69,20 +69,16 @@ class Summarizer(Protocol):
 
     @property
     def name(self) -> str:
-        """Who writes: `extractive`, or the language model's name."""
-        ...
+        """The writer: `extractive`, or the language model's name."""
 
     def exchange(self, exchange: ExchangeText) -> Summary:
         """One or two sentences: what was asked, what was done, how it ended."""
-        ...
 
     def conversation(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """Two or three sentences and a title."""
-        ...
 
     def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """Two or three sentences on a part of a conversation."""
-        ...
 
     def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
         """One or two sentences for each of up to ten tool calls, in order.
@@ -90,7 +86,6 @@ class Summarizer(Protocol):
         Raises:
             ValueError: there are more than ten; see `tool_batches`.
         """
-        ...
 
 
 def tool_batches(uses: Sequence[ToolUse]) -> list[Sequence[ToolUse]]:

@@ -1,1 +1,1 @@
-"""What comes in: the recorder, its journal, redaction, project identity and transcript importers."""
+"""Everything that comes in: the recorder, threads, core memory, forgetting, projects, the doctor."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from harken.errors import NotFoundError, UsageError
 from harken.journal.replay import replay_conversation
-from harken.model.conversations import CORE_MEMORY, CoreFact, Event
+from harken.model.arguments import SECTIONS
+from harken.model.conversations import CORE_MEMORY, CoreFact
 from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.recorder import Recorder
 from harken.storage.state import core_facts, drop_journal_offset, put_journal_offset
-from harken.text.characters import sound
-
-SECTIONS = ("user", "agent")
+from harken.text.characters import valid_utf8
 
 
 @dataclass(slots=True)
@@ -53,11 +51,11 @@ class CoreMemory:
         """
         _check(section)
         clean = self.recorder.redactor.redact(_clean(key)).text
-        text = self.recorder.redactor.redact(sound(value)).text.strip()
+        text = self.recorder.redactor.redact(valid_utf8(value)).text.strip()
         if not clean or not text:
             raise UsageError("A core memory needs a key and a value.")
         fact = CoreFact(section, clean, text, self.recorder.now())
-        self.recorder.keep([fact])
+        self.recorder.admit([CORE_MEMORY], lambda _tx, _ingest: [fact])
         return fact
 
     def delete(self, section: str, key: str) -> None:
@@ -72,7 +70,7 @@ class CoreMemory:
         store = self.recorder.store
         with store.writing() as tx:
             note_scrub(tx)
-        self.recorder.keep([gone])
+        self.recorder.admit([CORE_MEMORY], lambda _tx, _ingest: [gone])
         self._erase(gone)
         finish_forgetting(store)
 
@@ -81,20 +79,16 @@ class CoreMemory:
         journal = self.recorder.journal
         if journal is None:
             return
-
         with self.recorder.store.writing() as tx:
-            events = (event for path, _ in journal.files(CORE_MEMORY) for event, _ in journal.read(path))
-            deletions = sum(1 for event in events if _is_of(event, gone) and event.value is None)
-
-            def without(event: Event) -> Event | None:
-                nonlocal deletions
-                if _is_of(event, gone) and event.value is None:
-                    deletions -= 1
-                # What another process has set since the last deletion stays.
-                return None if _is_of(event, gone) and event.value is not None and deletions else event
-
+            events = [event for path, _ in journal.files(CORE_MEMORY) for event, _ in journal.read(path) if event]
+            ours = [isinstance(event, CoreFact) and event.uid == gone.uid for event in events]
+            values = [isinstance(event, CoreFact) and event.value is not None for event in events]
+            # What another process has set since the last deletion stays.
+            last = max((at for at, own in enumerate(ours) if own and not values[at]), default=0)
+            stays = iter([not (own and values[at] and at < last) for at, own in enumerate(ours)])
+            rewritten = journal.rewrite(CORE_MEMORY, lambda event: event if next(stays) else None)
             # A crash behind this leaves files of another size than the rows know, and they are read again, whole.
-            for path, size in journal.rewrite(CORE_MEMORY, without).items():
+            for path, size in rewritten.items():
                 if size == 0:
                     drop_journal_offset(tx, path)
                 else:
@@ -103,14 +97,10 @@ class CoreMemory:
             replay_conversation(tx, journal, CORE_MEMORY, self.recorder.ingest(tx))
 
 
-def _is_of(event: Event | None, fact: CoreFact) -> TypeGuard[CoreFact]:
-    return isinstance(event, CoreFact) and event.uid == fact.uid
-
-
 def _check(section: str) -> None:
     if section not in SECTIONS:
         raise UsageError(f"Core memory has the sections {' and '.join(SECTIONS)}, not '{section}'.")
 
 
 def _clean(key: str) -> str:
-    return " ".join(sound(key).split())
+    return " ".join(valid_utf8(key).split())

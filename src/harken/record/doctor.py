@@ -6,43 +6,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Table, and_, func, select
-
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, replay_conversation, replay_tail
 from harken.model.conversations import (
-    Conversation,
-    Event,
-    Exchange,
-    ExchangeEnd,
-    ExchangeStatus,
-    Kept,
     Message,
-    Segment,
-    Titled,
+    SavedRecord,
     Tombstone,
 )
 from harken.record.forget import finish_forgetting
 from harken.record.recorder import Recorder
-from harken.storage.conversations import tombstones_of
 from harken.storage.enrichment.jobs import drop_stale_leases, stale_leases
-from harken.storage.events import events_of, known_conversations
+from harken.storage.events import EventName, events_of, known_conversations, name_of, names_held
 from harken.storage.ports import Store, Transaction
-from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER
+from harken.storage.records.rows import SOURCE_OF_FOLDER
 from harken.storage.state import journal_offset, journal_offsets, put_journal_offset
-from harken.storage.tables import conversations, entries, exchanges, messages, segments, vectors
-from harken.storage.vectors import delete_vectors_where
+from harken.storage.vectors import misplaced_vectors
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not agree.
-
-    Attributes:
-        check: a short constant name.
-        problem: one sentence.
-        fixed: whether it agrees now.
-    """
+    """One thing that does not agree: the check's constant name, a sentence, and whether it agrees now."""
 
     check: str
     problem: str
@@ -51,11 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Doctor:
-    """Looks at everything, and repairs what can be repaired from the rest.
-
-    Args:
-        fix: repair; else only report.
-    """
+    """Looks at everything; with `fix` it repairs what can be repaired from the rest, else it only reports."""
 
     store: Store
     journal: Journal | None
@@ -69,17 +48,13 @@ class Doctor:
         if damage:
             return damage
         return [
-            *self._rights(),
+            *(Finding("rights", right.problem, right.fixed) for right in self.store.check_rights(self.fix)),
             *self._journal(),
             *self._full_text(),
             *self._vectors(),
             *self._leases(),
             *self._freed_space(),
         ]
-
-    def _rights(self) -> Iterator[Finding]:
-        for right in self.store.check_rights(self.fix):
-            yield Finding("rights", right.problem, right.fixed)
 
     def _journal(self) -> Iterator[Finding]:
         """Journal and rows must hold the same, and neither what was forgotten."""
@@ -116,7 +91,7 @@ class Doctor:
                 put_journal_offset(tx, path, FORGETTING if found.unforgotten else 0)
             replay_conversation(tx, journal, uid, self.recorder.ingest(tx))
         if found.missing:
-            self.recorder.journal_again(tx, [event for event in events_of(tx, uid) if _name_of(event) in found.missing])
+            self.recorder.journal_again(tx, [event for event in events_of(tx, uid) if name_of(event) in found.missing])
 
     def _full_text(self) -> Iterator[Finding]:
         with self.store.writing() as tx:
@@ -128,14 +103,7 @@ class Doctor:
 
     def _vectors(self) -> Iterator[Finding]:
         with self.store.writing() as tx:
-            known = select(entries.c.id).where(entries.c.tenant == tx.tenant)
-            embedded = select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant)
-            orphans = vectors.c.entry_id.not_in(known)
-            hollow = and_(entries.c.space_id > 0, entries.c.id.not_in(embedded))
-            stray, empty = _count(tx, vectors, orphans), _count(tx, entries, hollow)
-            if self.fix:
-                delete_vectors_where(tx, orphans)
-                tx.connection.execute(entries.update().where(entries.c.tenant == tx.tenant, hollow).values(space_id=0))
+            stray, empty = misplaced_vectors(tx, self.fix)
             problems = self.store.nearest.problems(tx.connection)
         if stray:
             yield Finding("vectors", f"{stray} vectors belong to no entry.", self.fix)
@@ -160,22 +128,17 @@ class Doctor:
             yield Finding("leases", f"{stale} pieces of work were left by a process that is gone.", self.fix)
 
 
-_Name = tuple[str, str]
-_SPOKEN_OR_KEPT = (Message.__name__, Kept.__name__)
+_SPOKEN_OR_KEPT = (Message.__name__, SavedRecord.__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """How the journal and the rows of one conversation differ.
+    """Differences of one conversation: names missing from the journal, records lacking in the rows, and forgotten ones.
 
-    Attributes:
-        missing: names of what the rows hold and the journal does not.
-        lacking: messages or kept records that the journal has and the rows lack.
-        unburied: records that the journal says were forgotten, and the rows still have or do not know of.
-        unforgotten: those that the rows say were forgotten, and the journal still has.
+    `unburied` is forgotten in the journal alone, `unforgotten` in the rows alone.
     """
 
-    missing: set[_Name]
+    missing: set[EventName]
     lacking: int
     unburied: int
     unforgotten: int
@@ -197,10 +160,8 @@ class _Compared:
 
 def _compare(tx: Transaction, journal: Journal, uid: str) -> _Compared:
     """By names alone: a conversation may have a hundred thousand messages."""
-    written = {
-        _name_of(event) for path, _ in journal.files(uid) for event, _ in journal.read(path) if event is not None
-    }
-    held = _held(tx, uid)
+    written = {name_of(event) for path, _ in journal.files(uid) for event, _ in journal.read(path) if event is not None}
+    held = names_held(tx, uid)
     journalled, kept = _of_kind(written, *_SPOKEN_OR_KEPT), _of_kind(held, *_SPOKEN_OR_KEPT)
     graves = _of_kind(held, Tombstone.__name__)
     forgotten = journalled if uid in graves else journalled & graves
@@ -209,42 +170,5 @@ def _compare(tx: Transaction, journal: Journal, uid: str) -> _Compared:
     return _Compared(held - written, len(journalled - kept - forgotten), len(unburied), len(forgotten))
 
 
-def _held(tx: Transaction, uid: str) -> set[_Name]:
-    """The names of everything that the rows hold of a conversation."""
-    of_it = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
-    conversation_id = of_it.scalar_subquery()
-    held: set[_Name] = {(Tombstone.__name__, grave.uid) for grave in tombstones_of(tx, uid)}
-    if tx.connection.execute(of_it).first() is not None:
-        held.add((Conversation.__name__, uid))
-    if uid in SOURCE_OF_FOLDER:
-        kept = KEPT[SOURCE_OF_FOLDER[uid]].table
-        known = tx.connection.scalars(select(kept.c.uid).where(kept.c.tenant == tx.tenant))
-        held.update((Kept.__name__, found) for found in known)
-    for table, kind in ((segments, Segment), (exchanges, Exchange), (messages, Message)):
-        rows = select(table.c.uid).where(table.c.tenant == tx.tenant, table.c.conversation_id == conversation_id)
-        held.update((kind.__name__, found) for found in tx.connection.scalars(rows))
-    ended = select(exchanges.c.uid).where(
-        exchanges.c.tenant == tx.tenant,
-        exchanges.c.conversation_id == conversation_id,
-        exchanges.c.status != ExchangeStatus.IN_PROGRESS.value,
-    )
-    held.update((ExchangeEnd.__name__, found) for found in tx.connection.scalars(ended))
-    return held
-
-
-def _of_kind(names: set[_Name], *kinds: str) -> set[str]:
+def _of_kind(names: set[EventName], *kinds: str) -> set[str]:
     return {uid for name, uid in names if name in kinds}
-
-
-def _name_of(event: Event) -> _Name:
-    kind = type(event).__name__
-    if isinstance(event, ExchangeEnd):
-        return kind, event.exchange_uid
-    if isinstance(event, Kept) and event.fields is None:
-        return Tombstone.__name__, event.uid
-    return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
-
-
-def _count(tx: Transaction, table: Table, condition: ColumnElement[bool]) -> int:
-    statement = select(func.count()).select_from(table).where(table.c.tenant == tx.tenant, condition)
-    return int(tx.connection.execute(statement).scalar_one())

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from secrets import token_hex
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from harken.errors import NotFoundError
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
-from harken.model.conversations import Grave, Kept, Tombstone
-from harken.storage.forgetting import forget_rows
-from harken.storage.ports import Store, Transaction, rows_in
+from harken.model.conversations import Grave, SavedRecord, Tombstone
+from harken.storage.events import forget_rows
+from harken.storage.ports import Store, Transaction
+from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.records.rows import kept_times
 from harken.storage.scopes import project_row
 from harken.storage.state import get_setting, put_journal_offset, set_setting
-from harken.storage.tables import conversations, messages, refers
+from harken.storage.tables import conversations
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
@@ -26,8 +27,8 @@ _SCRUB_DUE = "store.scrub_due"
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
-    """What a request to forget names, before it is carried out.
+class ForgetPlan:
+    """The records that a request to forget names, before it is carried out.
 
     Attributes:
         tombstones: one per message or kept record, or one per conversation that goes whole.
@@ -40,11 +41,10 @@ class Doomed:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was forgotten.
+    """The result of forgetting.
 
     Attributes:
-        scrubbed: whether the freed space of the database file was overwritten as well; False while another process
-            prevents it, then whoever opens the store next does it.
+        scrubbed: freed space of the database file was overwritten as well; else whoever opens the store next does it.
     """
 
     messages: int
@@ -52,87 +52,65 @@ class Forgotten:
     scrubbed: bool
 
 
-def doom_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doomed:
+def plan_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name messages by id.
 
     Raises:
         NotFoundError: an id names no message.
     """
-    found = _places(tx, uids)
-    missing = [uid for uid in uids if uid not in found]
-    if missing:
-        raise NotFoundError(f"There is no message {missing[0]}. Ids are printed by: harken search QUERY")
-    return Doomed(tuple(Tombstone(uid, place, "message", moment) for uid, place in found.items()), len(found))
+    places = conversations_of_messages(tx, uids)
+    _check_present(uids, places, "message")
+    return ForgetPlan(tuple(Tombstone(uid, place, "message", moment) for uid, place in places.items()), len(places))
 
 
-def doom_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> Doomed:
+def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name whole conversations by id.
 
     Raises:
         NotFoundError: an id names no conversation.
     """
-    found = _sizes(tx, uids)
-    missing = [uid for uid in uids if uid not in found]
-    if missing:
-        raise NotFoundError(f"There is no conversation {missing[0]}. Ids are printed by: harken search QUERY")
-    tombstones = tuple(Tombstone(uid, uid, "conversation", moment) for uid in sorted(found))
-    return Doomed(tombstones, sum(found.values()))
+    sizes = message_counts(tx, uids)
+    _check_present(uids, sizes, "conversation")
+    return ForgetPlan(tuple(Tombstone(uid, uid, "conversation", moment) for uid in sorted(sizes)), sum(sizes.values()))
 
 
-def doom_project(tx: Transaction, name: str, moment: datetime) -> Doomed:
+def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
+    missing = next((uid for uid in uids if uid not in present), None)
+    if missing is not None:
+        raise NotFoundError(f"There is no {kind} {missing}. Ids are printed by: harken search QUERY")
+
+
+def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:
     """Name every conversation of a project, by its key or its short name.
 
     Raises:
         NotFoundError: no project, or more than one, has that name.
     """
     project_id = project_row(tx, name)
-    uids = tx.connection.scalars(
-        select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, conversations.c.project_id == project_id)
-    ).all()
-    return doom_conversations(tx, uids, moment)
+    of_project = conversations.c.tenant == tx.tenant, conversations.c.project_id == project_id
+    return plan_conversations(tx, tx.connection.scalars(select(conversations.c.uid).where(*of_project)).all(), moment)
 
 
-def doom_kept(tx: Transaction, source: str, uids: Sequence[str], moment: datetime) -> Doomed:
+def plan_saved(tx: Transaction, source: str, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name records of a kept source by id; those that are not there are left out."""
-    return Doomed(tuple(Kept(source, uid, moment, None) for uid in sorted(kept_times(tx, source, uids))), 0)
+    return ForgetPlan(tuple(SavedRecord(source, uid, moment, None) for uid in sorted(kept_times(tx, source, uids))), 0)
 
 
-def doom_forgotten(tx: Transaction, graves: Sequence[Grave]) -> Doomed:
+def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
     """Name what was forgotten in another store, and is still in this one."""
     tombstones = [grave for grave in graves if isinstance(grave, Tombstone)]
-    places = _places(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "message"])
-    sizes = _sizes(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "conversation"])
-    spoken = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
+    places = conversations_of_messages(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "message"])
+    sizes = message_counts(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "conversation"])
+    single = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
     whole = [one for one in tombstones if one.uid in sizes]
-    kept = [grave for grave in graves if isinstance(grave, Kept) and kept_times(tx, grave.source, [grave.uid])]
-    return Doomed((*spoken, *whole, *kept), len(spoken) + sum(sizes.values()))
-
-
-def _places(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
-    """Which of the messages are there, with the conversation of each."""
-    statement = (
-        select(messages.c.uid, conversations.c.uid.label("conversation_uid"))
-        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
-        .where(messages.c.tenant == tx.tenant)
-    )
-    return {row.uid: row.conversation_uid for row in rows_in(tx, statement, messages.c.uid, uids)}
-
-
-def _sizes(tx: Transaction, uids: Sequence[str]) -> dict[str, int]:
-    """Which of the conversations are there, with how many messages each has."""
-    statement = (
-        select(conversations.c.uid, func.count(messages.c.id))
-        .select_from(conversations.outerjoin(messages, refers(messages.c.conversation_id, conversations)))
-        .where(conversations.c.tenant == tx.tenant)
-        .group_by(conversations.c.uid)
-    )
-    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, uids)}
+    saved = [grave for grave in graves if isinstance(grave, SavedRecord) and kept_times(tx, grave.source, [grave.uid])]
+    return ForgetPlan((*single, *whole, *saved), len(single) + sum(sizes.values()))
 
 
 def forget(
     store: Store,
     journal: Journal | None,
-    doomed: Doomed,
+    plan: ForgetPlan,
     ingest: IngestOf,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Forgotten:
@@ -142,23 +120,23 @@ def forget(
     then the journal; then the space. A process that dies between leaves the notes, and whoever opens the store next
     finishes the work.
     """
-    total = len(doomed.tombstones)
+    total = len(plan.tombstones)
     for start in range(0, total, _AT_ONCE):
         with store.writing() as tx:
             note_scrub(tx)
-            for number, tombstone in enumerate(doomed.tombstones[start : start + _AT_ONCE], start=start + 1):
+            for number, tombstone in enumerate(plan.tombstones[start : start + _AT_ONCE], start=start + 1):
                 forget_rows(tx, tombstone)
                 if journal is not None:
                     for path, _ in journal.files(tombstone.conversation_uid):
                         put_journal_offset(tx, path, FORGETTING)
                 progress(number, total)
     if journal is not None:
-        for folder in sorted({tombstone.conversation_uid for tombstone in doomed.tombstones}):
+        for folder in sorted({tombstone.conversation_uid for tombstone in plan.tombstones}):
             with store.writing() as tx:
                 replay_conversation(tx, journal, folder, ingest(tx))
     store.nearest.discard()
-    whole = sum(1 for one in doomed.tombstones if isinstance(one, Tombstone) and one.kind == "conversation")
-    return Forgotten(doomed.messages, whole, finish_forgetting(store))
+    whole = sum(1 for one in plan.tombstones if isinstance(one, Tombstone) and one.kind == "conversation")
+    return Forgotten(plan.messages, whole, finish_forgetting(store))
 
 
 def note_scrub(tx: Transaction) -> None:
@@ -179,9 +157,9 @@ def finish_forgetting(store: Store) -> bool:
         if not store.scrub():
             return False
         with store.writing() as tx:
-            found = get_setting(tx, _SCRUB_DUE)
+            done, due = due, get_setting(tx, _SCRUB_DUE)
             # Another note is of what another process has forgotten since, whose words may be behind the scrubbing.
-            if found == due:
+            if due == done:
                 set_setting(tx, _SCRUB_DUE, None)
-            due = None if found == due else found
+                return True
     return True

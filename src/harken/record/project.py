@@ -1,4 +1,4 @@
-"""Says which project a working directory belongs to, by reading git's own files: no process is started."""
+"""Identifies the project of a working directory by reading git's own files: no process is started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 
 
 def identify_project(directory: str | Path | None, git_remote: str | None = None) -> ProjectIdentity | None:
-    """What stays the same about the project of a working directory while it moves.
+    """Identify the project of a working directory by what stays the same while it moves.
 
     The remote `origin`, or else the first one, or else the real path of the git root (of the main one for a worktree),
     or else the directory itself. A directory that does not exist here, as in a transcript of another machine, is taken
@@ -112,7 +112,8 @@ def _look_on_disk(written: str) -> tuple[str | None, tuple[str, ...]]:
     if found is None:
         return None, (f"path:{real}",)
     root, git = found
-    common = _common_directory(git)
+    pointer = git / "commondir"
+    common = Path(os.path.normpath(git / _read(pointer).strip())) if pointer.is_file() else git
     # A worktree shares the main checkout's git directory, and with it the project.
     shared = common.parent if common.name == ".git" else common
     main = root if common == git else shared
@@ -132,13 +133,6 @@ def _git_directories(directory: Path) -> Iterator[tuple[Path, Path]]:
                 yield root, Path(os.path.normpath(root / line.removeprefix("gitdir:").strip()))
         elif (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir():
             yield root, root
-
-
-def _common_directory(git: Path) -> Path:
-    pointer = git / "commondir"
-    if not pointer.is_file():
-        return git
-    return Path(os.path.normpath(git / _read(pointer).strip()))
 
 
 def _remote_of(config: Path) -> str | None:
@@ -165,15 +159,10 @@ def _remote_urls(config: str) -> Iterator[tuple[str, str]]:
             line = line[section.end() :].strip()
         name, equals, value = line.partition("=")
         if remote is not None and equals and name.strip().lower() == "url":
-            yield remote, _value(value)
-
-
-def _value(written: str) -> str:
-    """A configuration value without quotes and trailing comment."""
-    written = written.strip()
-    if written.startswith('"'):
-        return written[1:].partition('"')[0]
-    return re.split(r"\s[#;]", written)[0].strip()
+            # A value is without its quotes and trailing comment.
+            value = value.strip()
+            is_quoted = value.startswith('"')
+            yield remote, value[1:].partition('"')[0] if is_quoted else re.split(r"\s[#;]", value)[0].strip()
 
 
 def _read(path: Path) -> str:

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any
-
-import structlog
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 from harken.config.settings import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
 from harken.journal.journal import Appended, Journal
 from harken.journal.replay import replay_conversation
+from harken.log import Log
 from harken.model.conversations import (
-    CORE_MEMORY,
     EMPTY,
+    KEPT_FOLDERS,
     Conversation,
     Event,
     ExchangeStatus,
-    Kept,
     Message,
     MessageType,
     ProjectIdentity,
     Role,
+    SavedRecord,
     Segment,
     Titled,
     Trust,
 )
+from harken.record.forget import Forgotten, forget, plan_saved
 from harken.record.ids import conversation_uid, derived_uid, new_uid
 from harken.record.threads import Thread, read_thread
 from harken.redact.redactor import CleanNames, Redactor
@@ -36,12 +37,15 @@ from harken.storage.conversations import find_known, find_tombstones, own_conver
 from harken.storage.enrichment.consent import last_exchange_numbers, note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
+from harken.storage.records.rows import kept_times
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
 from harken.storage.tables import messages
-from harken.text.characters import sound, sound_value
+from harken.text.characters import sound_value, valid_utf8
 from harken.text.fence import without_recall
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
+_TICK = timedelta(microseconds=1)
+Written = TypeVar("Written", bound=Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,14 @@ class NewMessage:
     """A message to record.
 
     Attributes:
-        created_at: None means now.
+        created_at: timezone-aware; None means now, or that a transcript has no time of it.
+        call_id: links a tool call with its result.
+        external_id: the agent's own id of the message, else empty.
         origin: what makes the message itself where it was read from; None for one said now. Two messages of a
             conversation with the same origin, time and text are one.
         origin_at: the time that the origin states; None where it states none and `created_at` is a guess.
+        metadata: small facts worth keeping (model, branch, is_error); never text of the conversation.
+        conversation: where a transcript has it, the `external_id` of the conversation there.
     """
 
     role: Role
@@ -91,6 +99,7 @@ class NewMessage:
     origin: str | None = None
     origin_at: datetime | None = None
     metadata: Mapping[str, Any] = EMPTY
+    conversation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +123,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What recording did.
-
-    Attributes:
-        messages: those that are new, as they were kept.
-        known: how many were there before.
-        forgotten: how many were forgotten earlier, and stay so.
-    """
+    """The result of recording: the new messages, as they were kept, and how many were known or forgotten before."""
 
     messages: tuple[Message, ...] = ()
     known: int = 0
@@ -128,8 +131,74 @@ class Recorded:
 
 
 @dataclass(slots=True)
+class _Writing:
+    """A transaction under way, and what it has appended to the journal so far."""
+
+    recorder: Recorder
+    tx: Transaction
+    ingest: Ingest
+    appended: list[Appended] = field(default_factory=list)
+
+    def write(self, events: Sequence[Event], checked: bool = True, rows: bool = True) -> None:
+        """Journal first, rows second.
+
+        Args:
+            events: in order.
+            checked: none was applied before and none is of something forgotten.
+            rows: False where these have the events already.
+        """
+        tx, journal = self.tx, self.recorder.journal
+        appended: list[Appended] = []
+        if journal is not None and events:
+            appended = journal.append(
+                events,
+                expected=lambda path: journal_offset(tx, path),
+                repair=lambda path: replay_conversation(tx, journal, path.partition("/")[0], self.recorder.ingest(tx)),
+            )
+            self.appended += appended
+        if events and rows:
+            self.ingest.apply(events, checked)
+        for part in appended:
+            put_journal_offset(tx, part.path, part.end)
+
+
+@dataclass(slots=True)
+class RecordTransaction:
+    """A transaction in which records of one source are saved."""
+
+    writing: _Writing
+    source: str
+    saved: list[SavedRecord] = field(default_factory=list)
+
+    @property
+    def tx(self) -> Transaction:
+        """To read in what the records depend on."""
+        return self.writing.tx
+
+    def save(self, *drafts: SavedRecord) -> SavedRecord:
+        """Write records as they are to stand, secrets taken out; the first of them, as it was written.
+
+        Each gets the present moment, or a later one where it has been changed since: a clock that was set back may not
+        make a change count for older than what it changes.
+        """
+        recorder = self.writing.recorder
+        changed = kept_times(self.tx, self.source, [draft.uid for draft in drafts])
+        written = []
+        for draft in drafts:
+            moment = recorder.now()
+            if draft.uid in changed:
+                moment = max(moment, changed[draft.uid] + _TICK)
+            fields = None if draft.fields is None else recorder.clean(draft.fields)
+            written.append(replace(draft, at=moment, fields=fields))
+        # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
+        self.writing.write(written, checked=False)
+        self.saved += written
+        return written[0]
+
+
+@dataclass(slots=True)
 class Recorder:
-    """Writes what was said, once and for all.
+    """Writes what was said, saved or learned, once and for all.
 
     Args:
         journal: None where the database itself is the truth (PostgreSQL, or a store in memory).
@@ -150,7 +219,7 @@ class Recorder:
         self.names = CleanNames(self.redactor)
 
     def record(self, batches: Sequence[Batch], within: Callable[[Transaction], None] | None = None) -> Recorded:
-        """Record messages and give them their exchanges, all in one transaction.
+        """Record messages, a batch per conversation, and give them their exchanges, all in one transaction.
 
         Args:
             batches: one per conversation.
@@ -158,22 +227,21 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        prepared = [[self.prepare(batch.conversation.uid, said) for said in batch.messages] for batch in batches]
-        with self._writing([batch.conversation.uid for batch in batches]) as (tx, appended):
-            ingest = self.ingest(tx)
+        prepared = [[self.prepare(batch.conversation.uid, new) for new in batch.messages] for batch in batches]
+        with self._writing([batch.conversation.uid for batch in batches]) as writing:
+            tx = writing.tx
             placed = [
-                self._events(tx, batch, self._stamped(batch, ready), ingest)
-                for batch, ready in zip(batches, prepared, strict=True)
+                self._placed(tx, batch, ready, writing.ingest) for batch, ready in zip(batches, prepared, strict=True)
             ]
-            appended += self._write(tx, [event for events, _ in placed for event in events], ingest, within)
+            writing.write([event for events, _ in placed for event in events])
+            if within is not None:
+                within(tx)
             fresh = tuple(message for _, recorded in placed for message in recorded.messages)
             imported = {batch.conversation.uid for batch in batches if batch.is_import}
             note_imported(tx, last_exchange_numbers(tx, imported & {message.conversation_uid for message in fresh}))
-        done = [recorded for _, recorded in placed]
-        outcome = Recorded(fresh, sum(each.known for each in done), sum(each.forgotten for each in done))
-        if outcome.messages:
+        if fresh:
             self.wake()
-        return outcome
+        return Recorded(fresh, sum(one.known for _, one in placed), sum(one.forgotten for _, one in placed))
 
     def end_exchange(self, uid: str, status: ExchangeStatus, error: str | None = None) -> None:
         """End the conversation's exchange in progress, well or not.
@@ -181,10 +249,10 @@ class Recorder:
         Raises:
             NotFoundError: there is no such conversation.
         """
-        with self._writing([uid]) as (tx, appended):
-            thread = self._thread(tx, uid)
-            thread.end(status, None if error is None else self.redactor.redact(sound(error)).text)
-            appended += self._write(tx, thread.events, self.ingest(tx))
+        with self._writing([uid]) as writing:
+            thread = self._thread(writing.tx, uid)
+            thread.end(status, None if error is None else self.redactor.redact(valid_utf8(error)).text)
+            writing.write(thread.events)
 
     def new_segment(self, uid: str) -> Segment:
         """Begin a new segment of a conversation.
@@ -192,32 +260,19 @@ class Recorder:
         Raises:
             NotFoundError: there is no such conversation.
         """
-        with self._writing([uid]) as (tx, appended):
-            thread = self._thread(tx, uid)
+        with self._writing([uid]) as writing:
+            thread = self._thread(writing.tx, uid)
             thread.end(ExchangeStatus.COMPLETED if thread.replied else ExchangeStatus.FAILED)
             moment = self.now()
             number = thread.segment.number + 1 if thread.segment else 1
             segment = Segment(new_uid(moment), uid, number, moment)
-            appended += self._write(tx, [*thread.events, segment], self.ingest(tx))
+            writing.write([*thread.events, segment])
         return segment
 
-    def keep(self, events: Sequence[Event]) -> None:
-        """Write events of core memory, which belong to no conversation, in one transaction.
-
-        Raises:
-            StoreError: nothing of the call was kept; it may be repeated.
-        """
-        with self._writing([CORE_MEMORY]) as (tx, appended):
-            appended += self._write(tx, events, self.ingest(tx))
-
-    def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
-        """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
-        if self.journal is not None:
-            for part in self._append(tx, self.journal, events):
-                put_journal_offset(tx, part.path, part.end)
-
-    def admit(self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Event]]) -> None:
-        """Write whole events, which already have their ids and places, in one transaction.
+    def admit(
+        self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Written]]
+    ) -> Sequence[Written]:
+        """Write whole events, which already have their ids and places, in one transaction; those that were chosen.
 
         Args:
             conversations: ids of all that the events may belong to.
@@ -225,56 +280,73 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        with self._writing(conversations) as (tx, appended):
-            ingest = self.ingest(tx)
-            events = choose(tx, ingest)
+        with self._writing(conversations) as writing:
+            events = choose(writing.tx, writing.ingest)
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
-            appended += self._write(tx, events, ingest, checked=False)
-        if any(isinstance(event, Message | Kept) for event in events):
+            writing.write(events, checked=False)
+        if any(isinstance(event, Message | SavedRecord) for event in events):
             self.wake()
-
-    def _write(
-        self,
-        tx: Transaction,
-        events: Sequence[Event],
-        ingest: Ingest,
-        within: Callable[[Transaction], None] | None = None,
-        checked: bool = True,
-    ) -> list[Appended]:
-        """Journal first, rows second; if the rows fail, the journal is taken back."""
-        appended: list[Appended] = []
-        if self.journal is not None and events:
-            appended = self._append(tx, self.journal, events)
-        try:
-            if events:
-                ingest.apply(events, checked)
-            for part in appended:
-                put_journal_offset(tx, part.path, part.end)
-            if within is not None:
-                within(tx)
-        except BaseException:
-            if self.journal is not None:
-                self.journal.undo(appended)
-            raise
-        return appended
+        return events
 
     @contextmanager
-    def _writing(self, conversations: Sequence[str]) -> Iterator[tuple[Transaction, list[Appended]]]:
-        """A transaction on these conversations, and what it appended to the journal: taken back if the commit fails.
+    def saving(self, source: str) -> Iterator[RecordTransaction]:
+        """A transaction on the records of a source; what is read in it still holds when they are saved.
 
-        A full disk shows only then: the rows' pages are written with the commit, long after the journal's line.
+        Raises:
+            StoreError: nothing of it was kept; it may be repeated.
         """
-        appended: list[Appended] = []
+        with self._writing([KEPT_FOLDERS[source]]) as writing:
+            records = RecordTransaction(writing, source)
+            yield records
+        if records.saved:
+            self.wake()
+
+    def forget(self, source: str, uids: Sequence[str]) -> Forgotten:
+        """Forget saved records for good: rows, full text, vectors and journal; their ids remain as tombstones."""
+        with self.store.reading() as tx:
+            plan = plan_saved(tx, source, uids, self.now())
+        return forget(self.store, self.journal, plan, self.ingest)
+
+    def clean(self, value: Any) -> Any:
+        """A value as it may be kept: secrets taken out, and characters that no database knows."""
+        return self.redactor.redact_value(sound_value(value))[0]
+
+    def new_uid(self) -> str:
+        """An id for a record that comes into being now."""
+        return new_uid(self.now())
+
+    def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
+        """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
+        _Writing(self, tx, self.ingest(tx)).write(events, rows=False)
+
+    def ingest(self, tx: Transaction) -> Ingest:
+        """Make what turns events into rows, with this recorder's rules."""
+        return Ingest(tx, self.min_message_tokens, self.config.tool_text_chars)
+
+    @contextmanager
+    def _writing(self, conversations: Sequence[str]) -> Iterator[_Writing]:
+        """A transaction on these conversations; where it fails, the journal is taken back as well.
+
+        A full disk shows only with the commit: the rows' pages are written then, long after the journal's line.
+        """
+        writing: _Writing | None = None
         try:
             with self.store.writing(of=conversations) as tx:
-                yield tx, appended
+                writing = _Writing(self, tx, self.ingest(tx))
+                try:
+                    yield writing
+                except BaseException:
+                    if self.journal is not None:
+                        self.journal.undo(writing.appended)
+                    writing.appended = []
+                    raise
         except BaseException as error:
-            kept = self._take_back(appended)
-            if not (kept and isinstance(error, StoreError)):
+            is_kept = writing is not None and self._is_replayed(writing.appended)
+            if not (is_kept and isinstance(error, StoreError)):
                 raise
 
-    def _take_back(self, appended: Sequence[Appended]) -> bool:
-        """Undo what the rows do not hold; whether they hold all of it, since another process has replayed it since."""
+    def _is_replayed(self, appended: Sequence[Appended]) -> bool:
+        """Take back what the rows lack; whether they lack nothing, since another process has replayed it since."""
         if self.journal is None or not appended:
             return False
         try:
@@ -286,29 +358,11 @@ class Recorder:
             return False
         return not lacking
 
-    def ingest(self, tx: Transaction) -> Ingest:
-        """What turns events into rows, with this recorder's rules."""
-        return Ingest(tx, self.min_message_tokens, self.config.tool_text_chars)
-
-    def _append(self, tx: Transaction, journal: Journal, events: Sequence[Event]) -> list[Appended]:
-        return journal.append(
-            events,
-            expected=lambda path: journal_offset(tx, path),
-            repair=lambda path: replay_conversation(tx, journal, path.partition("/")[0], self.ingest(tx)),
-        )
-
     def _thread(self, tx: Transaction, uid: str) -> Thread:
         thread = read_thread(tx, uid)
         if thread.title is None:
             raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
         return thread
-
-    def _stamped(self, batch: Batch, prepared: Sequence[Message]) -> list[Message]:
-        """What is said now gets its time and id under the write lock, so that several processes' times are in order."""
-        stamped = []
-        for ready, new in zip(prepared, batch.messages, strict=True):
-            stamped.append(self.stamp(ready) if new.created_at is None and new.origin is None else ready)
-        return stamped
 
     def stamp(self, message: Message) -> Message:
         """The message as said at this moment."""
@@ -317,15 +371,7 @@ class Recorder:
 
     def prepare(self, uid: str, message: NewMessage) -> Message:
         """A message as it is kept in the conversation of that id: without secrets, recalled blocks and an exchange."""
-        raw = without_recall(sound(message.text))
-        redacted = self.redactor.redact(raw)
-        metadata: Mapping[str, Any] = EMPTY
-        counts = dict(redacted.counts)
-        if message.metadata:
-            metadata, more = self.redactor.redact_value(sound_value(message.metadata))
-            counts = {kind: counts.get(kind, 0) + more.get(kind, 0) for kind in {**counts, **more}}
-        if counts:
-            metadata = {**metadata, REDACTED: counts}
+        raw = without_recall(valid_utf8(message.text))
         moment = message.created_at or self.now()
         if message.origin is None:
             own_uid = new_uid(moment)
@@ -339,20 +385,40 @@ class Recorder:
             exchange_uid="",
             role=message.role,
             type=message.type,
-            text=redacted.text,
             created_at=moment,
-            author=self.names.optional(message.author),
             trust=message.trust,
-            call_id=self.names.optional(message.call_id),
-            tool_name=self.names.optional(message.tool_name),
-            external_id=self.names.text(message.external_id),
-            metadata=metadata,
+            **self.cleaned(message, raw, sound_value(message.metadata) if message.metadata else EMPTY),
         )
 
-    def _events(
+    def cleaned(
+        self, message: NewMessage | Message, text: str, metadata: Mapping[str, Any], before: Mapping[str, int] = EMPTY
+    ) -> dict[str, Any]:
+        """The fields of a message that others fill, without secrets; `before` counts what was taken out earlier."""
+        redacted = self.redactor.redact(text)
+        counts: Counter[str] = Counter()
+        metadata, more = self.redactor.redact_value(metadata) if metadata else (EMPTY, EMPTY)
+        for taken in (before, redacted.counts, more):
+            if taken:
+                counts.update(taken)
+        names = self.names
+        return {
+            "text": redacted.text,
+            "metadata": {**metadata, REDACTED: dict(counts)} if counts else metadata,
+            "author": names.optional(message.author),
+            "call_id": names.optional(message.call_id),
+            "tool_name": names.optional(message.tool_name),
+            "external_id": names.text(message.external_id),
+        }
+
+    def _placed(
         self, tx: Transaction, batch: Batch, prepared: Sequence[Message], ingest: Ingest
     ) -> tuple[list[Event], Recorded]:
         uid = batch.conversation.uid
+        # What is said now gets its time and id under the write lock, so that several processes' times are in order.
+        prepared = [
+            self.stamp(ready) if new.created_at is None and new.origin is None else ready
+            for ready, new in zip(prepared, batch.messages, strict=True)
+        ]
         imported = [ready.uid for ready, new in zip(prepared, batch.messages, strict=True) if new.origin is not None]
         thread = read_thread(tx, uid)
         is_new = thread.title is None
@@ -361,14 +427,10 @@ class Recorder:
         if uid in forgotten:
             return [], Recorded(forgotten=len(prepared))
         known = set() if is_new else find_known(tx, messages, imported)
-        fresh = list({m.uid: m for m in prepared if m.uid not in known and m.uid not in forgotten}.values())
+        fresh = list({m.uid: m for m in prepared if m.uid not in known | forgotten}.values())
         dropped = len({m.uid for m in prepared} & forgotten)
         ingest.remember(thread.row_ids, uid, thread.project_id)
-        events: list[Event] = []
-        if thread.title is not None and (batch.as_mine or not own_conversations(tx, [uid])):
-            events.extend(self._retitled(batch.conversation, thread.title))
-        elif fresh and is_new:
-            events.append(self._conversation_event(batch.conversation, fresh[0].created_at))
+        events = self._head_events(tx, batch, thread.title, fresh)
         after = "" if batch.after is None else self.prepare(uid, batch.after).uid
         thread.place_all(tx, fresh, prepared, after)
         if batch.finish:
@@ -378,21 +440,25 @@ class Recorder:
             events.extend(raised_trust(tx, [ready for ready in prepared if ready.uid in known], self.now()))
         return events, Recorded(tuple(thread.messages), len(prepared) - len(fresh) - dropped, dropped)
 
-    def _conversation_event(self, conversation: NewConversation, first: datetime) -> Conversation:
-        created = conversation.created_at or first
-        parent = conversation.parent_external_id
-        return Conversation(
+    def _head_events(self, tx: Transaction, batch: Batch, present: str | None, fresh: Sequence[Message]) -> list[Event]:
+        """A new title of a conversation that has the present one; the conversation itself where it is new."""
+        conversation, names = batch.conversation, self.names
+        title = self.redactor.redact(valid_utf8(conversation.title)).text
+        if present is not None:
+            mine = title not in ("", present) and (batch.as_mine or not own_conversations(tx, [conversation.uid]))
+            return [Titled(conversation.uid, title, self.now())] if mine else []
+        if not fresh:
+            return []
+        created, parent = conversation.created_at or fresh[0].created_at, conversation.parent_external_id
+        head = Conversation(
             uid=conversation.uid,
-            channel=self.names.text(conversation.channel),
-            external_id=self.names.text(conversation.external_id),
-            title=self.redactor.redact(sound(conversation.title)).text,
+            channel=names.text(conversation.channel),
+            external_id=names.text(conversation.external_id),
+            title=title,
             created_at=created,
             updated_at=created,
-            project=self.names.project(conversation.project),
+            project=names.project(conversation.project),
             parent_uid=None if parent is None else conversation_uid(conversation.channel, parent),
-            metadata=self.redactor.redact_value(sound_value(conversation.metadata))[0],
+            metadata=self.clean(conversation.metadata),
         )
-
-    def _retitled(self, conversation: NewConversation, present: str) -> list[Event]:
-        title = self.redactor.redact(sound(conversation.title)).text if conversation.title else ""
-        return [Titled(conversation.uid, title, self.now())] if title and title != present else []
+        return [head]

@@ -1,32 +1,26 @@
-"""How messages fall into segments and exchanges: the same way when they are said and when they are imported."""
+"""Puts messages into segments and exchanges: the same way when they are said and when they are imported."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
-
-from sqlalchemy import ColumnElement, Table, bindparam, func, select
 
 from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
 from harken.record.ids import derived_uid
 from harken.storage.ports import Transaction
-from harken.storage.positions import STEP, Place, Spot, find_places
-from harken.storage.tables import conversations, exchanges, messages, segments
+from harken.storage.positions import STEP, Place, Spot, find_places, newest_of
 
 
 @dataclass(slots=True)
 class Thread:
-    """Where a conversation stands, and how it goes on.
+    """The state of a conversation, and the events by which it goes on.
 
     Attributes:
         segment: the newest; None before the first message.
         exchange: the last one of that segment, ended or not; None where it has none.
         exchange_count: how many the conversation has.
-        last_role: who spoke last in the exchange, markers left aside.
-        last_type: what that was.
-        last_at: when.
+        last_role: who spoke last in the exchange, markers left aside; `last_type` and `last_at`: what and when.
         last_position: of the conversation's last message; 0 where it has none.
         title: the conversation's; None for one that is new.
         row_ids: rows of the conversation, its segment and its exchange by uid, which saves looking for them.
@@ -51,12 +45,12 @@ class Thread:
 
     @property
     def replied(self) -> bool:
-        """Whether the agent has done or said anything in the exchange."""
+        """True where the agent has done or said anything in the exchange."""
         return self.last_role in (Role.ASSISTANT, Role.TOOL)
 
     @property
     def answered(self) -> bool:
-        """Whether the agent's words are the last thing in the exchange."""
+        """True where the agent's words are the last thing in the exchange."""
         return self.last_role is Role.ASSISTANT and self.last_type is MessageType.TEXT
 
     def place(self, message: Message) -> None:
@@ -70,13 +64,17 @@ class Thread:
             uid = derived_uid("segment", self.conversation_uid, "1")
             self.segment = Segment(uid, self.conversation_uid, 1, message.created_at)
             self.events.append(self.segment)
-        if self.exchange is None or (self._asks(message) and not self._waits()):
+        asks = message.role is Role.USER and message.type is MessageType.TEXT
+        exchange = self.exchange
+        if exchange is None or (asks and (self.replied or exchange.status is not ExchangeStatus.IN_PROGRESS)):
             self.end(ExchangeStatus.COMPLETED if self.replied else ExchangeStatus.FAILED)
-            self._begin(message, self.segment)
-        assert self.exchange is not None  # noqa: S101 - begun above where there was none
-        if message.role is not Role.SYSTEM and self.exchange.status is ExchangeStatus.COMPLETED:
-            self._reopen(self.exchange)
-        self._put(message, Spot(self.next_position(), self.segment.uid, self.exchange.uid))
+            exchange = self._begin(message, self.segment)
+        if message.role is not Role.SYSTEM and exchange.status is ExchangeStatus.COMPLETED:
+            self.exchange = replace(exchange, status=ExchangeStatus.IN_PROGRESS)
+            # The moment of its end, so that both stand in one file of the journal, in this order.
+            at = self.last_at or exchange.started_at
+            self.events.append(ExchangeEnd(exchange.uid, self.conversation_uid, ExchangeStatus.IN_PROGRESS, at))
+        self._put(message, Spot(self.next_position(), self.segment.uid, exchange.uid))
         if message.role is not Role.SYSTEM:
             self.last_role, self.last_type, self.last_at = message.role, message.type, message.created_at
 
@@ -116,88 +114,24 @@ class Thread:
             self.exchange = replace(self.exchange, status=status)
 
     def _put(self, message: Message, spot: Spot) -> None:
-        segment, exchange = spot.segment_uid, spot.exchange_uid
-        whole = replace(message, segment_uid=segment, exchange_uid=exchange, position=spot.position)
+        whole = replace(message, segment_uid=spot.segment_uid, exchange_uid=spot.exchange_uid, position=spot.position)
         self.messages.append(whole)
         self.events.append(whole)
 
-    def _reopen(self, exchange: Exchange) -> None:
-        self.exchange = replace(exchange, status=ExchangeStatus.IN_PROGRESS)
-        # The moment of its end, so that both stand in one file of the journal, in this order.
-        at = self.last_at or exchange.started_at
-        self.events.append(ExchangeEnd(exchange.uid, self.conversation_uid, ExchangeStatus.IN_PROGRESS, at))
-
-    def _asks(self, message: Message) -> bool:
-        return message.role is Role.USER and message.type is MessageType.TEXT
-
-    def _waits(self) -> bool:
-        in_progress = self.exchange is not None and self.exchange.status is ExchangeStatus.IN_PROGRESS
-        return in_progress and not self.replied
-
-    def _begin(self, message: Message, segment: Segment) -> None:
+    def _begin(self, message: Message, segment: Segment) -> Exchange:
         self.exchange_count += 1
-        self.exchange = Exchange(
-            uid=derived_uid("exchange", message.uid),
-            conversation_uid=self.conversation_uid,
-            segment_uid=segment.uid,
-            number=self.exchange_count,
-            status=ExchangeStatus.IN_PROGRESS,
-            started_at=message.created_at,
-        )
+        uid, status = derived_uid("exchange", message.uid), ExchangeStatus.IN_PROGRESS
+        number, moment = self.exchange_count, message.created_at
+        self.exchange = Exchange(uid, self.conversation_uid, segment.uid, number, status, moment)
         self.events.append(self.exchange)
         self.last_role = self.last_type = None
-
-
-def _newest(table: Table, order: Sequence[str], **conditions: Any) -> ColumnElement[bool]:
-    """The join to the newest row of a table that meets the conditions."""
-    other = table.alias()
-    met = [other.c[column] == value for column, value in conditions.items()]
-    if table is messages:
-        met.append(other.c.role != Role.SYSTEM.value)
-    ordered = [other.c[column].desc() for column in order]
-    return table.c.id == select(other.c.id).where(*met).order_by(*ordered).limit(1).scalar_subquery()
-
-
-_OF_CONVERSATION = {"tenant": conversations.c.tenant, "conversation_id": conversations.c.id}
-# The conversation is named as well because messages are indexed by it: without it, each record reads the whole table.
-_OF_EXCHANGE = {**_OF_CONVERSATION, "exchange_id": exchanges.c.id}
-_ALL = messages.alias()
-_THREAD = (
-    select(
-        conversations.c.id.label("conversation_id"),
-        conversations.c.title,
-        conversations.c.project_id,
-        segments.c.id.label("segment_id"),
-        segments.c.uid.label("segment_uid"),
-        segments.c.number.label("segment_number"),
-        segments.c.started_at.label("segment_started_at"),
-        exchanges.c.id.label("exchange_id"),
-        exchanges.c.uid.label("exchange_uid"),
-        exchanges.c.segment_id.label("exchange_segment_id"),
-        exchanges.c.number,
-        exchanges.c.status,
-        exchanges.c.started_at,
-        messages.c.role,
-        messages.c.type,
-        messages.c.created_at.label("said_at"),
-        select(func.max(_ALL.c.position))
-        .where(_ALL.c.tenant == conversations.c.tenant, _ALL.c.conversation_id == conversations.c.id)
-        .scalar_subquery()
-        .label("last_position"),
-    )
-    .select_from(
-        conversations.outerjoin(segments, _newest(segments, ["number"], **_OF_CONVERSATION))
-        .outerjoin(exchanges, _newest(exchanges, ["number"], **_OF_CONVERSATION))
-        .outerjoin(messages, _newest(messages, ["position", "id"], **_OF_EXCHANGE))
-    )
-    .where(conversations.c.tenant == bindparam("tenant"), conversations.c.uid == bindparam("uid"))
-)
+        return self.exchange
 
 
 def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
-    """Where the conversation stands in the rows, in one look; an empty thread for one that is new."""
+    """Read a conversation's state from the rows, in one look; an empty thread for one that is new."""
     thread = Thread(conversation_uid)
-    row = tx.connection.execute(_THREAD, {"tenant": tx.tenant, "uid": conversation_uid}).first()
+    row = newest_of(tx, conversation_uid)
     if row is None:
         return thread
     thread.title, thread.project_id = row.title, row.project_id

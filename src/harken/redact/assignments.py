@@ -1,6 +1,6 @@
 """Finds secrets by their names: `password=…`, `"api_key": "…"`, `--token …`, `my password is …`.
 
-The name stays, the value goes. What a value must look like is judged in `secret_values`; this module finds the name,
+The name stays, the value goes. What a value must look like is judged in `values`; this module finds the name,
 what ties the value to it, and where the value ends.
 """
 
@@ -12,82 +12,37 @@ from dataclasses import dataclass
 
 from harken.redact.facts import is_about_something_else, is_attribute, is_part_of_id
 from harken.redact.values import NAMED, Secret, Span, Style, is_secret
+from harken.text.words import word_lists
 
+# What the name of a secret holds, what it promises, and the whole word where the name is one.
+_ASCII_STEMS = (
+    ("pass", Secret.PASSWORD, r"pass(?:word|wort|wd|phrase|code)?"),
+    ("pwd", Secret.PASSWORD, "pwd"),
+    ("pw", Secret.PASSWORD, "pw"),
+    ("secret", Secret.SECRET, "secret"),
+    ("cred", Secret.SECRET, r"cred(?:ential)?s?"),
+    ("token", Secret.TOKEN, "token"),
+    ("auth", Secret.TOKEN, r"auth(?:orization)?"),
+    ("key", Secret.KEY, "key"),
+    ("senha", Secret.PASSWORD, "senha"),
+    ("kennwort", Secret.PASSWORD, "kennwort"),
+)
 _STEMS = (
-    ("pass", Secret.PASSWORD),
-    ("pwd", Secret.PASSWORD),
-    ("pw", Secret.PASSWORD),
-    ("secret", Secret.SECRET),
-    ("cred", Secret.SECRET),
-    ("token", Secret.TOKEN),
-    ("auth", Secret.TOKEN),
-    ("key", Secret.KEY),
-    ("senha", Secret.PASSWORD),
-    ("kennwort", Secret.PASSWORD),
+    *_ASCII_STEMS,
+    ("парол", Secret.PASSWORD, "парол[а-я]{0,3}"),
+    ("contraseñ", Secret.PASSWORD, "contraseña"),
+    *((word, Secret.PASSWORD, word) for word in ("密码", "密碼", "口令", "パスワード", "비밀번호")),
 )
-_STEMS_BEYOND_ASCII = (
-    ("парол", Secret.PASSWORD),
-    ("contraseñ", Secret.PASSWORD),
-    ("密码", Secret.PASSWORD),
-    ("密碼", Secret.PASSWORD),
-    ("口令", Secret.PASSWORD),
-    ("パスワード", Secret.PASSWORD),
-    ("비밀번호", Secret.PASSWORD),
-)
-STEMS = _STEMS + _STEMS_BEYOND_ASCII
-_WHOLE = {
-    "pass": re.compile(r"pass(?:word|wort|wd|phrase|code)?"),
-    "pwd": re.compile(r"pwd"),
-    "secret": re.compile(r"secret"),
-    "cred": re.compile(r"cred(?:ential)?s?"),
-    "token": re.compile(r"token"),
-    "auth": re.compile(r"auth(?:orization)?"),
-    "key": re.compile(r"key"),
-    "senha": re.compile(r"senha"),
-    "kennwort": re.compile(r"kennwort"),
-    "парол": re.compile(r"парол[а-я]{0,3}"),
-    "contraseñ": re.compile(r"contraseña"),
-}
+_WHOLE = {stem: re.compile(word) for stem, _, word in _STEMS}
 # Names that are words in themselves, or parts of other words: they must stand alone or after a separator.
 _ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds"})
-_KEY_QUALIFIERS = (
-    *("api", "access", "account", "secret", "private", "auth", "encryption", "signing", "master", "license", "session"),
-    *("service", "shared", "subscription", "storage", "deploy", "ssh", "admin", "webhook", "app", "application", "jwt"),
-    *(
-        "function",
-        "host",
-        "client",
-        "root",
-        "hmac",
-        "aes",
-        "rsa",
-        "ssl",
-        "tls",
-        "consumer",
-        "security",
-        "write",
-        "ingest",
-    ),
-)
+_KEY_QUALIFIERS = tuple(word_lists("secret_words")["keys"])
 _QUALIFIER_CHARS = 16
 
 _REST = re.compile(r"[\w-]{0,40}", re.ASCII)
 _REST_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_TEXT_ABOUT = """
-    name names type types url urls uri uris link path paths file files filename dir count counts counter limit
-    limits length len size min max minimum maximum id ids expiry expires expire expiration expired in at ttl age
-    field fields label hint policy reset required enabled disabled rule rules prompt text input placeholder error
-    errors message messages manager provider store storage ref refs arn arns version versions usage budget used
-    index idx pos position kind class regex pattern format ized izer izers izing less ary ly s es map ring word
-    words board press down up code codes event events strength changed updated created verified validator validation
-    hasher hashers generator service endpoint scope scopes status header headers param params attempts retries page
-    form screen view dialog based safe only free case insensitive sensitive protected vault set list group column
-    mode source algorithm bits mgr handler handlers factory helper callback prefix suffix separator delimiter hook
-    hooks listener request response auth checking check checks exchange algorithms settings config options source
-    sources callable regex encryption
-"""
 # Words in the rest of a name that say it holds something about the secret, not the secret.
-_ABOUT = frozenset(_TEXT_ABOUT.split())
+_ABOUT = word_lists("secret_words")["about"]
 
 _CLOSERS = r"""(?:\\{0,3}["'`]|\*\*|__|\)|\]|\[\d{0,4}\]|&quot;|\s\([^()\n]{0,30}\)){0,4}"""
 _QUOTE_AHEAD = r"""(?=[rbfuRBFU]{0,2}\\{0,3}["'`])"""
@@ -139,8 +94,7 @@ _BEFORE_CHARS = 100
 class _Value:
     """A value; of a long one only the head is read until it proves to be a secret.
 
-    Attributes:
-        closing: what ends it beyond `end`, where the head did not reach its end; else None.
+    Where the head did not reach the end, `closing` is what ends it.
     """
 
     start: int
@@ -151,13 +105,8 @@ class _Value:
 
 
 def find_assignments(text: str, low: str) -> Iterator[Span]:
-    """The values of names that promise a secret.
-
-    Args:
-        text: where the spans point into.
-        low: the same text in lower case, of the same length.
-    """
-    for stem, secret in _STEMS if text.isascii() else STEMS:
+    """The values of names that promise a secret; `low` is the text in lower case, of the same length."""
+    for stem, secret, _ in _ASCII_STEMS if text.isascii() else _STEMS:
         if stem not in low:
             continue
         at = low.find(stem)
@@ -169,24 +118,15 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
 
 
 def is_secret_field(name: str, value: str) -> Secret | None:
-    """What a field of this name and value holds, judged as if it stood in JSON; None when it is no secret."""
-    judged = (secret for secret in _secrets_named(name) if is_secret(secret, Style.LOOSE, value, quoted=True))
-    return next(judged, None)
-
-
-def secret_named(name: str) -> Secret | None:
-    """What a name promises; None when it is not the name of a secret."""
-    return next(_secrets_named(name), None)
-
-
-def _secrets_named(name: str) -> Iterator[Secret]:
+    """The kind of secret in a field, judged as if it stood in JSON; None when it is none."""
     low = name.lower() if len(name.lower()) == len(name) else name
-    for stem, secret in STEMS:
+    for stem, secret, _ in _STEMS:
         at = low.find(stem)
         while at >= 0:
-            if _name_end(name, low, at, stem) == len(name):
-                yield secret
+            if _name_end(name, low, at, stem) == len(name) and is_secret(secret, Style.LOOSE, value, quoted=True):
+                return secret
             at = low.find(stem, at + 1)
+    return None
 
 
 def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | None:
@@ -203,25 +143,20 @@ def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | 
 
 
 def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
-    """Where the name that holds the stem ends; None when it is not the name of a secret."""
-    whole = _WHOLE.get(stem)
-    found = whole.match(low, at) if whole else None
+    """The end of the name that holds the stem; None when it is not the name of a secret."""
+    found = _WHOLE[stem].match(low, at)
     end = found.end() if found else at + len(stem)
     word = low[at:end]
     rest = _REST.match(text, end)
     after = text[end : rest.end()] if rest else ""
-    if word in _ALONE and not _stands_alone(text, at):
+    before = text[at - 1] if at else " "
+    if word in _ALONE and before.isalpha() and not (before.islower() and text[at].isupper()):
         return None
     if after and not _is_continued(text[end - 1], after, word):
         return None
     if word == "key" and not text.startswith("_KEY", at - 1) and not _is_qualified(text, at):
         return None
     return end + len(after)
-
-
-def _stands_alone(text: str, at: int) -> bool:
-    before = text[at - 1] if at else " "
-    return not before.isalpha() or (before.islower() and text[at].isupper())
 
 
 def _is_qualified(text: str, at: int) -> bool:
@@ -271,7 +206,7 @@ def _quoted_at(text: str, opened: re.Match[str]) -> _Value | None:
 
 
 def _true_end(text: str, value: _Value) -> int:
-    """Where the value ends: a quoted one at its quote or the end of the line, a bare one before the next blank."""
+    """The end of a value: a quoted one at its quote or the end of the line, a bare one before the next blank."""
     if value.closing is None:
         return value.end
     rest = (_END_OF_LINE if value.closing else _BARE_REST).match(text, value.end)
@@ -315,12 +250,7 @@ def _follows_user(before: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tie:
-    """What stands between a name and a value.
-
-    Attributes:
-        match: of `_TIE`.
-        before: the line or more before the name.
-    """
+    """The characters between a name and a value: a match of `_TIE`, with the line or more before the name."""
 
     match: re.Match[str]
     before: str
@@ -329,14 +259,16 @@ class _Tie:
     secret: Secret
 
     def style(self) -> Style | None:
-        """How firmly it holds; None when it does not."""
+        """The style of the tie; None when it does not hold."""
         kind = self.match.lastgroup or ""
         if kind == "assign":
             return self._assigned()
         if self.before.endswith("/") or (self.name.lower() == "pass" and not _follows_user(self.before)):
             return None
-        if kind in {"call", "pair", "inside", "space"}:
-            return {"call": self._called, "pair": self._paired, "inside": self._inside, "space": self._spaced}[kind]()
+        if kind in {"call", "pair", "space"}:
+            return {"call": self._called, "pair": self._paired, "space": self._spaced}[kind]()
+        if kind == "inside":
+            return Style.TIGHT if self.before.endswith(("<", ":")) else None
         if kind == "phrase":
             return Style.PROSE if self.value.head.isalnum() and not self.value.head.isdigit() else None
         return {"typed": Style.LOOSE, "valued": Style.TIGHT}.get(kind, Style.PROSE)
@@ -346,14 +278,12 @@ class _Tie:
             return Style.PROSE
         if self.match["before"] or self.match["after"] or self.match[0].endswith((":", "：")):
             return Style.LOOSE
-        if self.value.quoted or not self._is_argument():
+        # `f(…, password=value)`, where the value is a variable.
+        is_ended = self.match.string[self.value.end : self.value.end + 1] in {",", ")"}
+        is_argument = self.before.rstrip().endswith(("(", ",")) and is_ended and self.value.head.isidentifier()
+        if self.value.quoted or not is_argument:
             return Style.TIGHT
         return Style.LOOSE if _has_digit(self.value.head) and "_" not in self.value.head else None
-
-    def _is_argument(self) -> bool:
-        """`f(…, password=value)`, where the value is a variable."""
-        following = self.match.string[self.value.end : self.value.end + 1]
-        return self.before.rstrip().endswith(("(", ",")) and following in {",", ")"} and self.value.head.isidentifier()
 
     def _called(self) -> Style | None:
         """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names.
@@ -369,9 +299,6 @@ class _Tie:
         opened = _PAIR_LEAD.search(self.before)
         plain = not _has_digit(self.value.head) and (self.secret is not Secret.PASSWORD or not (opened and opened["f"]))
         return None if opened is None or plain or self.name in self.value.head else Style.LOOSE
-
-    def _inside(self) -> Style | None:
-        return Style.TIGHT if self.before.endswith(("<", ":")) else None
 
     def _spaced(self) -> Style | None:
         """`--password x`, `ENV DB_PASSWORD x`, `login bob password x`, `PASSWORD 'x'`; else prose."""

@@ -137,23 +137,14 @@ _ATTRIBUTE = re.compile(r"[A-Za-z_][\w.:-]{0,40}=[^=].*", re.ASCII)
 def is_part_of_id(before: str, value: str) -> bool:
     """`acme/auth:3f2ab1c`, `arn:aws:…:secret:prod/db-AbCdEf`, `auth:user:1250`: is the value a part of a longer id?
 
-    Args:
-        before: what stands before the name; a bare colon follows it.
-        value: not in quotes of its own.
+    A bare colon stands between what is before the name and the value, which is not in quotes of its own.
     """
     tagged = before.endswith("/") and _TAG.fullmatch(value) is not None
     return tagged or _ARN.search(before) is not None or _CACHE_KEY.fullmatch(value) is not None
 
 
 def is_about_something_else(before: str, name: str, value: str, after: str) -> bool:
-    """Does an unquoted value tell something else than the secret that its name promises?
-
-    Args:
-        before: what stands before the name.
-        name: the name.
-        value: the value.
-        after: what stands behind the value.
-    """
+    """Does an unquoted value, seen with what is around it, tell something else than its name promises?"""
     if name.lower() == "pass":
         return _COUNT.fullmatch(value) is not None and _COUNTED.search(before + after) is not None
     if name.startswith("existingSecret") or before.endswith(("checksum/", "using RSA ")):

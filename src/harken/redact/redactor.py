@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -14,15 +14,29 @@ from harken.errors import ConfigError
 from harken.model.conversations import ProjectIdentity
 from harken.redact import vendor_rules as rules
 from harken.redact.assignments import find_assignments, is_secret_field
-from harken.redact.columns import find_columns
-from harken.redact.escapes import undisguised
 from harken.redact.values import SURE, Span, replaced
-from harken.text.characters import sound
+from harken.text.characters import valid_utf8
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 _NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 _MAX_PASSES = 4
 _MAX_DEPTH = 100
+
+# JSON, HTML and URLs escape each other's marks, editors and pages leave invisible characters in what is copied, and a
+# token with one in its midst is as good as the token itself.
+_INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+_WIDE = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
+# Not the quote and the backslash: taking them out of their escapes would end the text that they stand in.
+_BYTE = r"(?!22|5c|7f)[2-7][0-9a-f]"
+_ESCAPED = re.compile(
+    rf"\\{{1,8}}(?:u00(?P<unicode>{_BYTE})|x(?P<hex>{_BYTE})|(?P<slash>/))"
+    rf"|(?:&amp;|&)#(?:x0{{0,4}}(?P<entity>{_BYTE})|0{{0,4}}(?P<number>\d{{2,3}}));|(?P<amp>&amp;)",
+    re.IGNORECASE,
+)
+_IN_URL = re.compile(rf"%(?P<percent>{_BYTE})", re.IGNORECASE)
+# Escaped `:`, `<` and `=`: without one of them there is neither a tag, nor credentials, nor a value with its name.
+_TELLING_IN_URL = re.compile(r"%3[acd]", re.IGNORECASE)
+_PRINTABLE = range(0x20, 0x7F)
 
 _KIND = re.compile(r"[\w-]+")
 _LOWER = {ord(upper): ord(upper) + 32 for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -36,12 +50,7 @@ _TAG = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text without its secrets.
-
-    Attributes:
-        text: with `[redacted:kind]` where a secret stood; private passages are gone without a mark.
-        counts: how many of each kind went.
-    """
+    """A text with `[redacted:kind]` where a secret stood, without private passages; and how many of each kind went."""
 
     text: str
     counts: Mapping[str, int] = field(default_factory=lambda: _NONE)
@@ -69,11 +78,11 @@ class Redactor:
         Source: docs/adr/0002-redaction-rules.md.
         """
         found = self._redacted(text)
-        plain = undisguised(text)
+        plain = _unescape(text)
         if plain == text:
             return found
         shown = self._redacted(plain)
-        return found if shown.text == undisguised(found.text) else shown
+        return found if shown.text == _unescape(found.text) else shown
 
     def _redacted(self, text: str) -> Redacted:
         low = _lowered(text)
@@ -104,10 +113,10 @@ class Redactor:
             A new value of the same shape, and how many of each kind went.
         """
         counts: Counter[str] = Counter()
-        return self._walk(value, counts, 0), counts
+        return self._walk(None, value, counts, 0), counts
 
     def _find(self, text: str, low: str) -> list[Span]:
-        spans = [*find_assignments(text, low), *find_columns(text, low)]
+        spans = list(find_assignments(text, low))
         spans += rules.find_shapes(text, low, rules.CONTEXT)
         if " -" in low or " identified by " in low:
             spans += rules.find_shapes(text, low, rules.OPTIONS)
@@ -123,7 +132,11 @@ class Redactor:
             spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
         return spans
 
-    def _walk(self, value: Any, counts: Counter[str], depth: int) -> Any:
+    def _walk(self, name: Any, value: Any, counts: Counter[str], depth: int) -> Any:
+        is_scalar = isinstance(value, (str, int)) and not isinstance(value, bool)
+        if self._enabled and is_scalar and isinstance(name, str) and (secret := is_secret_field(name, str(value))):
+            counts[secret.value] += 1
+            return f"[redacted:{secret.value}]"
         if isinstance(value, str):
             redacted = self.redact(value)
             counts.update(redacted.counts)
@@ -134,35 +147,41 @@ class Redactor:
             counts["too-deep"] += 1
             return "[redacted:too-deep]"
         if isinstance(value, Mapping):
-            return self._walk_fields(value, counts, depth)
-        return self._walk_items(value, counts, depth)
-
-    def _walk_fields(self, fields: Mapping[Any, Any], counts: Counter[str], depth: int) -> dict[Any, Any]:
-        # `{"name": "DB_PASSWORD", "value": "…"}` names the secret in its other field.
-        name = fields.get("name", fields.get("key")) if "value" in fields else None
-        return {
-            self._walk(key, counts, depth): self._walk_field(
-                name if key == "value" and isinstance(name, str) else key, item, counts, depth
-            )
-            for key, item in fields.items()
-        }
-
-    def _walk_items(self, items: Iterable[Any], counts: Counter[str], depth: int) -> list[Any]:
-        result: list[Any] = []
+            # `{"name": "DB_PASSWORD", "value": "…"}` names the secret in its other field.
+            named = value.get("name", value.get("key")) if "value" in value else None
+            fields: dict[Any, Any] = {}
+            for key, item in value.items():
+                own = named if key == "value" and isinstance(named, str) else key
+                fields[self._walk(None, key, counts, depth)] = self._walk(own, item, counts, depth + 1)
+            return fields
+        items: list[Any] = []
         option: Any = None
-        for item in items:
+        for item in value:
             # `["--password", "…"]`: an option names the item after it.
-            named = option if isinstance(option, str) and option.startswith("-") else None
-            result.append(self._walk_field(named, item, counts, depth))
+            own = option if isinstance(option, str) and option.startswith("-") else None
+            items.append(self._walk(own, item, counts, depth + 1))
             option = item
-        return result
+        return items
 
-    def _walk_field(self, name: Any, item: Any, counts: Counter[str], depth: int) -> Any:
-        scalar = isinstance(item, (str, int)) and not isinstance(item, bool)
-        if self._enabled and scalar and isinstance(name, str) and (secret := is_secret_field(name, str(item))):
-            counts[secret.value] += 1
-            return f"[redacted:{secret.value}]"
-        return self._walk(item, counts, depth + 1)
+
+def _unescape(text: str) -> str:
+    """The text without invisible characters, wide forms and escapes of plain characters; itself where it has none."""
+    if not text.isascii():
+        text = _INVISIBLE.sub("", text).translate(_WIDE)
+    if "\\" in text or "&" in text:
+        text = _ESCAPED.sub(_plain, text)
+    if "%3" in text and _TELLING_IN_URL.search(text):
+        text = _IN_URL.sub(_plain, text)
+    return text
+
+
+def _plain(found: re.Match[str]) -> str:
+    """The character that an escape stands for."""
+    kind, value = found.lastgroup, found[found.lastgroup or 0]
+    if kind in ("slash", "amp"):
+        return "/" if kind == "slash" else "&"
+    code = int(value, 10 if kind == "number" else 16)
+    return chr(code) if code in _PRINTABLE else found[0]
 
 
 def _lowered(text: str) -> str:
@@ -196,7 +215,7 @@ def _without_private(text: str, counts: Counter[str]) -> str:
 
 
 def _private_ranges(text: str) -> Iterator[tuple[int, int]]:
-    """Where the outermost private passages begin and end; an unclosed one goes to the end of the text."""
+    """The bounds of the outermost private passages; an unclosed one goes to the end of the text."""
     depth = start = 0
     for tag in _TAG.finditer(text):
         if tag["attributes"].strip() == "/":
@@ -228,7 +247,7 @@ class CleanNames:
     def __init__(self, redactor: Redactor) -> None:
         @lru_cache(maxsize=_REMEMBERED)
         def clean(text: str) -> str:
-            return redactor.redact(sound(text)).text
+            return redactor.redact(valid_utf8(text)).text
 
         self._clean = clean
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from harken.redact.facts import is_fact
+from harken.text.words import word_lists
 
 SURE = 0
 """The rank of a secret that its own shape gives away."""
@@ -77,7 +78,7 @@ def _outside_markers(text: str, spans: list[Span]) -> Iterator[Span]:
 
 
 class Secret(StrEnum):
-    """What a name promises; the value is the word in `[redacted:kind]`."""
+    """The kind of secret that a name promises; the value is the word in `[redacted:kind]`."""
 
     PASSWORD = "password"  # noqa: S105
     SECRET = "secret"  # noqa: S105
@@ -86,7 +87,7 @@ class Secret(StrEnum):
 
 
 class Style(IntEnum):
-    """How firmly the value is tied to its name."""
+    """The firmness with which a value is tied to its name."""
 
     PROSE = 0
     """`the password is x`, `password x`, `| password | x |`."""
@@ -113,27 +114,8 @@ _PLACEHOLDER = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_TEXT_WORDS = """
-    str string text bytes int integer number bool boolean float char varchar any object dict list array map set
-    unknown void none null nil undefined empty blank true false yes no on off optional required requires needs
-    mandatory missing valid invalid wrong correct incorrect expired protected encrypted hashed plain plaintext
-    cleartext encoded unset default self this cls new await async function return lambda def var let const type
-    field column input output prompt value data form body params args kwargs config settings options env environ
-    environment process request response req res user username login admin root email name id the a an is are was be
-    it not and or if for to in of from with by as at should must can will may please see use using via below above
-    here there same other inherit auto none. n/a na tbd todo unchanged generated random stored reset change changed
-    forgot forgotten confirm enter repeat again show hide minimum maximum min max at least only also then when which
-    that what how why your my our their his her its include omit same-origin validator validators schema model
-    bearer basic header query cookie hidden sealed shared secretstr getpass обязателен нужен неверный неверен был
-    это от для к на и не
-"""
-# Types, states and words of forms: what stands after `password:` in code, schemas and ordinary sentences.
-_WORDS = frozenset(_TEXT_WORDS.split())
-_TEXT_SENTENCE = """
-    password passwords passphrase secret token key enter your please invalid must required forgot reset the is are
-    was not should minimum characters confirm repeat wrong incorrect a an and or to of for with
-"""
-_SENTENCE = frozenset(_TEXT_SENTENCE.split())
+_WORDS = word_lists("secret_words")["values"]
+_SENTENCE = word_lists("secret_words")["sentences"]
 _TECHNICAL = re.compile(
     r"(?:base-?(?:32|58|64)|sha-?\d|hmac|aes-?\d|md5|utf-?\d|latin-?\d|argon2|bcrypt|pbkdf2|scrypt|rsa-?\d|rfc-?\d|oauth-?2|http|"
     r"(?:v|gpt|llama|claude|python|py|win|level|step|type|page|line|part|option|section|chapter|no|nr)-?\d+(?:[.-]\w+)?$|"
@@ -192,14 +174,7 @@ def is_code(secret: Secret, value: str, *, quoted: bool) -> bool:
 
 
 def is_secret(secret: Secret, style: Style, value: str, *, quoted: bool) -> bool:
-    """Is this value a secret?
-
-    Args:
-        secret: what its name promises.
-        style: how it is tied to the name.
-        value: without quotes, its first few hundred characters at least.
-        quoted: it stood in quotes.
-    """
+    """Is this value, given without quotes and to its first few hundred characters at least, a secret?"""
     if is_placeholder(value) or value.casefold().rstrip(".,:;") in _WORDS or is_code(secret, value, quoted=quoted):
         return False
     if not _looks_secret(secret, style, value, quoted=quoted):

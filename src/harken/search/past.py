@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
-from itertools import islice
-from math import prod
-from typing import TypeVar
+from datetime import datetime
+from typing import Any
 
-import structlog
-
-from harken.config.settings import RagConfig, SearchConfig
+from harken.config.settings import RagConfig
+from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
-from harken.providers.embedder import Vectors
-from harken.search.coverage import Coverage
-from harken.search.fusion import fuse_hybrid
-from harken.search.hierarchy import Lists, Placed, best_of, place_exchanges, rank_conversations
-from harken.search.query import Query, parse_query
-from harken.search.recall import has_enough, rare_holders, telling_holders
-from harken.search.search import SpaceReader
-from harken.search.session import Embedded, Together
-from harken.search.small_talk import asks_nothing
-from harken.search.weights import AuthorCue, least_similarity, weigh
-from harken.storage.entries import EntryFacts, entry_facts
+from harken.model.lookups import Retrieval
+from harken.search.candidates import Candidates
+from harken.search.query import Query, asks_nothing, parse_query
+from harken.search.relevance import Gate, RareWords
+from harken.search.session import QueryVector, SearchSession, SearchSessions, attempt
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.past import (
     RETRIEVALS,
     ConversationHead,
     ExchangeHead,
-    Retrieval,
     conversation_heads,
     conversation_row,
     exchange_heads,
     has_others,
     log_retrieval,
 )
-from harken.storage.ports import RowScope, Store, StoredSpace, Transaction
+from harken.storage.ports import RowScope, Transaction
 
 # How many of each list are fused: of all conversations, and of those that come back, so many for each exchange.
 _DEPTH, _DEPTH_OF_EACH = 120, 8
@@ -48,17 +36,20 @@ _DEPTH, _DEPTH_OF_EACH = 120, 8
 _COMPARED = 200
 # So many times as many conversations as wanted are tried: some have nothing that passes.
 _SHORTLIST = 3
-# As in auto-RAG: who has the query's rare words may be so much less similar.
-_LEEWAY = 0.08
 # In a conversation that comes back anyway, an exchange may be so much less similar: what stands beside what was asked
 # for is seldom beside the point. docs/adr/0011-past-conversations.md
 _WITHIN = 0.1
+# What the second best exchange of a conversation, and its summary, add to the best one.
+_SECOND, _SUMMARY = 0.2, 0.2
+# What an exchange's summary adds to the exchange, and its conversation's score; docs/adr/0011-past-conversations.md.
+_EXCHANGE_SUMMARY, _CONVERSATION = 0.3, 0.4
+# An exchange with less than this share of the best one's score is hardly ever what was asked for.
+_LEAST = 0.5
+# Sources that say again what an exchange says.
+_SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
 _HASH_CHARS = 16
-# So many queries are embedded at a time.
-_AT_ONCE = 4
 
-_log = structlog.get_logger(__name__)
-_Result = TypeVar("_Result")
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +73,19 @@ class PastExchange:
     message_uids: tuple[str, ...]
     trust: Trust = Trust.AGENT
 
+    def view(self) -> dict[str, Any]:
+        """The exchange as JSON."""
+        return {
+            "id": self.uid,
+            "at": self.at.isoformat(),
+            "similarity": self.similarity,
+            "score": self.score,
+            "user": self.user,
+            "assistant": self.assistant,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PastConversation:
@@ -104,75 +108,42 @@ class PastConversation:
     exchanges: tuple[PastExchange, ...]
     trust: Trust = Trust.AGENT
 
+    def view(self) -> dict[str, Any]:
+        """The conversation as JSON, with its exchanges."""
+        return {
+            "id": self.uid,
+            "title": self.title,
+            "summary": self.summary,
+            "at": self.at.isoformat(),
+            "exchange_count": self.exchange_count,
+            "similarity": self.similarity,
+            "score": self.score,
+            "exchanges": [each.view() for each in self.exchanges],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PastRecall:
-    """What came back, best first, and why nothing did; `error_class` names what broke the search, if anything did."""
+    """What came back, best first, and why nothing did.
+
+    Attributes:
+        failure: a sentence on what could not be searched; empty where all could.
+        error_class: what broke the whole search, if anything did.
+    """
 
     conversations: tuple[PastConversation, ...] = ()
     query: str = ""
     notes: tuple[str, ...] = ()
+    failure: str = ""
     error_class: str = ""
 
-
-@dataclass(slots=True)
-class _PastQuery:
-    query: Query
-    space: StoredSpace | None = None
-    vector: Vectors | None = None
-    threshold: float | None = None
-    leeway: float = 0.0
-    config: SearchConfig = field(default_factory=SearchConfig)
-    notes: list[str] = field(default_factory=list)
+    def view(self) -> dict[str, Any]:
+        """The recall as JSON."""
+        talks = [each.view() for each in self.conversations]
+        return {"query": self.query, "conversations": talks, "notes": list(self.notes)}
 
 
-@dataclass(slots=True)
-class _Gate:
-    """Tells which entries are near enough, or have enough of the query's rare words.
-
-    Args:
-        scope: among whose entries a word is rare.
-    """
-
-    tx: Transaction
-    asked: _PastQuery
-    scope: RowScope
-    _rare: Mapping[str, frozenset[int]] | None = field(default=None, init=False)
-
-    def passing(self, found: Lists, conversations: Collection[int], lowered: float = 0.0) -> set[int]:
-        """Those of some conversations in a search that may come back.
-
-        Args:
-            found: the search.
-            conversations: their rows.
-            lowered: how much less similar than the threshold will do.
-        """
-        return {
-            entry_id
-            for entry_id, facts in found.facts.items()
-            if facts.conversation_id in conversations and self._passes(found, entry_id, lowered)
-        }
-
-    def _passes(self, found: Lists, entry_id: int, lowered: float) -> bool:
-        similarity, threshold, trust = found.similarity.get(entry_id), self.asked.threshold, found.facts[entry_id].trust
-        if similarity is None or threshold is None:
-            return self._says_enough(entry_id, similarity is not None, not trust.is_untrusted)
-        if trust.is_untrusted:
-            return similarity >= least_similarity(threshold, trust, self.asked.config)
-        threshold -= lowered
-        if similarity >= threshold:
-            return True
-        nearly = similarity >= threshold - self.asked.leeway and entry_id in found.keyword
-        return nearly and self._says_enough(entry_id, near=True, is_trusted=True)
-
-    def _says_enough(self, entry_id: int, near: bool, is_trusted: bool) -> bool:
-        if self._rare is None:
-            self._rare = rare_holders(telling_holders(self.tx, self.asked.query, self.scope))
-        held = [term for term, holders in self._rare.items() if entry_id in holders]
-        return has_enough(held, self._rare, near, is_trusted)
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PastConversations:
     """Searches all other conversations; never raises into a chat.
 
@@ -181,175 +152,169 @@ class PastConversations:
     a search in these their exchanges; each asks the store once, however many conversations there are.
 
     Args:
-        config: the limits; read anew for each search, likewise `search_config`.
-        reader: opens the space that answers; None while nothing is embedded.
+        config: the limits; read anew for each search.
     Source: seed 003, hierarchical retrieval.
     """
 
-    store: Store
+    sessions: SearchSessions
     config: Callable[[], RagConfig]
-    search_config: Callable[[], SearchConfig]
-    reader: Callable[[], SpaceReader | None]
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "past"), init=False)
-    _coverage: Coverage = field(default_factory=Coverage, init=False)
 
-    def search(self, text: str, conversation_uid: str | None = None, together: Together | None = None) -> PastRecall:
-        """Past conversations about a query, and the best exchanges of each.
+    def search(
+        self, text: str, conversation_uid: str | None = None, session: SearchSession | None = None
+    ) -> PastRecall:
+        """Past conversations about what the user says now, other than the one that goes on, with their best exchanges.
 
-        Args:
-            text: what the user says now.
-            conversation_uid: the conversation that goes on; nothing of it comes back.
-            together: what is shared with other searches; None where there are none.
-        Returns:
-            At most `config.conversation_limit` conversations; none for small talk, for what was never discussed, and
-            when the search fails.
+        None for small talk, for what was never discussed, and when the search fails.
         """
-        config = self.config()
-        query = parse_query(text)
+        config, query = self.config(), parse_query(text)
         if not config.enabled:
             return PastRecall(notes=("Past conversations are off.",))
-        if asks_nothing(query, self.search_config().min_query_tokens):
-            return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
-        started = time.perf_counter()
-        error_class = None
-        shared = nullcontext(together) if together else Together(self.store, self.reader, self._threads)
-        try:
-            with shared as mine:
-                found = self._search(mine, query, conversation_uid, config)
-        except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
-            error_class = type(error).__name__
-            _log.warning("past_conversations_failed", error_class=error_class)
-            why = f"Past conversations were not searched: {error_class}."
-            found = PastRecall(query=query.text, notes=(why,), error_class=error_class)
-        if found.query:
-            if together is not None:
+        with self.sessions.joined(session) as shared:
+            if asks_nothing(query, shared.config.min_query_tokens):
+                return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
+            started = time.perf_counter()
+            try:
+                found = _PastSearch(shared, query, config).run(conversation_uid)
+            except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
+                name = type(error).__name__
+                _log.warning("past_conversations_failed", error_class=name)
+                why = f"Past conversations were not searched: {name}."
+                found = PastRecall((), query.text, (why,), why, name)
+            if found.query:
                 # The log is written, for which a store in memory has no other connection.
-                together.view.release()
-            self._keep(found, time.perf_counter() - started, error_class)
+                shared.view.release()
+                self._log(found, time.perf_counter() - started, shared.now)
         return found
 
-    def _search(self, together: Together, query: Query, conversation_uid: str | None, config: RagConfig) -> PastRecall:
-        asked = _PastQuery(query, config=self.search_config())
-        with together.view.reading() as tx:
-            if not has_others(tx, conversation_uid):
-                return PastRecall(notes=("There are no other conversations.",))
-        asking = _or_note(lambda: together.ask(query), asked)
-        with together.view.reading() as tx:
-            current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
-            trusted = RowScope(without_untrusted=not asked.config.include_untrusted)
-            others = replace(trusted, without_conversation_id=current)
-            keyword = self._by_words(tx, asked, others, _DEPTH)
-            # The model is mostly not done yet.
-            facts = entry_facts(tx, list(keyword))
-        if asking is not None:
-            _or_note(lambda: self._take(together.answer(asking), asked, config), asked)
-        with together.view.reading() as tx:
-            if asked.space is not None:
-                asked.notes += self._coverage.notes(tx, self.now())
-            everywhere = self._lists(tx, asked, others, keyword, _DEPTH, _DEPTH, facts)
-            ranked = rank_conversations(everywhere)
-            shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
-            if not shortlist:
-                return PastRecall(query=query.text, notes=tuple(asked.notes))
-            gate = _Gate(tx, asked, replace(trusted, conversation_ids=shortlist))
-            chosen = self._chosen(everywhere, ranked, shortlist, gate)[: config.conversation_limit]
-            if not chosen:
-                return PastRecall(query=query.text, notes=tuple(asked.notes))
-            depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(chosen)
-            inside = replace(trusted, conversation_ids=tuple(chosen))
-            keyword = self._by_words(tx, asked, inside, depth)
-            within = self._lists(tx, asked, inside, keyword, depth, max(depth, _COMPARED), everywhere.facts)
-            heads = conversation_heads(tx, chosen)
-            told = [row for row, head in heads.items() if head.summary]
-            scores = {row: ranked[row] for row in chosen}
-            passing = gate.passing(within, chosen, _WITHIN if config.min_similarity is None else 0.0)
-            placed = place_exchanges(scores, everywhere, within, passing, told, config)
-            told_of = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
-            said = {row: _quotable(head, passing) for row, head in told_of.items()}
-        shown = tuple(_shown(each, heads[each.row], said, within.scores) for each in placed if each.row in heads)
-        return PastRecall(shown, query.text, tuple(asked.notes))
-
-    def _chosen(
-        self, everywhere: Lists, ranked: Mapping[int, float], shortlist: Sequence[int], gate: _Gate
-    ) -> list[int]:
-        """Conversations of which something passes, best first."""
-        passing = gate.passing(everywhere, set(shortlist))
-        passed = {everywhere.facts[entry_id].conversation_id for entry_id in passing}
-        return [row for row in shortlist if row in passed]
-
-    def _take(self, answer: Embedded | str, asked: _PastQuery, config: RagConfig) -> None:
-        """Give the query its vector, or note why it has none."""
-        if isinstance(answer, str):
-            asked.notes.append(answer)
-            return
-        asked.space, asked.vector = answer.space, answer.vector
-        configured = config.min_similarity
-        asked.threshold = answer.space.threshold if configured is None else configured
-        asked.leeway = _LEEWAY if configured is None else 0.0
-
-    def _by_words(self, tx: Transaction, asked: _PastQuery, scope: RowScope, depth: int) -> dict[int, float]:
-        window = asked.config.context_window
-        return dict(tx.text.search(tx.connection, asked.query.terms, scope, depth, window))
-
-    def _lists(
-        self,
-        tx: Transaction,
-        asked: _PastQuery,
-        scope: RowScope,
-        keyword: dict[int, float],
-        depth: int,
-        compared: int,
-        known: Mapping[int, EntryFacts],
-    ) -> Lists:
-        """What words found in a scope and the nearest by meaning; more may be compared to spare a statement."""
-        config = asked.config
-        near: dict[int, float] = {}
-        similarity: dict[int, float] = {}
-        if asked.space is not None and asked.vector is not None:
-            nearest, cosine = self.store.nearest.compare(tx, asked.space, asked.vector, scope, compared, list(keyword))
-            near = dict(islice(nearest.items(), depth))
-            similarity = {entry_id: cosine[entry_id] for entry_id in {**near, **keyword} if entry_id in cosine}
-        found = {**keyword, **near}
-        facts = {entry_id: known[entry_id] for entry_id in found if entry_id in known}
-        facts |= entry_facts(tx, [entry_id for entry_id in found if entry_id not in known])
-        untrusted = {entry_id for entry_id, each in facts.items() if each.trust.is_untrusted}
-        fused = fuse_hybrid(keyword, near, similarity, config, untrusted)
-        cue, now = AuthorCue(asked.query, facts), self.now()
-        scores = {
-            entry_id: fused[entry_id] * prod(reason.value for reason in weigh(each, cue, config, now))
-            for entry_id, each in facts.items()
-        }
-        return Lists(keyword, similarity, scores, facts)
-
-    def _keep(self, found: PastRecall, seconds: float, error_class: str | None) -> None:
+    def _log(self, found: PastRecall, seconds: float, now: datetime) -> None:
         """A line for the log; a chat goes on without it."""
         of_exchanges = [each for talk in found.conversations for each in talk.exchanges]
         line = Retrieval(
             hashlib.sha256(found.query.encode("utf-8", "replace")).hexdigest()[:_HASH_CHARS],
             len(found.conversations),
             len(of_exchanges),
-            best_of([each.similarity for each in found.conversations]),
-            best_of([each.similarity for each in of_exchanges]),
+            _best_of(each.similarity for each in found.conversations),
+            _best_of(each.similarity for each in of_exchanges),
             int(seconds * 1_000_000),
-            self.now(),
-            error_class,
+            now,
+            found.error_class or None,
         )
         try:
-            with self.store.writing(RETRIEVALS) as tx:
+            with self.sessions.store.writing(RETRIEVALS) as tx:
                 log_retrieval(tx, line)
         except Exception as error:  # noqa: BLE001 - what was found is worth more than a line about it
             _log.warning("retrieval_not_logged", error_class=type(error).__name__)
 
 
-def _or_note(call: Callable[[], _Result], asked: _PastQuery) -> _Result | None:
-    """What the call gives; None where it fails, which is logged and noted."""
-    try:
-        return call()
-    except Exception as error:  # noqa: BLE001 - words are searched all the same; the failure is logged and shown
-        _log.warning("past_conversations_vector_failed", error_class=type(error).__name__)
-        asked.notes.append(f"Searched by words alone: {type(error).__name__}.")
-        return None
+@dataclass(slots=True)
+class _PastSearch:
+    """One search.
+
+    Attributes:
+        asked: the query's vector; None where words alone must do.
+        rare: the query's rare words; read when something depends on them.
+    """
+
+    session: SearchSession
+    query: Query
+    config: RagConfig
+    notes: list[str] = field(default_factory=list)
+    failure: str = ""
+    asked: QueryVector | None = None
+    rare: RareWords | None = None
+
+    def run(self, conversation_uid: str | None) -> PastRecall:
+        session, config = self.session, self.config
+        with session.view.reading() as tx:
+            if not has_others(tx, conversation_uid):
+                return PastRecall(notes=("There are no other conversations.",))
+        session.begin(self.query, known_scripts_only=True)
+        with session.view.reading() as tx:
+            current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
+            trusted = RowScope(without_untrusted=not session.config.include_untrusted)
+            others = replace(trusted, without_conversation_id=current)
+            everywhere = Candidates(self.query, session.config, others, _DEPTH)
+            everywhere.find_words(tx)
+            # Here, for the model is mostly not done yet.
+            everywhere.read_facts(tx, everywhere.keyword)
+        self._by_meaning(self._embedded)
+        self._by_meaning(lambda: self._find_near(everywhere))
+        gate = Gate.of(self.asked, config.min_similarity, session.config)
+        with session.view.reading() as tx:
+            self._rank(tx, everywhere)
+            ranked = rank_conversations(everywhere)
+            shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
+            passing = self._passing(tx, everywhere, gate, shortlist, replace(trusted, conversation_ids=shortlist))
+            passed = {everywhere.facts[entry_id].conversation_id for entry_id in passing}
+            chosen = [row for row in shortlist if row in passed][: config.conversation_limit]
+            if not chosen:
+                return PastRecall((), self.query.text, tuple(self.notes), self.failure)
+            depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(chosen)
+            inside = replace(trusted, conversation_ids=tuple(chosen))
+            within = Candidates(self.query, session.config, inside, depth)
+            within.find_words(tx)
+        self._by_meaning(lambda: self._find_near(within, _COMPARED))
+        with session.view.reading() as tx:
+            self._rank(tx, within, everywhere)
+            heads = conversation_heads(tx, chosen)
+            summarized = [row for row, head in heads.items() if head.summary]
+            lowered = _WITHIN if config.min_similarity is None else 0.0
+            gate = replace(gate, raised=-lowered)
+            passing = self._passing(tx, within, gate, chosen, replace(trusted, conversation_ids=shortlist))
+            scores = {row: ranked[row] for row in chosen}
+            placed = place_exchanges(scores, everywhere, within, passing, summarized, config)
+            exchanges = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
+        for row, head in exchanges.items():
+            # What is not to be trusted is quoted where it has passed by itself.
+            said = tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing)
+            exchanges[row] = replace(head, said=said)
+        shown = tuple(_shown(each, heads[each.row], exchanges, within.scores) for each in placed if each.row in heads)
+        return PastRecall(shown, self.query.text, tuple(self.notes), self.failure)
+
+    def _by_meaning(self, step: Callable[[], None]) -> None:
+        """Take a step that the words can do without."""
+        failures: list[str] = []
+        attempt("vectors", step, failures, "earched by words alone: {error}.")
+        for what in failures:
+            self.asked = None
+            self.notes.append(f"S{what}")
+            self.failure = f"Past conversations were s{what}"
+
+    def _embedded(self) -> None:
+        asked = self.session.vector(self.query, known_scripts_only=True)
+        if isinstance(asked, str):
+            self.notes.append(asked)
+            return
+        self.asked = asked
+        with self.session.view.reading() as tx:
+            self.notes += self.session.coverage(tx)
+
+    def _find_near(self, found: Candidates, compared: int = 0) -> None:
+        if self.asked is not None:
+            with self.session.view.reading() as tx:
+                found.find_near(tx, self.session.view.nearest, self.asked, compared)
+
+    def _rank(self, tx: Transaction, found: Candidates, before: Candidates | None = None) -> None:
+        found.read_facts(tx, {**found.keyword, **found.nearest}, before.facts if before else None)
+        found.fuse()
+        found.weigh(found.facts, self.session.now)
+
+    def _passing(
+        self, tx: Transaction, found: Candidates, gate: Gate, conversations: Collection[int], scope: RowScope
+    ) -> set[int]:
+        """Entries of some conversations that may come back; a word is rare among the entries of the scope."""
+        passing = set()
+        for entry_id, each in found.facts.items():
+            if each.conversation_id not in conversations:
+                continue
+            similarity, is_untrusted = found.similarity.get(entry_id), each.trust.is_untrusted
+            admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
+            if admitted is None:
+                self.rare = self.rare or RareWords.read(tx, self.query, scope)
+                admitted = self.rare.admit(entry_id, similarity is not None, is_untrusted)
+            if admitted:
+                passing.add(entry_id)
+        return passing
 
 
 def _shown(
@@ -360,22 +325,8 @@ def _shown(
         for row, (score, similarity) in found.exchanges.items()
         if row in said
     )
-    return PastConversation(
-        head.uid,
-        head.title,
-        head.summary,
-        head.created_at,
-        head.exchange_count,
-        found.similarity,
-        found.score,
-        exchanges,
-        head.trust,
-    )
-
-
-def _quotable(head: ExchangeHead, passing: Collection[int]) -> ExchangeHead:
-    """The exchange less what is not to be trusted and has not passed by itself."""
-    return replace(head, said=tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing))
+    told = head.uid, head.title, head.summary, head.created_at, head.exchange_count
+    return PastConversation(*told, found.similarity, found.score, exchanges, head.trust)
 
 
 def _shown_exchange(
@@ -392,3 +343,109 @@ def _shown_exchange(
     shown = [message for message in chosen if message]
     uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
     return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A conversation's row with its exchanges' rows, best first, each with its score and similarity."""
+
+    row: int
+    score: float
+    similarity: float | None
+    exchanges: Mapping[int, tuple[float, float | None]]
+
+
+def rank_conversations(found: Candidates) -> dict[int, float]:
+    """Rows of conversations with their scores, best first: by their best exchange, the next one, and their summary."""
+    summary: dict[int, float] = {}
+    of_exchanges: dict[int, dict[int, float]] = {}
+    for entry_id, each in found.facts.items():
+        if each.conversation_id is None:
+            continue
+        score = found.scores[entry_id]
+        if each.source == CONVERSATION:
+            summary[each.conversation_id] = score
+        else:
+            mine = of_exchanges.setdefault(each.conversation_id, {})
+            key = each.exchange_id or -entry_id
+            mine[key] = max(score, mine.get(key, 0.0))
+    totals: dict[int, float] = {}
+    for row in {*summary, *of_exchanges}:
+        best, second, *_ = [*sorted(of_exchanges.get(row, {}).values(), reverse=True), 0.0, 0.0]
+        totals[row] = max(best, summary.get(row, 0.0)) + _SECOND * second + _SUMMARY * summary.get(row, 0.0)
+    return {row: totals[row] for row in sorted(totals, key=lambda row: (-totals[row], -row))}
+
+
+def place_exchanges(
+    chosen: Mapping[int, float],
+    everywhere: Candidates,
+    found: Candidates,
+    passing: Collection[int],
+    told: Collection[int],
+    config: RagConfig,
+) -> list[Placed]:
+    """Give exchanges their places: those of `chosen` conversations, by row with their scores, best first.
+
+    `everywhere` is what a search of all found, `found` what one in these did, `passing` the entries of it that may come
+    back, `told` the rows of conversations with a summary.
+    """
+    limit = config.exchange_limit_per_conversation
+    placed = [_placed(row, score, found, passing) for row, score in chosen.items()]
+    if config.share_places:
+        return _shared(placed, config.conversation_limit * limit, told, everywhere)
+    return [replace(each, exchanges=dict(list(each.exchanges.items())[:limit])) for each in placed]
+
+
+def _placed(row: int, score: float, found: Candidates, passing: Collection[int]) -> Placed:
+    """A conversation with every exchange of which something passes."""
+    of_it: dict[int, list[int]] = {}
+    nearest: list[float | None] = []
+    for entry_id, each in found.facts.items():
+        if each.conversation_id == row:
+            nearest.append(found.similarity.get(entry_id))
+            if each.exchange_id is not None:
+                of_it.setdefault(each.exchange_id, []).append(entry_id)
+    exchanges = {
+        exchange: (
+            _score(entry_ids, found) + _CONVERSATION * score,
+            _best_of(found.similarity.get(entry_id) for entry_id in entry_ids),
+        )
+        for exchange, entry_ids in of_it.items()
+        if any(entry_id in passing for entry_id in entry_ids)
+    }
+    best_first = sorted(exchanges.items(), key=lambda each: (-each[1][0], -each[0]))
+    return Placed(row, score, _best_of(nearest), dict(best_first))
+
+
+def _score(entry_ids: Sequence[int], found: Candidates) -> float:
+    """By its own words or its summary, whichever says it better, and by its summary once more."""
+    best = max(found.scores[entry_id] for entry_id in entry_ids)
+    summaries = [found.scores[entry_id] for entry_id in entry_ids if found.facts[entry_id].source == EXCHANGE]
+    return best + _EXCHANGE_SUMMARY * max(summaries, default=0.0)
+
+
+def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everywhere: Candidates) -> list[Placed]:
+    """Half of all places go to those whose own words are nearest, so that no summary hides them; the rest to the best.
+
+    One that is far behind the best gets none, and its tokens are saved. A conversation without a summary has nothing
+    else to show and keeps one.
+    """
+    own: dict[int, float] = {}
+    for entry_id, facts in everywhere.facts.items():
+        if facts.exchange_id is not None and facts.source not in _SUMMARIES:
+            own[facts.exchange_id] = max(everywhere.scores[entry_id], own.get(facts.exchange_id, 0.0))
+    kept = {exchange for each in placed if each.row not in told for exchange in list(each.exchanges)[:1]}
+    scores = {row: score for each in placed for row, (score, _) in each.exchanges.items()}
+    least = _LEAST * max(scores.values(), default=0.0)
+    near_enough = {row for row, score in scores.items() if score >= least}
+    nearest = sorted(near_enough & own.keys(), key=lambda row: (-own[row], -row))
+    best = sorted(near_enough, key=lambda row: (-scores[row], -row))
+    for row in (*nearest[: places // 2], *best):
+        if len(kept) < places:
+            kept.add(row)
+    return [replace(one, exchanges={row: one.exchanges[row] for row in one.exchanges if row in kept}) for one in placed]
+
+
+def _best_of(similarities: Iterable[float | None]) -> float | None:
+    """The highest; None where none is known."""
+    return max((each for each in similarities if each is not None), default=None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from harken.text import tokens
-from harken.text.words import STOP_WORDS, UNSPACED, UNSPACED_RUN, WORD, split_unspaced
+from harken.text.words import STOP_WORDS, UNSPACED, UNSPACED_RUN, WORD, split_unspaced, word_lists, words_of
 
 MAX_QUERY_TOKENS = 400
 MAX_TERMS = 32
@@ -66,3 +68,88 @@ def _quote(found: list[str], flat: str) -> str:
     names = any(character.isdigit() or character == "_" for word in found for character in word)
     says = any(word not in STOP_WORDS for word in found)
     return " ".join(flat.split()[:MAX_QUOTED_WORDS]) if names or (says and len(found) > 1) else ""
+
+
+# A message is small talk in one language or in none: German "die" and "war" are no English words.
+_LANGUAGES = ("english", "russian", "german", "spanish", "french", "italian", "portuguese")
+
+
+@dataclass(frozen=True, slots=True)
+class Courtesies:
+    """The words of one language.
+
+    Attributes:
+        plain: function words, and those that keep a talk going: a message of nothing else names nothing.
+        either: those, and what greetings and wishes are about (a weekend, a minute), which may be a topic as well.
+        markers: of which one shows that it is none; of `asking`, that it is one.
+    """
+
+    plain: frozenset[str]
+    either: frozenset[str]
+    markers: frozenset[str]
+    asking: frozenset[str]
+
+
+@cache
+def small_talk() -> frozenset[str]:
+    """Words that keep a talk going. A query of nothing else is about nothing that was said before."""
+    return words_of("small_talk")
+
+
+@cache
+def courtesies() -> tuple[Courtesies, ...]:
+    """Those of each language; English and Russian have their function words among the stop words."""
+    shared = word_lists("courtesies/any_language")
+    found = []
+    for language in _LANGUAGES:
+        own = word_lists(f"courtesies/{language}")
+        plain = own.get("plain", STOP_WORDS | small_talk()) | shared["plain"]
+        found.append(Courtesies(plain, plain | own["polite"], shared["markers"], shared["asking"]))
+    return tuple(found)
+
+
+# Signs that hold a Chinese or Japanese sentence together: a pair with one of them in it names nothing.
+_FUNCTION_SIGNS = frozenset(
+    "的是了我们你您他她它这那在有和与或就不也都很吗呢吧啊么什怎哪谁几多少为对把被给到说要去会能可以过着没还再请让"
+)
+_HIRAGANA = re.compile("[\u3040-\u309f]")
+
+
+def asks_nothing(query: Query, least_tokens: int) -> bool:
+    """Whether there is nothing to search for: no words, too few tokens, or small talk."""
+    return not query.text or is_small_talk(query) or tokens.estimate(query.text) < least_tokens
+
+
+def is_small_talk(query: Query) -> bool:
+    """Whether nothing was said but stop words, what keeps a talk going, courtesies, and the number of a choice."""
+    words = {word for word in query.words if not _is_choice(word)}
+    return any(_is_courtesy(words, query.text, each) for each in courtesies())
+
+
+def _is_courtesy(words: set[str], text: str, courtesies: Courtesies) -> bool:
+    """Whether a message is only polite; what could be a topic as well counts where something marks it as that."""
+    if words <= courtesies.plain:
+        return True
+    is_polite = words <= courtesies.either and not words.isdisjoint(courtesies.markers)
+    return is_polite and words.isdisjoint(courtesies.asking) and "?" not in text
+
+
+def distinctive_terms(terms: Iterable[str]) -> list[str]:
+    """The terms of a query that say what it is about; all of them where none does."""
+    given = list(terms)
+    telling = [term for term in given if term not in small_talk() and term not in STOP_WORDS and not _joins(term)]
+    return telling or given
+
+
+def is_mostly_foreign(text: str) -> bool:
+    """Whether more than half of a text's letters are of another script than the Latin one."""
+    letters = [character for character in text if character.isalpha()]
+    return 2 * sum(character > "\u024f" for character in letters) > len(letters)
+
+
+def _is_choice(word: str) -> bool:
+    return word.isdigit() and len(word) < 3
+
+
+def _joins(term: str) -> bool:
+    return len(term) <= 2 and any(sign in _FUNCTION_SIGNS or _HIRAGANA.match(sign) for sign in term)

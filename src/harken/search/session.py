@@ -1,71 +1,149 @@
-"""What the searches of one call share: a view of the store, the space that answers, and each query's vector."""
+"""What the searches of one call share: settings, a view of the store, the space that answers, each query's vector."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache, partial
 from types import TracebackType
+from typing import Any, TypeVar
 
-from harken.providers.embedder import Embedder, Space, Vectors
-from harken.search.coverage import NOTHING_EMBEDDED
-from harken.search.query import Query
-from harken.search.search import SpaceReader
-from harken.search.small_talk import is_mostly_foreign
-from harken.storage.ports import OneReading, Store, StoredSpace
+from harken.config.settings import SearchConfig
+from harken.log import Log
+from harken.providers.embedder import Embedder, Vectors
+from harken.search.query import Query, is_mostly_foreign
+from harken.storage.enrichment.jobs import (
+    A_BATCH,
+    EMBED,
+    Backlog,
+    backlog,
+    blocked_reason,
+    count_embeddable,
+    count_waiting,
+    is_enabled,
+)
+from harken.storage.ports import SharedTransaction, Store, StoredSpace, Transaction
+from harken.storage.vectors import answering_space
+
+GO_ON = "harken worker run --until-idle"
+NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
+NOTHING_RECORDED = "Nothing is recorded yet. Bring in what there is: harken import"
+_FOREIGN = "Searched by words alone: the embedding model does not know this script."
+# A percent of a million takes embedding minutes, and counting them a tenth of a second.
+_COUNTED_SECONDS = 30.0
+# Queries that are embedded at one time, and vectors that are kept: a premortem always asks the same two hundred.
+_AT_ONCE, _QUERIES = 8, 256
+
+_log = Log(__name__)
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class Coverage:
+    """Tells what share is embedded; every entry is counted at most twice a minute, and only while many wait."""
+
+    _percent: int = field(default=0, init=False)
+    _counted_at: float | None = field(default=None, init=False)
+
+    def notes(self, tx: Transaction, now: datetime) -> list[str]:
+        """What to say with a search by meaning: nothing where all is embedded, or will be in a moment.
+
+        A batch that somebody has in hand is a moment's work: in a chat, that is what was said just now.
+        """
+        found = backlog(tx, now)
+        if not found.waiting or (found.waiting <= found.running and found.waiting <= A_BATCH):
+            return []
+        percent = self._share(tx)
+        if percent is None:
+            return []
+        share = f"{percent} %" if percent else "Under 1 %"
+        return [f"{share} embedded; the rest is found by words alone. {_how(tx, found)}"]
+
+    def _share(self, tx: Transaction) -> int | None:
+        """The percent that is embedded, rounded down; None where only what was given up has no vector."""
+        now = time.monotonic()
+        if self._counted_at is None or now - self._counted_at >= _COUNTED_SECONDS:
+            waiting, embeddable = count_waiting(tx), count_embeddable(tx)
+            if waiting <= 0:
+                return None
+            self._percent, self._counted_at = 100 * (embeddable - waiting) // embeddable, now
+        return self._percent
+
+
+def _how(tx: Transaction, found: Backlog) -> str:
+    if not is_enabled(tx, EMBED):
+        return f"Embedding is switched off. Go on: harken embeddings on, and then: {GO_ON}"
+    if found.running:
+        return "Embedding goes on in the background."
+    why = blocked_reason(tx, EMBED)
+    return f"Embedding stands still: {why}" if why else f"Go on: {GO_ON}"
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
-    """A query in the space that answers."""
+class QueryVector:
+    """A query in the space that answers.
+
+    Attributes:
+        vector: `(dims,)` float32, unit length, read-only.
+    """
 
     space: StoredSpace
     vector: Vectors
 
 
-# What another thread makes; a sentence where words alone must do.
-Asking = Future[Embedded] | str
+# A sentence where words alone must do.
+_Answer = QueryVector | str
 
 
-class Together:
+class SearchSession:
     """Searches that belong together; of one thread, and closed by leaving it as a context.
 
-    The model works while rows are read: each takes about as long, and neither needs the other.
-
-    Args:
-        store: what is searched.
-        reader: finds the space that answers; None while nothing is embedded.
-        threads: embed.
+    Attributes:
+        config: how these searches fuse, weigh and hold to thresholds.
+        view: the store, whose readings are one transaction.
+        now: the moment for all of them.
     """
 
-    def __init__(self, store: Store, reader: Callable[[], SpaceReader | None], threads: ThreadPoolExecutor) -> None:
-        self.view = OneReading(store)
-        self._reader = reader
-        self._threads = threads
-        self._asked: dict[str, Asking] = {}
+    def __init__(self, sessions: SearchSessions, config: SearchConfig) -> None:
+        self.config = config
+        self.view = SharedTransaction(sessions.store)
+        self.now = sessions.now()
+        self._sessions = sessions
+        self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
 
-    def ask(self, query: Query) -> Asking:
-        """Begin to embed a query, once; where it cannot be begun, each search meets that again."""
-        if query.text not in self._asked:
-            self._asked[query.text] = self._begun(query.text)
-        return self._asked[query.text]
+    def begin(self, query: Query, known_scripts_only: bool = False) -> Future[_Answer] | str:
+        """Have a query embedded, once, while rows are read: each takes about as long, and neither needs the other.
 
-    def answer(self, asking: Asking) -> Embedded | str:
-        """What was asked for, once it is there."""
-        return asking if isinstance(asking, str) else self.view.wait_for(asking)
+        Args:
+            query: not empty.
+            known_scripts_only: whether words alone must do where the model was not made for the query's script.
+        """
+        key = query.text, known_scripts_only and is_mostly_foreign(query.text)
+        if key not in self._asked:
+            with self.view.reading() as tx:
+                space = answering_space(tx)
+            self._asked[key] = NOTHING_EMBEDDED if space is None else self._sessions.embed(space, *key)
+        return self._asked[key]
 
-    def _begun(self, text: str) -> Asking:
-        # The space is read in a transaction of its own, and a store in memory has one connection.
-        self.view.release()
-        reader = self._reader()
-        if reader is None:
-            return NOTHING_EMBEDDED
-        if reader.embedder.space.latin_only and is_mostly_foreign(text):
-            return "Searched by words alone: the embedding model does not know this script."
-        return self._threads.submit(lambda: Embedded(reader.space, reader.embedder.embed_query(text)))
+    def vector(self, query: Query, known_scripts_only: bool = False) -> _Answer:
+        """The query's vector once it is there; a sentence where words alone must do.
 
-    def __enter__(self) -> Together:
+        Raises:
+            ProviderError: the model failed, or cannot be opened.
+            MissingExtraError: what the model needs is not installed.
+        """
+        asked = self.begin(query, known_scripts_only)
+        return asked if isinstance(asked, str) else self.view.wait_for(asked)
+
+    def coverage(self, tx: Transaction) -> list[str]:
+        """See `Coverage.notes`."""
+        return self._sessions.coverage.notes(tx, self.now)
+
+    def __enter__(self) -> SearchSession:
         return self
 
     def __exit__(
@@ -74,79 +152,65 @@ class Together:
         self.view.release()
 
 
-Known = dict[tuple[str, str], Vectors]
-
-
 @dataclass(slots=True)
-class OnceEmbedder:
-    """An embedder that remembers the vectors of the queries that it was asked for.
-
-    Attributes:
-        known: vectors by space and query.
-        aside: called before the model is asked, which may take seconds.
-    """
-
-    embedder: Embedder
-    known: Known
-    aside: Callable[[], None]
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def space(self) -> Space:
-        """The space its vectors live in."""
-        return self.embedder.space
-
-    def embed_query(self, text: str) -> Vectors:
-        """The query's vector, made on first use."""
-        key = (self.embedder.space.id, text)
-        with self._lock:
-            if key not in self.known:
-                self.aside()
-                self.known[key] = self.embedder.embed_query(text)
-            return self.known[key]
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """The texts' vectors."""
-        return self.embedder.embed_passages(texts)
-
-
-@dataclass(frozen=True, slots=True)
-class OnceSpace:
-    """A `SpaceReader` that embeds each query once."""
-
-    space: StoredSpace
-    embedder: OnceEmbedder
-
-
-def _nothing() -> None: ...
-
-
-class OnceReader:
-    """Finds the answering space on first use, and once; a failure is met again by each search.
+class SearchSessions:
+    """Opens the sessions of a store, embeds their queries in threads, and remembers the vectors of the last ones.
 
     Args:
-        reader: finds the space; None where nothing is embedded.
-        known: vectors of earlier searches, for queries that are always the same; it gains those of these.
-        aside: called before a space or a model is asked, so that what is held meanwhile can be let go.
+        config: read anew for each session.
+        embedder_of: opens the model of a space; None where no model is to be asked.
     """
 
-    def __init__(
-        self, reader: Callable[[], SpaceReader | None], known: Known | None = None, aside: Callable[[], None] = _nothing
-    ) -> None:
-        self._reader = reader
-        self._aside = aside
-        self._known: Known = {} if known is None else known
-        self._found: list[OnceSpace | None] = []
-        self._lock = threading.Lock()
+    store: Store
+    config: Callable[[], SearchConfig]
+    embedder_of: Callable[[StoredSpace], Embedder | None]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    coverage: Coverage = field(default_factory=Coverage, init=False)
+    _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
+    _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
 
-    def __call__(self) -> SpaceReader | None:
-        """The space, with an embedder that remembers."""
-        with self._lock:
-            if not self._found:
-                self._aside()
-                opened = self._reader()
-                known, aside = self._known, self._aside
-                self._found.append(
-                    None if opened is None else OnceSpace(opened.space, OnceEmbedder(opened.embedder, known, aside))
-                )
-            return self._found[0]
+    def open(self, **changes: Any) -> SearchSession:
+        """A session by the settings in force, but for these changes."""
+        return SearchSession(self, self.config().model_copy(update=changes) if changes else self.config())
+
+    def joined(self, session: SearchSession | None) -> AbstractContextManager[SearchSession]:
+        """The session, left open for whoever opened it; a new one where there is none."""
+        return nullcontext(session) if session else self.open()
+
+    def embed(self, space: StoredSpace, text: str, unless_foreign: bool) -> Future[_Answer]:
+        """Embed a query in a thread, where its model is opened first if it has to be; what fails is tried again.
+
+        Args:
+            space: whose model is asked.
+            text: not empty.
+            unless_foreign: a model that knows the Latin script alone is not asked.
+        """
+        return self._threads.submit(self._embedded, space, text, unless_foreign)
+
+    def _embedded(self, space: StoredSpace, text: str, unless_foreign: bool) -> _Answer:
+        if space.name not in self._opened:
+            embedder = self.embedder_of(space)
+            if embedder is None:
+                return NOTHING_EMBEDDED
+            self._opened[space.name] = embedder, lru_cache(_QUERIES)(partial(_read_only, embedder))
+        embedder, vector_of = self._opened[space.name]
+        return _FOREIGN if unless_foreign and embedder.space.latin_only else QueryVector(space, vector_of(text))
+
+
+def _read_only(embedder: Embedder, text: str) -> Vectors:
+    vector = embedder.embed_query(text)
+    vector.flags.writeable = False
+    return vector
+
+
+def attempt(
+    part: str, call: Callable[[], _Result], notes: list[str], note: str = "Searched without {part}: {error}."
+) -> _Result | None:
+    """What the call gives; None where it fails, which is logged and noted: memory must never stop a chat."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - the other parts have an answer; the failure is logged and shown
+        name = type(error).__name__
+        _log.warning("search_part_failed", part=part, error_class=name)
+        notes.append(note.format(part=part, error=name))
+        return None

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from harken.model.arguments import DEFAULT_LIMIT
+from harken.model.conversations import SavedRecord
 from harken.model.experiences import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
 from harken.sources.experiences.source import ExperienceSource, ValueSource
-from harken.sources.found import DEFAULT_LIMIT, SourceHit, SourceSearch
-from harken.sources.memories.memories import SearchPort
 from harken.sources.memories.memory import MemorySource, checked_category
-from harken.sources.source import Source
+from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch
 from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
 from harken.storage.ports import Readable
+from harken.storage.records.rows import find_kept
 
 MOST_MEMORIES = 100
 
@@ -28,19 +30,24 @@ class SourceSearcher:
     Args:
         store: where records are looked up.
         search: the one retrieval path.
+    Raises:
+        UsageError: by every search whose limit, mode, category, language, axis, domain, strategy or outcome is none.
+        NotFoundError: by every search in a project that is not there.
     """
 
     store: Readable
     search: SearchPort
 
+    def records(self, wanted: Iterable[tuple[str, str]]) -> list[SavedRecord]:
+        """Records by source and id, each once, in the given order; those that are gone are left out."""
+        with self.store.reading() as tx:
+            found = [find_kept(tx, source, [uid]).get(uid) for source, uid in dict.fromkeys(wanted)]
+        return [record for record in found if record]
+
     def search_memories(
         self, query: str, limit: int = DEFAULT_LIMIT, *, category: str | None = None, mode: str = "hybrid"
     ) -> SourceHit:
-        """Saved memories; those that were superseded are not among them.
-
-        Raises:
-            UsageError: the limit, the category or the mode is not possible.
-        """
+        """Saved memories; those that were superseded are not among them."""
         facets = () if category is None else (f"category:{checked_category(category)}",)
         return self._of(MemorySource()).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
 
@@ -53,12 +60,7 @@ class SourceSearcher:
         project: str | None = None,
         mode: str = "hybrid",
     ) -> SourceHit:
-        """Units of code.
-
-        Raises:
-            UsageError: the limit, the language or the mode is not possible.
-            NotFoundError: there is no such project.
-        """
+        """Units of code."""
         facets = language_facets(language)
         return self._of(CodeSource()).find(query, facets=facets, project=project, limit=limit, mode=mode)
 
@@ -74,28 +76,15 @@ class SourceSearcher:
         mode: str = "hybrid",
         is_filled: bool = False,
     ) -> SourceHit:
-        """Experiences that have ended, by one of their four texts.
+        """Experiences that have ended, by one of their four texts: `full`, `strategy`, `surprise` or `root_cause`.
 
-        Args:
-            query: words, or a question.
-            axis: `full`, `strategy`, `surprise` or `root_cause`.
-            domain: only of this one.
-            strategy: only of this one.
-            outcome: `confirmed`, `falsified` or `abandoned`.
-            limit: 1 to 50.
-            mode: `hybrid`, `keyword` or `semantic`.
-            is_filled: whether the newest others of axis, domain, strategy and outcome follow, up to the limit.
-        Raises:
-            UsageError: a value is not possible.
+        Only of this domain, strategy and outcome (`confirmed`, `falsified`, `abandoned`) where they are named; the
+        newest others of the same follow, up to the limit, where it is to be filled.
         """
         check_one_of("axis", axis, AXES)
         filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
-        facets = [f"axis:{axis}"]
-        for name, value, known in filters:
-            if value is not None:
-                check_one_of(name, value, known)
-                facets.append(f"{name}:{value}")
-        return self._found(ExperienceSource(), query, tuple(facets), limit, mode, is_filled)
+        facets = (f"axis:{axis}", *_checked_facets(*filters))
+        return self._filled(ExperienceSource(), query, facets, limit, mode, is_filled)
 
     def search_values(
         self,
@@ -107,24 +96,12 @@ class SourceSearcher:
         mode: str = "hybrid",
         is_filled: bool = False,
     ) -> SourceHit:
-        """Values.
+        """Values whose cluster is of this axis, and which experiences of this domain bear out, where they are named.
 
-        Args:
-            query: words, or a question.
-            limit: 1 to 50.
-            axis: only those whose cluster is of this one.
-            domain: only those that experiences of this one bear out.
-            mode: `hybrid`, `keyword` or `semantic`.
-            is_filled: whether the newest others of axis and domain follow, up to the limit.
-        Raises:
-            UsageError: a value is not possible.
+        The newest others of the same follow, up to the limit, where it is to be filled.
         """
-        facets = []
-        for name, value, known in (("axis", axis, AXES), ("domain", domain, DOMAINS)):
-            if value is not None:
-                check_one_of(name, value, known)
-                facets.append(f"{name}:{value}")
-        return self._found(ValueSource(), query, tuple(facets), limit, mode, is_filled)
+        facets = _checked_facets(("axis", axis, AXES), ("domain", domain, DOMAINS))
+        return self._filled(ValueSource(), query, facets, limit, mode, is_filled)
 
     def search_commits(
         self,
@@ -136,12 +113,7 @@ class SourceSearcher:
         project: str | None = None,
         mode: str = "hybrid",
     ) -> SourceHit:
-        """Commits.
-
-        Raises:
-            UsageError: the limit or the mode is not possible.
-            NotFoundError: there is no such project.
-        """
+        """Commits."""
         facets = () if author is None else (author_facet(author),)
         search = self._of(CommitSource())
         return search.find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
@@ -149,20 +121,23 @@ class SourceSearcher:
     def search_documents(
         self, query: str, limit: int = DEFAULT_LIMIT, *, project: str | None = None, mode: str = "hybrid"
     ) -> SourceHit:
-        """Passages of documents.
-
-        Raises:
-            UsageError: the limit or the mode is not possible.
-            NotFoundError: there is no such project.
-        """
+        """Passages of documents."""
         return self._of(DocumentSource()).find(query, project=project, limit=limit, mode=mode)
 
     def _of(self, source: Source) -> SourceSearch:
         return SourceSearch(self.store, source, self.search)
 
-    def _found(
+    def _filled(
         self, source: Source, query: str, facets: tuple[str, ...], limit: int, mode: str, is_filled: bool
     ) -> SourceHit:
         search = self._of(source)
         found = search.find(query, facets=facets, limit=limit, mode=mode)
         return search.fill(found, facets, limit) if is_filled and len(found.hits) < limit else found
+
+
+def _checked_facets(*wanted: tuple[str, str | None, Sequence[str]]) -> tuple[str, ...]:
+    """A facet for each that is named, held to what there is of it."""
+    named = [(name, value, known) for name, value, known in wanted if value is not None]
+    for name, value, known in named:
+        check_one_of(name, value, known)
+    return tuple(f"{name}:{value}" for name, value, _ in named)

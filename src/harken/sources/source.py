@@ -1,13 +1,28 @@
-"""The port of sources: what makes a record searchable, and what shows one that was found."""
+"""The port of sources: what makes a record searchable, and what finds and shows one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 
-from harken.model.conversations import ContextItem, Hit, Kept, NewEntry
-from harken.storage.ports import Transaction
+from harken.errors import UsageError
+from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT
+from harken.model.conversations import ContextItem, Hit, NewEntry, SearchScope
+from harken.model.lookups import SearchResult
+from harken.storage.entries import load_entries, newest_entries
+from harken.storage.ports import Readable, Transaction
+from harken.storage.scopes import row_scope
+
+
+class SearchPort(Protocol):
+    """The one retrieval path."""
+
+    def __call__(self, query: str, scope: SearchScope, limit: int, mode: str, /) -> SearchResult:
+        """What answers the query, best first."""
+        ...
 
 
 class Source(Protocol):
@@ -30,30 +45,82 @@ class Source(Protocol):
         ...
 
 
-class RecordWriter(Protocol):
-    """Writes records of kept sources; `harken.record.record_writer.Keeper` is one."""
-
-    def keep(self, source: str, choose: Callable[[Transaction], Sequence[Kept]]) -> list[Kept]:
-        """Write the records that are chosen under the write lock, each with the present moment; those written."""
-        ...
-
-    def clean(self, value: Any) -> Any:
-        """A value as it may be kept: secrets taken out."""
-        ...
-
-    def forget(self, source: str, uids: Sequence[str]) -> object:
-        """Forget records for good."""
-        ...
-
-    def now(self) -> datetime:
-        """The present moment."""
-        ...
-
-    def new_uid(self) -> str:
-        """An id for a new record."""
-        ...
-
-
 def relevance_of(hit: Hit) -> float:
     """How like a hit is to what was asked, 0 to 1: its similarity, or its score where it has no vector yet."""
     return min(1.0, max(0.0, hit.score if hit.similarity is None else hit.similarity))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHit:
+    """What was found, best first.
+
+    Attributes:
+        hits: with scores and reasons.
+        items: the same as a context shows them, with the facts of their source.
+        notes: one sentence for each part that could not answer.
+        threshold: how like the query something must be to be relevant (cosine similarity); None where none applies.
+    """
+
+    hits: tuple[Hit, ...]
+    items: tuple[ContextItem, ...]
+    notes: tuple[str, ...] = ()
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSearch:
+    """Searches the entries of one source.
+
+    Args:
+        store: where records are looked up.
+        source: shows what was found.
+        search: the one retrieval path.
+    """
+
+    store: Readable
+    source: Source
+    search: SearchPort
+
+    def find(
+        self,
+        query: str,
+        *,
+        facets: tuple[str, ...] = (),
+        project: str | Path | None = None,
+        since: datetime | None = None,
+        limit: int = DEFAULT_LIMIT,
+        mode: str = "hybrid",
+        most: int = MAX_LIMIT,
+    ) -> SourceHit:
+        """Find the records that answer a query and have all of the facets; from 1 to `most`.
+
+        Raises:
+            UsageError: the limit is not possible, or the mode is none.
+            NotFoundError: there is no such project.
+        """
+        if not 1 <= limit <= most:
+            raise UsageError(f"limit must be from 1 to {most}, not {limit}.")
+        named = None if project is None else str(project)
+        scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
+        result = self.search(query, scope, limit, mode)
+        return replace(self._shown(result.hits, result.notes), threshold=result.threshold)
+
+    def fill(self, found: SourceHit, facets: tuple[str, ...], limit: int) -> SourceHit:
+        """What was found, and behind it the newest others that have the facets, until there are so many."""
+        known = {hit.entry.ref_uid for hit in found.hits}
+        with self.store.reading() as tx:
+            scope = row_scope(tx, SearchScope(sources=(self.source.name,), facets=facets))
+            newest = newest_entries(tx, scope, limit + len(known))
+            entries = load_entries(tx, newest)
+        others = [entries[entry_id] for entry_id in newest if entries[entry_id].ref_uid not in known]
+        rest = self._shown([Hit(entry, 0.0, 0.0) for entry in others[: limit - len(found.hits)]], ())
+        return SourceHit((*found.hits, *rest.hits), (*found.items, *rest.items), found.notes)
+
+    def _shown(self, hits: Sequence[Hit], notes: tuple[str, ...]) -> SourceHit:
+        with self.store.reading() as tx:
+            items = self.source.items(tx, hits)
+            if len(items) != len(hits):
+                # Some records are gone, or were found twice: which ones, only each by itself can tell.
+                each = [(hit, found[0]) for hit in hits if (found := self.source.items(tx, [hit]))]
+                hits, items = [hit for hit, _ in each], [item for _, item in each]
+        return SourceHit(tuple(hits), tuple(items), notes)

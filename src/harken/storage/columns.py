@@ -1,12 +1,15 @@
-"""Types of columns, and what SQL the engines spell differently."""
+"""Types of columns, what SQL the engines spell differently, and words as full text has them on both."""
 
 from __future__ import annotations
 
 import json
+import re
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Any, Protocol
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Insert, LargeBinary, Select, Table, Text
@@ -22,31 +25,23 @@ class Dialect(Protocol):
 
     def __hash__(self) -> int:
         """Statements are made once for each engine."""
-        ...
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """Whether a column has one of the values, however many they are."""
-        ...
 
     def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
         """The same of numbers or texts that each execution binds, as `listing` gives them, to the name `AMONG`."""
-        ...
 
     def listing(self, values: Sequence[Any]) -> object:
         """Values as a statement with `among` takes them."""
-        ...
 
     def bare_rows(
         self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
     ) -> Sequence[Sequence[Any]]:
-        """The rows of a statement that was made once, by place alone and as the driver gives them.
+        """The rows of a statement that was made once and is kept for good, by place alone and as the driver gives them.
 
-        Args:
-            connection: of a transaction.
-            statement: kept for good; the types of its columns convert nothing, and it has no list (`IN`).
-            values: what it is executed with.
+        The types of its columns convert nothing, and it has no list (`IN`).
         """
-        ...
 
     def upsert(
         self,
@@ -58,14 +53,10 @@ class Dialect(Protocol):
     ) -> Insert:
         """Insert one row or some of different keys; each may change the one that has its key.
 
-        Args:
-            table: where to.
-            rows: complete but for the id, with the tenant; `{}` where they are given when the statement is executed.
-            key: the columns of the unique key, without the tenant.
-            changes: what a row of the same key gets instead; may speak of its columns. None leaves it as it is.
-            where: the row of the same key is changed only if this holds for it.
+        Rows are complete but for the id, `{}` where they are given when the statement is executed. The key is that of
+        a unique constraint, without the tenant. A row of the same key gets the changes, which may speak of its columns,
+        if the condition holds for it; without changes it stays as it is.
         """
-        ...
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,20 +72,6 @@ def to_microseconds(moment: datetime) -> int:
 def from_microseconds(value: int) -> datetime:
     """The moment, timezone-aware in UTC."""
     return _EPOCH + value * _MICROSECOND
-
-
-def format_moment(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds and `Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-
-
-def parse_moment(text: str) -> datetime:
-    """The moment of `format_moment`, timezone-aware in UTC.
-
-    Raises:
-        ValueError: the text is no moment.
-    """
-    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 class Instant(TypeDecorator[datetime]):
@@ -191,3 +168,29 @@ class Usd(TypeDecorator[Decimal]):
     def process_result_value(self, value: int | Decimal | None, dialect: SQLDialect) -> Decimal | None:
         """From the database; some engines sum integers as decimals."""
         return None if value is None else Decimal(value) / _BILLION
+
+
+# Chinese, Japanese and Korean are written without spaces; an engine would take a whole sentence for one word.
+_UNSPACED = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_DAY_MICROSECONDS = 86_400_000_000
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+def spaced(text: str) -> str:
+    """The text with a space around every character of a script that writes none."""
+    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+
+
+@lru_cache(maxsize=4096)
+def _date(day: int) -> str:
+    moment = time.gmtime(day * 86400)
+    # Not by `strftime`: what is indexed must not change with the process's locale.
+    return f"{moment.tm_mday} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
+
+
+def day_in_words(microseconds: int) -> str:
+    """The day as people write it, `8 May 2023`, so that a question that names a date finds it."""
+    return _date(microseconds // _DAY_MICROSECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -21,7 +20,6 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
-    update,
 )
 
 from harken.errors import NotFoundError
@@ -29,47 +27,39 @@ from harken.model.conversations import (
     KEPT_FOLDERS,
     Conversation,
     Grave,
-    Kept,
     Message,
     MessageType,
     ProjectIdentity,
     Role,
+    SavedRecord,
     Tombstone,
     Trust,
     Trusted,
 )
-from harken.storage.columns import Dialect
-from harken.storage.ports import Transaction, batches, rows_among, rows_in
-from harken.storage.source_entries import MESSAGE_SOURCE
+from harken.model.lookups import Surroundings
+from harken.storage.entries import MESSAGE_SOURCE
+from harken.storage.ports import Transaction, batches, rows_by, rows_in
 from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
     failed_work,
+    joined,
     messages,
     projects,
+    reader,
     refers,
     segments,
     tombstones,
     vectors,
 )
 
+_OWN = (Trust.OWNER.value, Trust.AGENT.value)
+
 
 def find_known(tx: Transaction, table: Table, uids: Sequence[str]) -> set[str]:
     """Which of the uids the table has."""
-    known: set[str] = set()
-    for batch in batches(uids):
-        known.update(tx.connection.scalars(_BY_UID[table.name], {"of_tenant": tx.tenant, "uids": batch}))
-    return known
-
-
-# Built once: they run with every recorded message.
-_BY_UID = {
-    table.name: select(table.c.uid).where(
-        table.c.tenant == bindparam("of_tenant"), table.c.uid.in_(bindparam("uids", expanding=True))
-    )
-    for table in (conversations, segments, exchanges, messages, tombstones)
-}
+    return {row.uid for row in rows_by(tx, table.c.uid, uids, table.c.uid)}
 
 
 def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:
@@ -80,11 +70,9 @@ def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:
 def own_conversations(tx: Transaction, uids: Iterable[str]) -> set[str]:
     """Which of the conversations hold words of the owner or of their agents."""
     own = exists().where(
-        messages.c.tenant == tx.tenant,
-        refers(messages.c.conversation_id, conversations),
-        messages.c.trust.in_(_OWN),
+        messages.c.tenant == tx.tenant, refers(messages.c.conversation_id, conversations), messages.c.trust.in_(_OWN)
     )
-    statement = select(conversations.c.uid).where(conversations.c.tenant == tx.tenant, own)
+    statement = tx.select(conversations.c.uid).where(own)
     return {row.uid for row in rows_in(tx, statement, conversations.c.uid, list(uids))}
 
 
@@ -95,10 +83,8 @@ def raised_trust(tx: Transaction, said: Sequence[Message], moment: datetime) -> 
     """
     wanted = {message.uid: message for message in said if message.trust.value in _OWN}
     columns = (messages.c.uid, messages.c.role, messages.c.type, messages.c.author, messages.c.text)
-    statement = select(*columns, conversations.c.uid.label("conversation_uid")).select_from(
-        messages.join(conversations, refers(messages.c.conversation_id, conversations))
-    )
-    imported = statement.where(messages.c.tenant == tx.tenant, messages.c.trust == Trust.IMPORTED.value)
+    statement = tx.select(*columns, conversations.c.uid.label("conversation_uid"))
+    imported = statement.select_from(joined(messages, conversations)).where(messages.c.trust == Trust.IMPORTED.value)
     raised = []
     for row in rows_in(tx, imported, messages.c.uid, wanted):
         new = wanted[row.uid]
@@ -110,47 +96,17 @@ def raised_trust(tx: Transaction, said: Sequence[Message], moment: datetime) -> 
 
 def raise_trust(tx: Transaction, events: Sequence[Trusted]) -> None:
     """Give messages that stand as `imported`, and what search sees of them, the trust that they have after all."""
-    rows = [{"of_tenant": tx.tenant, "of_uid": event.uid, "new_trust": event.trust.value} for event in events]
-    if rows:
-        tx.connection.execute(_RAISE_MESSAGES, rows)
-        tx.connection.execute(_RAISE_ENTRIES, rows)
-
-
-_OWN = (Trust.OWNER.value, Trust.AGENT.value)
-_RAISE_MESSAGES = (
-    update(messages)
-    .where(messages.c.tenant == bindparam("of_tenant"), messages.c.uid == bindparam("of_uid"))
-    .where(messages.c.trust == Trust.IMPORTED.value)
-    .values(trust=bindparam("new_trust"))
-)
-_RAISE_ENTRIES = (
-    update(entries)
-    .where(entries.c.tenant == bindparam("of_tenant"), entries.c.ref_uid == bindparam("of_uid"))
-    .where(entries.c.source == MESSAGE_SOURCE, entries.c.trust == Trust.IMPORTED.value)
-    .values(trust=bindparam("new_trust"))
-)
+    for trust in {event.trust for event in events}:
+        for uids in batches(event.uid for event in events if event.trust is trust):
+            said = messages.c.uid.in_(uids), messages.c.trust == Trust.IMPORTED.value
+            seen = entries.c.ref_uid.in_(uids), entries.c.trust == Trust.IMPORTED.value
+            tx.update(messages, *said, trust=trust.value)
+            tx.update(entries, *seen, entries.c.source == MESSAGE_SOURCE, trust=trust.value)
 
 
 _SHORTEST_BEGINNING = 6
 _TITLE_CHARS = 70
 _ROWS_AT_ONCE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Some messages of a conversation, oldest first.
-
-    Attributes:
-        message: the one that was asked for; None where the whole conversation was.
-        before: how many earlier messages there are that are not shown.
-        after: how many later ones.
-    """
-
-    conversation: Conversation
-    messages: tuple[Message, ...]
-    message: Message | None = None
-    before: int = 0
-    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,26 +131,15 @@ class Counts:
 
 def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
     """A line for people per conversation: its title, else the first words of its first question."""
-    rows = tx.connection.execute(
-        select(conversations.c.uid, conversations.c.id, conversations.c.title).where(
-            conversations.c.tenant == tx.tenant, conversations.c.uid.in_(uids)
-        )
-    ).all()
+    columns = (conversations.c.uid, conversations.c.id, conversations.c.title)
+    rows = list(rows_by(tx, conversations.c.uid, uids, *columns))
     return {row.uid: row.title or _first_words(tx, row.id) for row in rows}
 
 
 def _first_words(tx: Transaction, conversation_id: int) -> str:
-    text = tx.connection.execute(
-        select(messages.c.text)
-        .where(
-            messages.c.tenant == tx.tenant,
-            messages.c.conversation_id == conversation_id,
-            messages.c.type == MessageType.TEXT.value,
-        )
-        .order_by(messages.c.position, messages.c.id)
-        .limit(1)
-    ).scalar()
-    words = " ".join((text or "").split())
+    said = messages.c.conversation_id == conversation_id, messages.c.type == MessageType.TEXT.value
+    first = tx.select(messages.c.text).where(*said).order_by(messages.c.position, messages.c.id).limit(1)
+    words = " ".join((tx.connection.scalar(first) or "").split())
     return words if len(words) <= _TITLE_CHARS else words[: _TITLE_CHARS - 1] + "…"
 
 
@@ -202,9 +147,8 @@ def list_projects(tx: Transaction) -> list[tuple[str, str, int]]:
     """(key, name, conversations) of every project, the busiest first."""
     count = func.count(conversations.c.id)
     rows = tx.connection.execute(
-        select(projects.c.key, projects.c.name, count)
+        tx.select(projects.c.key, projects.c.name, count)
         .select_from(projects.outerjoin(conversations, refers(conversations.c.project_id, projects)))
-        .where(projects.c.tenant == tx.tenant)
         .group_by(projects.c.key, projects.c.name)
         .order_by(count.desc())
     )
@@ -214,23 +158,19 @@ def list_projects(tx: Transaction) -> list[tuple[str, str, int]]:
 def find_conversation(tx: Transaction, uid: str) -> Conversation | None:
     """The conversation, or None."""
     row = tx.connection.execute(
-        select(conversations, projects.c.key, projects.c.name)
+        tx.select(conversations, projects.c.key, projects.c.name)
         .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
-        .where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+        .where(conversations.c.uid == uid)
     ).first()
-    if row is None:
-        return None
-    return Conversation(
-        uid=row.uid,
-        channel=row.channel,
-        external_id=row.external_id,
-        title=row.title,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        project=None if row.key is None else ProjectIdentity(row.key, row.name),
-        parent_uid=row.parent_uid,
-        metadata=row.metadata,
-    )
+    return None if row is None else _conversation(row, project=project_in(row))
+
+
+def project_in(row: Any) -> ProjectIdentity | None:
+    """The project whose key and name a row has."""
+    return None if row.key is None else ProjectIdentity(row.key, row.name)
+
+
+_conversation = reader(Conversation, ("project",))
 
 
 def find_message(tx: Transaction, uid: str) -> Message | None:
@@ -243,9 +183,7 @@ def resolve_uid(tx: Transaction, prefix: str) -> list[tuple[str, str]]:
     """(kind, uid) of every message, conversation or exchange whose id begins like this; ten at most."""
     found: list[tuple[str, str]] = []
     for kind, table in (("message", messages), ("conversation", conversations), ("exchange", exchanges)):
-        statement = select(table.c.uid).where(
-            table.c.tenant == tx.tenant, table.c.uid >= prefix, table.c.uid < prefix + "\U0010ffff"
-        )
+        statement = tx.select(table.c.uid).where(table.c.uid >= prefix, table.c.uid < prefix + "\U0010ffff")
         found.extend((kind, uid) for uid in tx.connection.scalars(statement.limit(10)))
     return found
 
@@ -281,9 +219,7 @@ def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[st
         or_(*(messages.c.text.contains(form, autoescape=True) for form in {word, word.upper(), word.capitalize()}))
         for word in map(str.lower, words)
     ]
-    rows = tx.connection.execute(
-        select(messages.c.uid, messages.c.text).where(messages.c.tenant == tx.tenant, *holding).order_by(messages.c.id)
-    )
+    rows = tx.connection.execute(tx.select(messages.c.uid, messages.c.text).where(*holding).order_by(messages.c.id))
     return ((row.uid, row.text) for row in rows)
 
 
@@ -296,24 +232,19 @@ def messages_of_exchange(tx: Transaction, exchange_uid: str) -> list[Message]:
 
 def tombstones_of(tx: Transaction, conversation_uid: str) -> list[Grave]:
     """What was forgotten of a conversation, itself included, or of a kept source's folder, oldest first."""
-    rows = tx.connection.execute(
-        select(tombstones)
-        .where(tombstones.c.tenant == tx.tenant, tombstones.c.conversation_uid == conversation_uid)
-        .order_by(tombstones.c.id)
-    )
+    mine = tx.select(tombstones).where(tombstones.c.conversation_uid == conversation_uid).order_by(tombstones.c.id)
     return [
-        Kept(row.kind, row.uid, row.at, None)
-        if row.kind in KEPT_FOLDERS
-        else Tombstone(row.uid, row.conversation_uid, row.kind, row.at)
-        for row in rows
+        SavedRecord(row.kind, row.uid, row.at, None) if row.kind in KEPT_FOLDERS else _tombstone(row)
+        for row in tx.connection.execute(mine)
     ]
+
+
+_tombstone = reader(Tombstone)
 
 
 def messages_around(tx: Transaction, message: Message, reach: int) -> tuple[list[Message], int, int]:
     """Up to `reach` messages on each side and the message itself, with how many lie before and after those."""
-    row_id = tx.connection.execute(
-        select(messages.c.id).where(messages.c.tenant == tx.tenant, messages.c.uid == message.uid)
-    ).scalar_one()
+    row_id = tx.connection.execute(tx.select(messages.c.id).where(messages.c.uid == message.uid)).scalar_one()
     of_conversation = _messages(tx).where(conversations.c.uid == message.conversation_uid)
     place, mine = tuple_(messages.c.position, messages.c.id), tuple_(literal(message.position), literal(row_id))
     earlier, later = place < mine, place > mine
@@ -329,24 +260,16 @@ def messages_around(tx: Transaction, message: Message, reach: int) -> tuple[list
 
 def count_all(tx: Transaction, space_id: int | None) -> Counts:
     """How much there is; `embedded` is of the given space."""
-
-    def rows(table: Any, *conditions: Any) -> int:
-        return int(
-            tx.connection.execute(
-                select(func.count()).select_from(table).where(table.c.tenant == tx.tenant, *conditions)
-            ).scalar_one()
-        )
-
     return Counts(
-        messages=rows(messages),
-        conversations=rows(conversations),
-        exchanges=rows(exchanges),
-        projects=rows(projects),
-        entries=rows(entries),
-        embeddable=rows(entries, entries.c.space_id.is_not(None)),
-        embedded=0 if space_id is None else rows(vectors, vectors.c.space_id == space_id),
-        failed=rows(failed_work),
-        forgotten=rows(tombstones),
+        messages=tx.count(messages),
+        conversations=tx.count(conversations),
+        exchanges=tx.count(exchanges),
+        projects=tx.count(projects),
+        entries=tx.count(entries),
+        embeddable=tx.count(entries, entries.c.space_id.is_not(None)),
+        embedded=0 if space_id is None else tx.count(vectors, vectors.c.space_id == space_id),
+        failed=tx.count(failed_work),
+        forgotten=tx.count(tombstones),
     )
 
 
@@ -376,12 +299,9 @@ def look_up(tx: Transaction, beginning: str, reach: int) -> Surroundings:
 
 
 def _count(tx: Transaction, message: Message, condition: Any) -> int:
-    statement = (
-        select(func.count())
-        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
-        .where(messages.c.tenant == tx.tenant, conversations.c.uid == message.conversation_uid, condition)
-    )
-    return int(tx.connection.execute(statement).scalar_one())
+    statement = tx.select(func.count(), of=messages).select_from(joined(messages, conversations))
+    mine = conversations.c.uid == message.conversation_uid
+    return int(tx.connection.execute(statement.where(mine, condition)).scalar_one())
 
 
 def _messages(tx: Transaction) -> Select[Any]:
@@ -393,11 +313,7 @@ _WHOLE = select(
     conversations.c.uid.label("conversation_uid"),
     segments.c.uid.label("segment_uid"),
     exchanges.c.uid.label("exchange_uid"),
-).select_from(
-    messages.join(conversations, refers(messages.c.conversation_id, conversations))
-    .join(segments, refers(messages.c.segment_id, segments))
-    .join(exchanges, refers(messages.c.exchange_id, exchanges))
-)
+).select_from(joined(messages, conversations, segments, exchanges))
 # Built once: it runs before every model call.
 _OF_SEGMENT = _WHOLE.where(
     messages.c.tenant == bindparam("of_tenant"),
@@ -406,24 +322,7 @@ _OF_SEGMENT = _WHOLE.where(
 ).order_by(messages.c.position.desc(), messages.c.id.desc())
 
 
-def _message(row: Row[Any]) -> Message:
-    return Message(
-        uid=row.uid,
-        conversation_uid=row.conversation_uid,
-        segment_uid=row.segment_uid,
-        exchange_uid=row.exchange_uid,
-        role=Role(row.role),
-        type=MessageType(row.type),
-        text=row.text,
-        created_at=row.created_at,
-        author=row.author,
-        trust=Trust(row.trust),
-        call_id=row.call_id,
-        tool_name=row.tool_name,
-        external_id=row.external_id,
-        metadata=row.metadata,
-        position=row.position,
-    )
+_message = reader(Message, role=Role, type=MessageType, trust=Trust)
 
 
 # What is dated further ahead than clocks differ was written by one that is wrong.
@@ -432,7 +331,7 @@ AHEAD_AT_MOST = timedelta(days=1)
 _OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 _NEWEST_SEGMENT = (
     select(segments.c.uid)
-    .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
+    .select_from(joined(segments, conversations))
     .where(segments.c.tenant == _OF_TENANT, conversations.c.uid == bindparam("of_conversation"))
     .order_by(segments.c.number.desc())
     .limit(1)
@@ -441,9 +340,7 @@ _NEWEST_SEGMENT = (
 
 def newest_segment(tx: Transaction, conversation_uid: str) -> str | None:
     """The id of a conversation's newest segment; None where it has none, or is not there."""
-    asked = {"of_tenant": tx.tenant, "of_conversation": conversation_uid}
-    found: str | None = tx.connection.execute(_NEWEST_SEGMENT, asked).scalar()
-    return found
+    return tx.connection.scalar(_NEWEST_SEGMENT, {"of_tenant": tx.tenant, "of_conversation": conversation_uid})
 
 
 def newest_conversation(tx: Transaction, now: datetime, channel: str | None = None) -> str | None:
@@ -452,49 +349,30 @@ def newest_conversation(tx: Transaction, now: datetime, channel: str | None = No
     One that a wrong clock has dated into the future comes after all others.
     """
     of_channel = true() if channel is None else conversations.c.channel == channel
-    newest = (
-        select(conversations.c.uid)
-        .where(conversations.c.tenant == tx.tenant, of_channel)
-        .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
-        .limit(1)
-    )
+    newest = tx.select(conversations.c.uid).where(of_channel)
+    newest = newest.order_by(conversations.c.updated_at.desc(), conversations.c.id.desc()).limit(1)
     # Two looks at an index rather than a sort of all that there is.
-    found: str | None = tx.connection.execute(newest.where(conversations.c.updated_at <= now + AHEAD_AT_MOST)).scalar()
-    if found is None:
-        found = tx.connection.execute(newest).scalar()
-    return found
+    found: str | None = tx.connection.scalar(newest.where(conversations.c.updated_at <= now + AHEAD_AT_MOST))
+    return tx.connection.scalar(newest) if found is None else found
 
 
 def entries_of(tx: Transaction, ref_uids: Iterable[str]) -> set[int]:
     """Row ids of the entries that were made from these records."""
-    return {row[0] for row in rows_among(tx, _made_from(tx.dialect), ref_uids)}
+    return {row[0] for row in rows_by(tx, entries.c.ref_uid, ref_uids, entries.c.id)}
 
 
-@cache
-def _made_from(dialect: Dialect) -> Select[Any]:
-    return select(entries.c.id).where(entries.c.tenant == _OF_TENANT, dialect.among(entries.c.ref_uid))
+def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
+    """Rows (`id`, `uid`) of conversations whose id begins like this, or whose own name is this; two at most."""
+    named = conversations.c.uid.startswith(name, autoescape=True) | (conversations.c.external_id == name)
+    return list(tx.connection.execute(tx.select(conversations.c.id, conversations.c.uid).where(named).limit(2)))
 
 
 def begins_with(tx: Transaction, beginning: str) -> list[str]:
-    """Ids of conversations whose id begins like this, or whose own name is this; two at most."""
-    return list(
-        tx.connection.scalars(
-            select(conversations.c.uid)
-            .where(
-                conversations.c.tenant == tx.tenant,
-                conversations.c.uid.startswith(beginning, autoescape=True) | (conversations.c.external_id == beginning),
-            )
-            .limit(2)
-        )
-    )
+    """The ids of those conversations."""
+    return [row.uid for row in conversations_named(tx, beginning)]
 
 
 def exchanges_of(tx: Transaction, entry_ids: Iterable[int]) -> dict[int, int]:
     """The exchange of each entry that is in one, both as row ids."""
-    return {row[0]: row[1] for row in rows_among(tx, _exchanges(tx.dialect), entry_ids)}
-
-
-@cache
-def _exchanges(dialect: Dialect) -> Select[Any]:
-    of_one = entries.c.tenant == _OF_TENANT, entries.c.exchange_id.is_not(None)
-    return select(entries.c.id, entries.c.exchange_id).where(*of_one, dialect.among(entries.c.id))
+    rows = rows_by(tx, entries.c.id, entry_ids, entries.c.id, entries.c.exchange_id)
+    return {row[0]: row[1] for row in rows if row[1] is not None}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,20 +14,39 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
-    delete,
     insert,
-    or_,
     select,
+    true,
     tuple_,
     type_coerce,
     union_all,
 )
 
-from harken.model.conversations import UNTRUSTED, Entry, Trust
+from harken.model.conversations import UNTRUSTED, Entry, NewEntry, Role, Trust
 from harken.storage.columns import Dialect, from_microseconds
-from harken.storage.ports import RowScope, Transaction, bare_among, batches, rows_in
-from harken.storage.tables import conversations, entries, entry_facets, exchanges, projects, refers
+from harken.storage.enrichment.jobs import EMBED, drop_work
+from harken.storage.ports import RowScope, Transaction, bare_among, bare_by, batches, rows_in
+from harken.storage.tables import (
+    conversations,
+    entries,
+    entry_facets,
+    exchanges,
+    failed_work,
+    projects,
+    refers,
+    vectors,
+    work,
+)
+from harken.storage.vectors import delete_vectors, delete_vectors_where
+from harken.text import tokens
 
+MESSAGE_SOURCE = "message"
+# A row of the table as far as most entries are alike.
+BLANK_ENTRY: Mapping[str, Any] = {
+    **dict.fromkeys(("conversation_id", "segment_id", "exchange_id", "project_id", "role", "author")),
+    **{"part": "", "weight": 1.0, "is_turn": False, "space_id": 0, "position": 0},
+}
+_EMBEDDED_ROLES = (Role.USER, Role.ASSISTANT)
 _NEIGHBOURS = 2
 # Among entries of one position, the one that comes now stands last: its id is the highest.
 _LAST_OF_POSITION = 2**62
@@ -53,32 +73,19 @@ def add_entries(
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
-    tx.text.outdate(tx.connection, touched)
+    tx.text.before_change(tx.connection, touched)
     statement = _INSERTED_IN_ORDER if facets else _INSERTED
     added = tx.connection.scalars(statement, [{"tenant": tx.tenant, **row} for row in rows]).all()
-    if facets:
-        _add_facets(tx, zip(added, facets, strict=True))
+    named = zip(added, facets, strict=True) if facets else ()
+    each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
+    tx.insert(entry_facets, each)
     tx.text.add(tx.connection, [*touched, *added])
 
 
-def _add_facets(tx: Transaction, facets: Iterable[tuple[int, Sequence[str]]]) -> None:
-    rows = [
-        {"tenant": tx.tenant, "entry_id": entry_id, "facet": facet}
-        for entry_id, of_entry in facets
-        for facet in dict.fromkeys(of_entry)
-    ]
-    if rows:
-        tx.connection.execute(insert(entry_facets), rows)
-
-
 def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[int, int]]]) -> list[int]:
-    """Turns whose context changes when something comes or goes.
+    """Turns whose context changes when something comes or goes at places: conversation, and position with id.
 
     Those are two before the first place of a conversation, two behind its last, and all between.
-
-    Args:
-        tx: the transaction.
-        places: conversation, and the position and id by which its turns are ordered.
     """
     spans: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
     for conversation_id, place in places:
@@ -97,10 +104,9 @@ _FIRST, _LAST = (
     tuple_(bindparam(f"{end}_at", type_=BigInteger()), bindparam(f"{end}_id", type_=BigInteger()))
     for end in ("first", "last")
 )
+_OF_TENANT = entries.c.tenant == bindparam("of_tenant")
 _TURNS = select(entries.c.id).where(
-    entries.c.tenant == bindparam("of_tenant"),
-    entries.c.conversation_id == bindparam("of_conversation"),
-    entries.c.is_turn,
+    _OF_TENANT, entries.c.conversation_id == bindparam("of_conversation"), entries.c.is_turn
 )
 _BEFORE = (
     _TURNS.where(_PLACE < _FIRST).order_by(entries.c.position.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
@@ -114,17 +120,105 @@ _TURNS_AROUND = union_all(
 )
 
 
-def delete_entries(tx: Transaction, entry_ids: Sequence[int]) -> None:
-    """Remove entries from rows and full text; what stood beside them gets its new context."""
-    columns = select(entries.c.id, entries.c.conversation_id, entries.c.position, entries.c.is_turn)
-    rows = rows_in(tx, columns.where(entries.c.tenant == tx.tenant), entries.c.id, entry_ids)
-    places = [(row.conversation_id, (row.position, row.id)) for row in rows if row.is_turn]
-    touched = set(_turns_around(tx, places)) | set(entry_ids)
+def remove_entries(tx: Transaction, condition: ColumnElement[bool]) -> None:
+    """Remove the entries that a condition on their table names, with all that hangs on them.
+
+    What stood beside them gets its new context.
+    """
+    entry_ids = list(tx.connection.scalars(tx.select(entries.c.id).where(condition)))
+    delete_vectors(tx, entry_ids)
+    drop_work(tx, EMBED, entry_ids)
+    columns = tx.select(entries.c.id, entries.c.conversation_id, entries.c.position, entries.c.is_turn)
+    rows = rows_in(tx, columns, entries.c.id, entry_ids)
+    touched = set(_turns_around(tx, [(row.conversation_id, (row.position, row.id)) for row in rows if row.is_turn]))
+    touched |= set(entry_ids)
     tx.text.remove(tx.connection, sorted(touched))
     for batch in batches(entry_ids):
-        for table, column in ((entry_facets, entry_facets.c.entry_id), (entries, entries.c.id)):
-            tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant, column.in_(batch)))
-    tx.text.add(tx.connection, sorted(touched - set(entry_ids)))
+        tx.delete(entry_facets, entry_facets.c.entry_id.in_(batch))
+        tx.delete(entries, entries.c.id.in_(batch))
+    tx.text.add(tx.connection, sorted(touched.difference(entry_ids)))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHead:
+    """What all entries of a record beside conversations share.
+
+    Attributes:
+        source: `memory`, `experience`, `value`, `code`, `commit` or `document`.
+        uid: the record's id, unique among all sources.
+        project_id: the row of its project.
+    """
+
+    source: str
+    uid: str
+    created_at: datetime
+    project_id: int | None = None
+    trust: Trust = Trust.AGENT
+
+
+def add_record_entries(tx: Transaction, records: Sequence[tuple[RecordHead, Sequence[NewEntry]]]) -> None:
+    """Have search see records; none of them may have entries yet. Blank texts make none."""
+    placed = [(head, new) for head, made in records for new in made if new.text.strip()]
+    rows = [
+        {
+            **BLANK_ENTRY,
+            "source": head.source,
+            "part": new.part,
+            "ref_uid": head.uid,
+            "project_id": head.project_id,
+            "trust": head.trust.value,
+            "created_at": head.created_at,
+            "text": new.text,
+            "weight": new.weight,
+            "space_id": 0 if new.is_embedded else None,
+        }
+        for head, new in placed
+    ]
+    add_entries(tx, rows, facets=[new.facets for _, new in placed])
+
+
+def drop_record_entries(tx: Transaction, source: str, uids: Sequence[str]) -> None:
+    """Have search no longer see records; those that have no entries are no error."""
+    for batch in batches(uids):
+        remove_entries(tx, and_(entries.c.source == source, entries.c.ref_uid.in_(batch)))
+
+
+def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int) -> bool:
+    """Whether a message is embedded: words of a person or an agent, enough of them; never a tool's or a marker's."""
+    if not is_text or role not in _EMBEDDED_ROLES:
+        return False
+    # A word is half a token or more, which settles it for most messages without counting.
+    return len(text.split(maxsplit=2 * min_tokens)) > 2 * min_tokens or tokens.estimate(text) >= min_tokens
+
+
+def wait_again(
+    tx: Transaction, min_tokens: int, progress: Callable[[int], None] = lambda _done: None, sources: Sequence[str] = ()
+) -> int:
+    """Remove vectors, and let every entry that may have one wait for it; what was given up is tried again.
+
+    Needs a transaction that keeps every other writer out. Without sources, all entries wait; messages of fewer tokens
+    do not. Tells `progress` how many were looked at; returns how many wait.
+    """
+    of_sources = entries.c.source.in_(sources) if sources else true()
+    chosen_ids = tx.select(entries.c.id).where(of_sources)
+    delete_vectors_where(tx, vectors.c.entry_id.in_(chosen_ids) if sources else true())
+    for table in (work, failed_work):
+        tx.delete(table, table.c.kind == EMBED, table.c.item_id.in_(chosen_ids) if sources else true())
+    columns = (entries.c.id, entries.c.source, entries.c.is_turn, entries.c.role, entries.c.text, entries.c.space_id)
+    rows = tx.connection.execute(tx.select(*columns).where(of_sources).order_by(entries.c.id))
+    waiting: list[int] = []
+    never: list[int] = []
+    for done, row in enumerate(rows, start=1):
+        wanted = row.space_id is not None
+        if row.source == MESSAGE_SOURCE:
+            wanted = row.role is not None and gets_vector(row.is_turn, Role(row.role), row.text, min_tokens)
+        (waiting if wanted else never).append(row.id)
+        if done % 1000 == 0:
+            progress(done)
+    for ids, space_id in ((waiting, 0), (never, None)):
+        for batch in batches(ids):
+            tx.update(entries, tx.dialect.one_of(entries.c.id, batch), space_id=space_id)
+    return len(waiting)
 
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
@@ -142,11 +236,9 @@ def _whole(dialect: Dialect) -> Select[Any]:
     )
     # In the order of an `Entry`.
     named = (entries.c.id, entries.c.source, entries.c.ref_uid, conversations.c.uid, exchanges.c.uid, projects.c.key)
-    said = (entries.c.role, entries.c.author, _MOMENT, entries.c.trust, entries.c.text)
-    chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
-    return (
-        select(*named, *said, entries.c.weight, entries.c.part, entries.c.position).select_from(joined).where(*chosen)
-    )
+    spoken = (entries.c.role, entries.c.author, _MOMENT, entries.c.trust, entries.c.text)
+    columns = (*named, *spoken, entries.c.weight, entries.c.part, entries.c.position)
+    return select(*columns).select_from(joined).where(_OF_TENANT, dialect.among(entries.c.id))
 
 
 class EntryFacts(NamedTuple):
@@ -161,7 +253,7 @@ class EntryFacts(NamedTuple):
     created_at: datetime
     weight: float
     trust: Trust
-    source: str = "message"
+    source: str = MESSAGE_SOURCE
     conversation_id: int | None = None
     exchange_id: int | None = None
     ref_uid: str = ""
@@ -169,85 +261,51 @@ class EntryFacts(NamedTuple):
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
-    rows = bare_among(tx, _facts(tx.dialect), entry_ids)
+    columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
+    places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
+    rows = bare_by(tx, entries.c.id, entry_ids, entries.c.id, *columns, *places)
     return {
         row[0]: EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:]) for row in rows
     }
 
 
-@cache
-def _facts(dialect: Dialect) -> Select[Any]:
-    columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust)
-    places = (entries.c.source, entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
-    return select(entries.c.id, *columns, *places).where(*chosen)
-
-
-def untrusted_among(tx: Transaction, entry_ids: Sequence[int]) -> set[int]:
-    """Those of the entries that are not to be trusted."""
-    return {row[0] for row in bare_among(tx, _untrusted(tx.dialect), entry_ids)}
-
-
-@cache
-def _untrusted(dialect: Dialect) -> Select[Any]:
-    chosen = entries.c.tenant == bindparam("of_tenant"), dialect.among(entries.c.id)
-    return select(entries.c.id).where(*chosen, or_(*(entries.c.trust == trust.value for trust in UNTRUSTED)))
-
-
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:
     """Which of the entries a scope lets through."""
-    statement = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
+    statement = tx.select(entries.c.id).where(*scope_conditions(scope))
     return {row[0] for row in rows_in(tx, statement, entries.c.id, entry_ids)}
 
 
 def newest_entries(tx: Transaction, scope: RowScope, limit: int) -> list[int]:
     """The entries of a scope that were made last, newest first."""
-    statement = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
-    newest = statement.order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(limit)
-    return list(tx.connection.scalars(newest))
+    inside = tx.select(entries.c.id).where(*scope_conditions(scope))
+    return list(tx.connection.scalars(inside.order_by(entries.c.created_at.desc(), entries.c.id.desc()).limit(limit)))
 
 
 def has_entries(tx: Transaction) -> bool:
     """Whether there is anything to be found at all."""
-    return tx.connection.execute(select(entries.c.id).where(entries.c.tenant == tx.tenant).limit(1)).first() is not None
+    return tx.connection.execute(tx.select(entries.c.id).limit(1)).first() is not None
 
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     """The scope as conditions on the entries table."""
-    conditions = [*_source_conditions(scope), *map(_has_facet, scope.facets)]
-    if scope.project_id is not None:
-        conditions.append(entries.c.project_id == scope.project_id)
-    if scope.conversation_id is not None:
-        conditions.append(entries.c.conversation_id == scope.conversation_id)
-    if scope.conversation_ids:
-        conditions.append(entries.c.conversation_id.in_(scope.conversation_ids))
+    one = {"project_id": scope.project_id, "conversation_id": scope.conversation_id, "segment_id": scope.segment_id}
+    several = {"source": scope.sources, "conversation_id": scope.conversation_ids, "role": scope.roles}
+    conditions = [entries.c[name] == value for name, value in one.items() if value is not None]
+    conditions += [entries.c[name].in_(values) for name, values in several.items() if values]
+    if scope.outside_conversations:
+        # Says nothing new, and lets the index of what is in no conversation be used.
+        conditions.append(entries.c.conversation_id.is_(None))
+    if scope.without_sources:
+        conditions.append(entries.c.source.not_in(scope.without_sources))
     if scope.without_conversation_id is not None:
         conditions.append(entries.c.conversation_id.is_distinct_from(scope.without_conversation_id))
-    if scope.segment_id is not None:
-        conditions.append(entries.c.segment_id == scope.segment_id)
-    if scope.roles:
-        conditions.append(entries.c.role.in_(scope.roles))
     if scope.without_untrusted:
         conditions.append(entries.c.trust.not_in([trust.value for trust in UNTRUSTED]))
     if scope.since is not None:
         conditions.append(entries.c.created_at >= from_microseconds(scope.since))
     if scope.until is not None:
         conditions.append(entries.c.created_at < from_microseconds(scope.until))
+    for facet in scope.facets:
+        having = select(entry_facets.c.tenant, entry_facets.c.entry_id).where(entry_facets.c.facet == facet)
+        conditions.append(tuple_(entries.c.tenant, entries.c.id).in_(having))
     return conditions
-
-
-def _source_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if scope.sources:
-        conditions.append(entries.c.source.in_(scope.sources))
-    if scope.is_apart:
-        # Says nothing new, and lets the index of what is in no conversation be used.
-        conditions.append(entries.c.conversation_id.is_(None))
-    if scope.without_sources:
-        conditions.append(entries.c.source.not_in(scope.without_sources))
-    return conditions
-
-
-def _has_facet(facet: str) -> ColumnElement[bool]:
-    having = select(entry_facets.c.tenant, entry_facets.c.entry_id).where(entry_facets.c.facet == facet)
-    return tuple_(entries.c.tenant, entries.c.id).in_(having)

@@ -1,13 +1,13 @@
-"""Events into rows, the one way in, and rows back into the events that make them."""
+"""Events into rows, the one way in; out of them, what was forgotten; and rows back into the events that make them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, Table, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, insert, select, update
 
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -17,10 +17,11 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
+    Grave,
     Message,
     MessageType,
     Role,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
@@ -34,23 +35,33 @@ from harken.storage.conversations import (
     raise_trust,
     tombstones_of,
 )
-from harken.storage.entries import add_entries
-from harken.storage.forgetting import forget_rows
-from harken.storage.ports import Transaction, rows_in
+from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
+from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
+from harken.storage.entries import BLANK_ENTRY, MESSAGE_SOURCE, add_entries, gets_vector, remove_entries
+from harken.storage.ports import Transaction, rows_by
 from harken.storage.positions import STEP, last_position
-from harken.storage.records.rows import SOURCE_OF_FOLDER, apply_kept, each_kept, has_kept
-from harken.storage.scopes import ensure_project, project_identity
-from harken.storage.source_entries import MESSAGE_SOURCE, gets_vector
-from harken.storage.state import apply_core_fact, core_facts, count_up, redaction_counts
-from harken.storage.tables import conversations, exchanges, messages, projects, refers, segments, tombstones
+from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
+from harken.storage.scopes import ensure_project, known_project, project_identity
+from harken.storage.state import apply_core_fact, core_facts, count_up, drop_given, redaction_counts
+from harken.storage.tables import (
+    conversations,
+    entries,
+    exchanges,
+    joined,
+    messages,
+    reader,
+    same,
+    segments,
+    tombstones,
+    writer,
+)
 
 _AT_ONCE = 1000
 
 
 def known_conversations(tx: Transaction) -> list[str]:
     """Every conversation that the rows know, the forgotten ones included, by id."""
-    present = select(conversations.c.uid).where(conversations.c.tenant == tx.tenant)
-    gone = select(tombstones.c.conversation_uid).where(tombstones.c.tenant == tx.tenant)
+    present, gone = tx.select(conversations.c.uid), tx.select(tombstones.c.conversation_uid)
     # Not by the database: engines differ in how they order texts.
     known = set(tx.connection.scalars(present.union(gone)))
     known |= {folder for folder, source in SOURCE_OF_FOLDER.items() if has_kept(tx, source)}
@@ -66,10 +77,11 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
     """
     head = find_conversation(tx, uid)
     if head is not None:
-        project = head.project and project_identity(tx, projects.c.key == head.project.key)
-        yield replace(head, project=project)
-        for row in _rows(tx, _segments(tx, uid)):
-            yield Segment(row.uid, uid, row.number, row.started_at)
+        project_id = known_project(tx, head.project)
+        yield head if project_id is None else replace(head, project=project_identity(tx, project_id))
+        of_it = tx.select(segments).select_from(joined(segments, conversations)).where(conversations.c.uid == uid)
+        for row in _rows(tx, of_it.order_by(segments.c.number, segments.c.started_at, segments.c.id)):
+            yield _segment(row, conversation_uid=uid)
         placed = select_exchanges(tx, uid).order_by(exchanges.c.number, exchanges.c.started_at, exchanges.c.id)
         for row in _rows(tx, placed):
             begun = ExchangeStatus.IN_PROGRESS
@@ -88,23 +100,14 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
 
 def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
     """The exchanges of a conversation, each with its segment's id as `segment_uid`."""
-    placed = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)).join(
-        segments, refers(exchanges.c.segment_id, segments)
-    )
     return (
-        select(exchanges, segments.c.uid.label("segment_uid"))
-        .select_from(placed)
-        .where(exchanges.c.tenant == tx.tenant, conversations.c.uid == conversation_uid)
+        tx.select(exchanges, segments.c.uid.label("segment_uid"))
+        .select_from(joined(exchanges, conversations, segments))
+        .where(conversations.c.uid == conversation_uid)
     )
 
 
-def _segments(tx: Transaction, uid: str) -> Select[Any]:
-    return (
-        select(segments)
-        .select_from(segments.join(conversations, refers(segments.c.conversation_id, conversations)))
-        .where(segments.c.tenant == tx.tenant, conversations.c.uid == uid)
-        .order_by(segments.c.number, segments.c.started_at, segments.c.id)
-    )
+_segment = reader(Segment, ("conversation_uid",))
 
 
 def _rows(tx: Transaction, statement: Select[Any]) -> Iterator[Row[Any]]:
@@ -150,10 +153,12 @@ class Ingest:
         for event in wanted:
             if isinstance(event, Conversation):
                 self._conversation(event)
-        self._insert(segments, [self._segment_row(event) for event in wanted if isinstance(event, Segment)])
+        new = [self._row(event, _segment_row, "conversation") for event in wanted if isinstance(event, Segment)]
+        self._insert(segments, new)
         ends = {event.exchange_uid: event for event in wanted if isinstance(event, ExchangeEnd)}
         begun = [event for event in wanted if isinstance(event, Exchange)]
-        self._insert(exchanges, [self._exchange_row(event, ends.pop(event.uid, None)) for event in begun])
+        rows = [self._row(event, _exchange_row, "conversation", "segment") for event in begun]
+        self._insert(exchanges, [row | (_end_row(ends.pop(row["uid"])) if row["uid"] in ends else {}) for row in rows])
         fresh = [event for event in wanted if isinstance(event, Message)]
         if fresh:
             self._messages(self._placed(fresh))
@@ -161,12 +166,13 @@ class Ingest:
         raise_trust(self._tx, [event for event in wanted if isinstance(event, Trusted)])
         for event in wanted:
             if isinstance(event, Titled):
-                self._title(event)
+                named = conversations.c.uid == event.conversation_uid
+                self._tx.update(conversations, named, title=event.title)
             elif isinstance(event, Tombstone):
                 forget_rows(self._tx, event)
             elif isinstance(event, CoreFact):
                 apply_core_fact(self._tx, event)
-            elif isinstance(event, Kept):
+            elif isinstance(event, SavedRecord):
                 apply_kept(self._tx, event)
         return len(fresh)
 
@@ -176,7 +182,11 @@ class Ingest:
         dropped: set[str] = set()
         for table, kind in tables:
             dropped |= find_known(self._tx, table, [event.uid for event in events if isinstance(event, kind)])
-        uids = {event.uid for event in events if isinstance(event, Conversation | Segment | Exchange | Message | Kept)}
+        uids = {
+            event.uid
+            for event in events
+            if isinstance(event, Conversation | Segment | Exchange | Message | SavedRecord)
+        }
         dropped |= find_tombstones(self._tx, uids)
         places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
         forgotten = find_tombstones(self._tx, places)
@@ -187,7 +197,7 @@ class Ingest:
                 if event.uid in dropped or event.uid in seen:
                     continue
                 seen.add(event.uid)
-            if isinstance(event, Kept) and event.uid in dropped:
+            if isinstance(event, SavedRecord) and event.uid in dropped:
                 continue
             if isinstance(event, Conversation | Tombstone) or event.conversation_uid not in forgotten:
                 wanted.append(event)
@@ -195,51 +205,27 @@ class Ingest:
 
     def _conversation(self, event: Conversation) -> None:
         project_id = None if event.project is None else ensure_project(self._tx, event.project)
-        row = {
-            "uid": event.uid,
-            "channel": event.channel,
-            "external_id": event.external_id,
-            "title": event.title,
-            "project_id": project_id,
-            "parent_uid": event.parent_uid,
-            "created_at": event.created_at,
-            "updated_at": event.updated_at,
-            "metadata": event.metadata,
-        }
-        self._insert(conversations, [row])
+        self._insert(conversations, [{**self._row(event, _conversation_row), "project_id": project_id}])
         self._project_of[event.uid] = project_id
         self._new_conversations.add(self._row_ids[event.uid])
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
-            values = [{"tenant": self._tx.tenant, **row} for row in rows]
-            found = self._tx.connection.execute(_INSERTED[table.name], values)
+            found = self._tx.connection.execute(_INSERTED[table.name], rows)
             self._row_ids.update((row[0], row[1]) for row in found)
 
-    def _segment_row(self, event: Segment) -> dict[str, Any]:
-        return {
-            "uid": event.uid,
-            "conversation_id": self._conversation_id(event.conversation_uid),
-            "number": event.number,
-            "started_at": event.started_at,
-        }
-
-    def _exchange_row(self, event: Exchange, end: ExchangeEnd | None) -> dict[str, Any]:
-        return {
-            "uid": event.uid,
-            "conversation_id": self._conversation_id(event.conversation_uid),
-            "segment_id": self._required(segments, event.segment_uid),
-            "number": event.number,
-            "status": (end or event).status.value,
-            "started_at": event.started_at,
-            "completed_at": _ended_at(end) if end else event.completed_at,
-            "error": (end or event).error,
-        }
+    def _row(self, event: Any, write: Callable[[Any], dict[str, Any]], *references: str) -> dict[str, Any]:
+        """An event's row, with the rows of what it refers to in place of their ids."""
+        row = write(event)
+        row["tenant"] = self._tx.tenant
+        for name in references:
+            row[f"{name}_id"] = self._required(_REFERRED[name], getattr(event, f"{name}_uid"))
+        return row
 
     def _messages(self, fresh: Sequence[Message]) -> None:
         self._learn(exchanges, {event.exchange_uid for event in fresh})
         self._learn(segments, {event.segment_uid for event in fresh})
-        rows = [self._message_row(event) for event in fresh]
+        rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
         self._tx.connection.execute(_INSERT_MESSAGES, rows)
         entry_rows = [
             self._entry_row(event, row)
@@ -260,46 +246,18 @@ class Ingest:
             places[event.uid] = last[event.conversation_uid] = last[event.conversation_uid] + STEP
         return [replace(event, position=places[event.uid]) if event.uid in places else event for event in fresh]
 
-    def _message_row(self, event: Message) -> dict[str, Any]:
-        return {
-            "tenant": self._tx.tenant,
-            "uid": event.uid,
-            "conversation_id": self._conversation_id(event.conversation_uid),
-            "segment_id": self._required(segments, event.segment_uid),
-            "exchange_id": self._required(exchanges, event.exchange_uid),
-            "role": event.role.value,
-            "type": event.type.value,
-            "author": event.author,
-            "trust": event.trust.value,
-            "call_id": event.call_id,
-            "tool_name": event.tool_name,
-            "external_id": event.external_id,
-            "created_at": event.created_at,
-            "text": event.text,
-            "metadata": event.metadata,
-            "position": event.position,
-        }
-
     def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
         is_text = event.type is MessageType.TEXT
         waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
         return {
+            **BLANK_ENTRY,
+            **{name: row[name] for name in _SHARED},
             "source": MESSAGE_SOURCE,
-            "part": "",
             "ref_uid": event.uid,
-            "conversation_id": row["conversation_id"],
-            "segment_id": row["segment_id"],
-            "exchange_id": row["exchange_id"],
             "project_id": self._project_id(event.conversation_uid),
-            "role": row["role"],
-            "author": event.author,
-            "trust": row["trust"],
-            "created_at": event.created_at,
             "text": event.text if is_text else event.text[: self._tool_text_chars],
-            "weight": 1.0,
             "is_turn": is_text,
             "space_id": 0 if waits else None,
-            "position": event.position,
         }
 
     def _touch(self, fresh: Sequence[Message]) -> None:
@@ -308,71 +266,54 @@ class Ingest:
             uid, moment = event.conversation_uid, event.created_at
             latest[uid] = max(latest.get(uid, moment), moment)
         rows = [
-            {"of_tenant": self._tx.tenant, "row_id": self._conversation_id(uid), "moment": moment}
+            {"of_tenant": self._tx.tenant, "row_id": self._required(conversations, uid), "moment": moment}
             for uid, moment in latest.items()
         ]
         self._tx.connection.execute(_TOUCH, rows)
 
     def _end_exchanges(self, ends: Collection[ExchangeEnd]) -> None:
         rows = [
-            {
-                "of_tenant": self._tx.tenant,
-                "of_uid": event.exchange_uid,
-                "new_status": event.status.value,
-                "moment": _ended_at(event),
-                "new_error": event.error,
-            }
+            {"of_tenant": self._tx.tenant, "of_uid": event.exchange_uid}
+            | {f"new_{name}": value for name, value in _end_row(event).items()}
             for event in ends
         ]
         if rows:
             self._tx.connection.execute(_END_EXCHANGE, rows)
 
-    def _title(self, event: Titled) -> None:
-        self._tx.connection.execute(
-            update(conversations)
-            .where(conversations.c.tenant == self._tx.tenant, conversations.c.uid == event.conversation_uid)
-            .values(title=event.title)
-        )
-
-    def _conversation_id(self, uid: str) -> int:
-        return self._required(conversations, uid)
-
     def _project_id(self, conversation_uid: str) -> int | None:
         if conversation_uid not in self._project_of:
-            self._project_of[conversation_uid] = self._tx.connection.execute(
-                select(conversations.c.project_id).where(
-                    conversations.c.tenant == self._tx.tenant, conversations.c.uid == conversation_uid
-                )
-            ).scalar()
+            project_id = self._tx.select(conversations.c.project_id).where(conversations.c.uid == conversation_uid)
+            self._project_of[conversation_uid] = self._tx.connection.scalar(project_id)
         return self._project_of[conversation_uid]
 
     def _required(self, table: Table, uid: str) -> int:
-        row_id = self._row_id(table, uid)
-        if row_id is None:
-            raise KeyError(f"{table.name} has no {uid}")
-        return row_id
-
-    def _row_id(self, table: Table, uid: str) -> int | None:
         if uid not in self._row_ids:
-            self._learn(table, {uid})
-        return self._row_ids.get(uid)
+            self._learn(table, (uid,))
+            if uid not in self._row_ids:
+                raise KeyError(f"{table.name} has no {uid}")
+        return self._row_ids[uid]
 
     def _learn(self, table: Table, uids: Iterable[str]) -> None:
         missing = [uid for uid in uids if uid not in self._row_ids]
         if missing:
-            statement = select(table.c.uid, table.c.id).where(table.c.tenant == self._tx.tenant)
-            self._row_ids.update((row[0], row[1]) for row in rows_in(self._tx, statement, table.c.uid, missing))
+            rows = rows_by(self._tx, table.c.uid, missing, table.c.uid, table.c.id)
+            self._row_ids.update((row[0], row[1]) for row in rows)
 
 
-def _ended_at(end: ExchangeEnd) -> datetime | None:
-    return None if end.status is ExchangeStatus.IN_PROGRESS else end.at
+def _end_row(end: ExchangeEnd) -> dict[str, Any]:
+    ended_at = None if end.status is ExchangeStatus.IN_PROGRESS else end.at
+    return {"status": end.status.value, "completed_at": ended_at, "error": end.error}
 
 
+_REFERRED = {"conversation": conversations, "segment": segments, "exchange": exchanges}
+# Of a message's row, its entry's has these as well.
+_SHARED = ("conversation_id", "segment_id", "exchange_id", "role", "author", "trust", "created_at", "position")
+_conversation_row, _segment_row = writer(Conversation, conversations), writer(Segment, segments)
+_exchange_row = writer(Exchange, exchanges, "status")
+_message_row = writer(Message, messages, "role", "type", "trust")
 # Built once, like those below: they run with every recorded message.
 _INSERT_MESSAGES = insert(messages)
-_INSERTED = {
-    table.name: insert(table).returning(table.c.uid, table.c.id) for table in (conversations, segments, exchanges)
-}
+_INSERTED = {table.name: insert(table).returning(table.c.uid, table.c.id) for table in _REFERRED.values()}
 _TOUCH = (
     update(conversations)
     .where(
@@ -385,5 +326,99 @@ _TOUCH = (
 _END_EXCHANGE = (
     update(exchanges)
     .where(exchanges.c.tenant == bindparam("of_tenant"), exchanges.c.uid == bindparam("of_uid"))
-    .values(status=bindparam("new_status"), completed_at=bindparam("moment"), error=bindparam("new_error"))
+    .values({name: bindparam(f"new_{name}") for name in ("status", "completed_at", "error")})
 )
+
+
+EventName = tuple[str, str]
+
+
+def name_of(event: Event) -> EventName:
+    """The kind of an event and the id of what it tells of; no two of a conversation have the same."""
+    kind = type(event).__name__
+    if isinstance(event, ExchangeEnd):
+        return kind, event.exchange_uid
+    if isinstance(event, SavedRecord) and event.fields is None:
+        return Tombstone.__name__, event.uid
+    return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
+
+
+def names_held(tx: Transaction, uid: str) -> set[EventName]:
+    """The names of everything that the rows hold of a conversation."""
+    of_it = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
+    conversation_id = of_it.scalar_subquery()
+    held: set[EventName] = {(Tombstone.__name__, grave.uid) for grave in tombstones_of(tx, uid)}
+    if tx.connection.execute(of_it).first() is not None:
+        held.add((Conversation.__name__, uid))
+    if uid in SOURCE_OF_FOLDER:
+        kept = KEPT[SOURCE_OF_FOLDER[uid]].table
+        known = tx.connection.scalars(select(kept.c.uid).where(kept.c.tenant == tx.tenant))
+        held.update((SavedRecord.__name__, found) for found in known)
+    for table, kind in ((segments, Segment), (exchanges, Exchange), (messages, Message)):
+        rows = select(table.c.uid).where(table.c.tenant == tx.tenant, table.c.conversation_id == conversation_id)
+        held.update((kind.__name__, found) for found in tx.connection.scalars(rows))
+    ended = select(exchanges.c.uid).where(
+        exchanges.c.tenant == tx.tenant,
+        exchanges.c.conversation_id == conversation_id,
+        exchanges.c.status != ExchangeStatus.IN_PROGRESS.value,
+    )
+    held.update((ExchangeEnd.__name__, found) for found in tx.connection.scalars(ended))
+    return held
+
+
+def forget_rows(tx: Transaction, event: Grave) -> None:
+    """Remove every row of what was forgotten and leave the tombstone."""
+    if isinstance(event, SavedRecord):
+        forget_kept(tx, event)
+        return
+    if event.kind == "message":
+        named = messages.c.uid == event.uid
+        moment = tx.connection.scalar(tx.select(messages.c.created_at).where(named))
+        drop_summaries_with(tx, event.uid)
+        drop_segment_summaries(tx, named)
+        remove_entries(tx, entries.c.ref_uid == event.uid)
+        _delete_messages(tx, named)
+        if moment is not None:
+            _date(tx, event.conversation_uid, moment)
+    else:
+        drop_summaries_of(tx, event.uid)
+        drop_given(tx, event.uid)
+        delete_conversation_rows(tx, event.uid)
+    tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **_tombstone_row(event)}, ("uid",)))
+
+
+_tombstone_row = writer(Tombstone, tombstones)
+
+
+def delete_conversation_rows(tx: Transaction, uid: str) -> None:
+    """Remove a conversation with everything in it but its summaries; one that is not there is no error."""
+    conversation_id = tx.connection.scalar(tx.select(conversations.c.id).where(conversations.c.uid == uid))
+    if conversation_id is None:
+        return
+    remove_entries(tx, entries.c.conversation_id == conversation_id)
+    _delete_messages(tx, messages.c.conversation_id == conversation_id)
+    drop_summary_work(tx, conversation_id)
+    of_it = tx.select(segments.c.id).where(segments.c.conversation_id == conversation_id)
+    drop_orphans(tx, list(tx.connection.scalars(of_it)))
+    for table in (exchanges, segments):
+        tx.delete(table, table.c.conversation_id == conversation_id)
+    tx.delete(conversations, conversations.c.id == conversation_id)
+
+
+def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
+    """Say of a conversation what it would say had a message of that moment never been: it is as new as its newest."""
+    row = tx.connection.execute(
+        tx.select(conversations.c.id, conversations.c.created_at, func.max(messages.c.created_at).label("newest"))
+        .select_from(conversations.outerjoin(messages, same(conversations.c.id, messages.c.conversation_id)))
+        .where(conversations.c.uid == conversation_uid, conversations.c.updated_at <= moment)
+        .group_by(conversations.c.id, conversations.c.created_at)
+    ).first()
+    if row is not None:
+        newest = max(row.created_at, row.newest or row.created_at)
+        tx.update(conversations, conversations.c.id == row.id, updated_at=newest)
+
+
+def _delete_messages(tx: Transaction, condition: ColumnElement[bool]) -> None:
+    facts = tx.connection.scalars(tx.select(messages.c.metadata).where(condition, messages.c.metadata.is_not(None)))
+    count_up(tx, {name: -amount for name, amount in redaction_counts(facts).items()})
+    tx.delete(messages, condition)

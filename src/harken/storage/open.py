@@ -89,7 +89,7 @@ def migrate_store(
     open_store(place, cache, tenant).close()
     from harken.storage.migrations import HEAD
 
-    return Migrated(HEAD)
+    return Migrated(HEAD, HEAD)
 
 
 def _need_driver() -> None:

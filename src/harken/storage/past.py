@@ -8,22 +8,26 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, case, delete, func, insert, select
+from sqlalchemy import Select, and_, bindparam, case, func, insert, select
 
 from harken.model.conversations import TASK_CHANNEL, TASK_UID, Exchange, ExchangeStatus, MessageType, Role, Trust
+from harken.model.lookups import Retrieval
 from harken.storage.columns import AMONG, Dialect
-from harken.storage.enrichment.summaries import EXCHANGE
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 from harken.storage.events import select_exchanges
-from harken.storage.ports import Transaction, batches, rows_among
+from harken.storage.ports import Transaction, batches, rows_among, rows_by
 from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
+    joined,
     messages,
     project_aliases,
-    refers,
+    reader,
     retrievals,
+    same,
     summaries,
+    writer,
 )
 
 RETRIEVALS = ("retrievals",)
@@ -70,30 +74,9 @@ class ExchangeHead:
     said: tuple[SaidMessage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieval:
-    """One look at past conversations.
-
-    Attributes:
-        query_hash: of the words that were looked for; the words themselves are not kept.
-        best_conversation: cosine similarity of the nearest conversation shown; None where none was, or none has a
-            vector; likewise of the exchanges.
-        error_class: what failed, if anything did.
-    """
-
-    query_hash: str
-    conversations: int
-    exchanges: int
-    best_conversation: float | None
-    best_exchange: float | None
-    duration_microseconds: int
-    at: datetime
-    error_class: str | None = None
-
-
 def conversation_row(tx: Transaction, uid: str) -> int | None:
     """The row of a conversation; None for one that is not recorded yet."""
-    return tx.connection.execute(_ROW, {"of_tenant": tx.tenant, "uid": uid}).scalar()
+    return next((row.id for row in rows_by(tx, conversations.c.uid, [uid], conversations.c.id)), None)
 
 
 def has_others(tx: Transaction, uid: str | None) -> bool:
@@ -102,35 +85,27 @@ def has_others(tx: Transaction, uid: str | None) -> bool:
     return tx.connection.execute(_OTHERS, {"of_tenant": tx.tenant, "uid": uid or ""}).first() is not None
 
 
-# Made once: they run before every search, and putting one together takes longer than running it.
-_OF_TENANT = select(conversations.c.id).where(conversations.c.tenant == bindparam("of_tenant"))
-_ROW = _OF_TENANT.where(conversations.c.uid == bindparam("uid"))
-_OTHERS = _OF_TENANT.where(conversations.c.uid != bindparam("uid")).limit(1)
-_LOGGED = insert(retrievals)
+# Made once: it runs before every search, and putting it together takes longer than running it.
+_OTHERS = (
+    select(conversations.c.id)
+    .where(conversations.c.tenant == bindparam("of_tenant"), conversations.c.uid != bindparam("uid"))
+    .limit(1)
+)
 
 
 def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, ConversationHead]:
     """What is shown of conversations, by row."""
-    return {
-        row.id: ConversationHead(
-            row.uid,
-            row.title or row.summary_title or "",
-            row.text or "",
-            row.created_at,
-            row.exchanges,
-            Trust.AGENT if row.begun_by in (Trust.OWNER, Trust.AGENT) else Trust.IMPORTED,
-        )
-        for row in rows_among(tx, _conversation_heads(tx.dialect), conversation_ids)
-    }
+    heads = {}
+    for row in rows_among(tx, _conversation_heads(tx.dialect), conversation_ids):
+        trust = Trust.AGENT if row.begun_by in (Trust.OWNER, Trust.AGENT) else Trust.IMPORTED
+        shown = (row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges, trust)
+        heads[row.id] = ConversationHead(row.uid, *shown)
+    return heads
 
 
 @cache
 def _conversation_heads(dialect: Dialect) -> Select[Any]:
-    of_summary = (
-        (summaries.c.tenant == conversations.c.tenant)
-        & (summaries.c.kind == "conversation")
-        & (summaries.c.item_uid == conversations.c.uid)
-    )
+    of_summary = and_(same(conversations.c.uid, summaries.c.item_uid), summaries.c.kind == CONVERSATION)
     counted = (
         select(func.count())
         .where(exchanges.c.tenant == conversations.c.tenant, exchanges.c.conversation_id == conversations.c.id)
@@ -155,20 +130,12 @@ def _conversation_heads(dialect: Dialect) -> Select[Any]:
 
 
 def latest_of_project(tx: Transaction, keys: Sequence[str], without_uid: str) -> ConversationHead | None:
-    """The project's conversation in which something was said last, other than this one; None where there is none.
-
-    Args:
-        tx: the transaction.
-        keys: every name of the project.
-        without_uid: the conversation that goes on.
-    """
-    of_project = select(project_aliases.c.project_id).where(
-        project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys)
-    )
+    """The conversation of a project (all its names) in which something was said last, other than one; or None."""
+    of_project = tx.select(project_aliases.c.project_id).where(project_aliases.c.alias.in_(keys))
     latest = (
-        select(conversations.c.id)
-        .where(conversations.c.tenant == tx.tenant, conversations.c.uid != without_uid)
-        .where(conversations.c.project_id.in_(of_project), conversations.c.parent_uid.is_(None))
+        tx.select(conversations.c.id)
+        .where(conversations.c.uid != without_uid, conversations.c.parent_uid.is_(None))
+        .where(conversations.c.project_id.in_(of_project))
         .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
     )
     found: int | None = tx.connection.execute(latest.limit(1)).scalar()
@@ -177,11 +144,11 @@ def latest_of_project(tx: Transaction, keys: Sequence[str], without_uid: str) ->
 
 def latest_exchange_summaries(tx: Transaction, conversation_uid: str, limit: int) -> dict[str, str]:
     """Summaries of a conversation's last exchanges by their ids, oldest first: made at once, its own when it rests."""
+    mine = summaries.c.conversation_uid == conversation_uid, summaries.c.kind == EXCHANGE, summaries.c.text != ""
     found = (
-        select(summaries.c.item_uid, summaries.c.text)
-        .join(exchanges, and_(exchanges.c.tenant == summaries.c.tenant, exchanges.c.uid == summaries.c.item_uid))
-        .where(summaries.c.tenant == tx.tenant, summaries.c.conversation_uid == conversation_uid)
-        .where(summaries.c.kind == EXCHANGE, summaries.c.text != "")
+        tx.select(summaries.c.item_uid, summaries.c.text)
+        .join(exchanges, same(summaries.c.item_uid, exchanges.c.uid))
+        .where(*mine)
         .order_by(exchanges.c.number.desc(), exchanges.c.id.desc())
         .limit(limit)
     )
@@ -199,17 +166,19 @@ def exchange_heads(
     for batch in batches(exchange_ids):
         rows = tx.connection.execute(_spoken(tx.dialect), {**asked, AMONG: tx.dialect.listing(batch)})
         for row in rows.all():
-            message = SaidMessage(row.uid, row.entry_id, Role(row.role), row.author, row.text, Trust(row.trust))
-            said.setdefault(row[0], []).append(message)
+            said.setdefault(row.exchange_id, []).append(_said(row))
     return {
         row.id: ExchangeHead(row.uid, row.started_at, tuple(said.get(row.id, ())))
-        for row in rows_among(tx, _exchange_heads(tx.dialect), exchange_ids)
+        for row in rows_by(tx, exchanges.c.id, exchange_ids, exchanges.c.id, exchanges.c.uid, exchanges.c.started_at)
     }
+
+
+_said = reader(SaidMessage, role=Role, trust=Trust)
 
 
 @cache
 def _spoken(dialect: Dialect) -> Select[Any]:
-    seen = and_(entries.c.tenant == messages.c.tenant, entries.c.ref_uid == messages.c.uid, entries.c.part == "")
+    seen = and_(same(messages.c.uid, entries.c.ref_uid), entries.c.part == "")
     columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.author, messages.c.trust)
     return (
         select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"), entries.c.id.label("entry_id"))
@@ -222,52 +191,24 @@ def _spoken(dialect: Dialect) -> Select[Any]:
     )
 
 
-@cache
-def _exchange_heads(dialect: Dialect) -> Select[Any]:
-    mine = exchanges.c.tenant == bindparam("of_tenant"), dialect.among(exchanges.c.id)
-    return select(exchanges.c.id, exchanges.c.uid, exchanges.c.started_at).where(*mine)
-
-
 def log_retrieval(tx: Transaction, found: Retrieval) -> None:
     """Keep a line of the log; the oldest go."""
-    row = {
-        "query_hash": found.query_hash,
-        "conversations": found.conversations,
-        "exchanges": found.exchanges,
-        "best_conversation": found.best_conversation,
-        "best_exchange": found.best_exchange,
-        "duration_microseconds": found.duration_microseconds,
-        "error_class": found.error_class,
-        "at": found.at,
-    }
-    added = tx.connection.execute(_LOGGED, {"tenant": tx.tenant, **row}).inserted_primary_key
+    row = {"tenant": tx.tenant, **_retrieval_row(found)}
+    added = tx.connection.execute(insert(retrievals), row).inserted_primary_key
     if added is not None and added[0] % 1_000 == 0:
-        newest = select(retrievals.c.at).where(retrievals.c.tenant == tx.tenant).order_by(retrievals.c.at.desc())
+        newest = tx.select(retrievals.c.at).order_by(retrievals.c.at.desc())
         oldest = tx.connection.execute(newest.offset(LOG_ROWS).limit(1)).scalar()
         if oldest is not None:
-            gone = (retrievals.c.tenant == tx.tenant, retrievals.c.at <= oldest)
-            tx.connection.execute(delete(retrievals).where(*gone))
+            tx.delete(retrievals, retrievals.c.at <= oldest)
 
 
 def list_retrievals(tx: Transaction, limit: int) -> list[Retrieval]:
     """The log, newest first."""
-    statement = select(retrievals).where(retrievals.c.tenant == tx.tenant)
-    rows = tx.connection.execute(statement.order_by(retrievals.c.at.desc(), retrievals.c.id.desc()).limit(limit))
-    return [
-        Retrieval(
-            row.query_hash,
-            row.conversations,
-            row.exchanges,
-            row.best_conversation,
-            row.best_exchange,
-            row.duration_microseconds,
-            row.at,
-            row.error_class,
-        )
-        for row in rows
-    ]
+    newest = tx.select(retrievals).order_by(retrievals.c.at.desc(), retrievals.c.id.desc())
+    return list(map(_retrieval, tx.connection.execute(newest.limit(limit))))
 
 
+_retrieval, _retrieval_row = reader(Retrieval), writer(Retrieval, retrievals)
 _RUNS_AT_ONCE = 50
 
 
@@ -275,13 +216,9 @@ def list_tasks(tx: Transaction) -> list[tuple[str, str, int, int]]:
     """(id, name, runs, completed runs) of every task, by name."""
     completed = case((exchanges.c.status == ExchangeStatus.COMPLETED.value, 1), else_=0)
     rows = tx.connection.execute(
-        select(conversations.c.uid, conversations.c.external_id, func.count(exchanges.c.id), func.sum(completed))
-        .select_from(conversations.join(exchanges, refers(exchanges.c.conversation_id, conversations)))
-        .where(
-            conversations.c.tenant == tx.tenant,
-            conversations.c.channel == TASK_CHANNEL,
-            conversations.c.uid.startswith(TASK_UID, autoescape=True),
-        )
+        tx.select(conversations.c.uid, conversations.c.external_id, func.count(exchanges.c.id), func.sum(completed))
+        .select_from(joined(exchanges, conversations))
+        .where(conversations.c.channel == TASK_CHANNEL, conversations.c.uid.startswith(TASK_UID, autoescape=True))
         .group_by(conversations.c.uid, conversations.c.external_id)
     )
     return sorted(((row[0], row[1], int(row[2]), int(row[3])) for row in rows), key=lambda found: (found[1], found[0]))
@@ -293,7 +230,8 @@ def newest_exchanges(tx: Transaction, conversation_uid: str) -> Iterator[Exchang
     offset = 0
     while rows := tx.connection.execute(ordered.limit(_RUNS_AT_ONCE).offset(offset)).all():
         for row in rows:
-            status = ExchangeStatus(row.status)
-            times = (row.started_at, row.completed_at)
-            yield Exchange(row.uid, conversation_uid, row.segment_uid, row.number, status, *times, row.error)
+            yield _exchange(row, conversation_uid=conversation_uid)
         offset += len(rows)
+
+
+_exchange = reader(Exchange, ("conversation_uid",), status=ExchangeStatus)

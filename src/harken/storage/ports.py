@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS
 from harken.storage.columns import AMONG, Dialect
@@ -63,7 +78,7 @@ class RowScope:
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
 
     @property
-    def is_apart(self) -> bool:
+    def outside_conversations(self) -> bool:
         """Whether it is of no conversation at all, by its sources alone."""
         return bool(self.sources) and APART_SOURCES.issuperset(self.sources)
 
@@ -98,44 +113,29 @@ class TextIndex(Protocol):
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
-        ...
 
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out, before their rows or their neighbours' change."""
-        ...
 
-    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Say that entries are added anew once their neighbours have changed, which they have not yet."""
-        ...
 
     def search(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:
-        """Entries that hold any of the words, best first, with a score that is higher for better ones.
+        """Entries that hold any of the words or phrases, best first, with a score that is higher for better ones.
 
-        Args:
-            connection: of a transaction.
-            terms: words or phrases, in any case.
-            scope: what may be found.
-            limit: how many at most.
-            with_context: whether neighbours' words and the date count as well, less than the entry's own.
+        With context, the words of neighbours and the date count as well, less than the entry's own.
         """
-        ...
 
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
-        """Who of a scope has each word in its own text.
+        """Who of a scope has each word or phrase in its own text.
 
-        Args:
-            connection: of a transaction.
-            terms: words or phrases, in any case.
-            scope: what may be found; narrow, for all of it is counted.
-            few: where no word has more holders than this, the scope's entries are not counted.
+        Where no word has more holders than `few`, the scope's entries are not counted.
         """
-        ...
 
     def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
         """Entries whose own text has these words in this order, whatever stands between them, best first."""
-        ...
 
     def find(
         self,
@@ -147,15 +147,12 @@ class TextIndex(Protocol):
         with_context: bool = True,
     ) -> tuple[list[Scored], set[int]]:
         """What `search` finds, and who is `quoting`; nobody where the quote is empty."""
-        ...
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
-        ...
 
     def problems(self, connection: Connection) -> list[str]:
         """One sentence for each way in which the index differs from the rows; empty when all agrees."""
-        ...
 
 
 class NearestIndex(Protocol):
@@ -166,15 +163,11 @@ class NearestIndex(Protocol):
     ) -> dict[int, float]:
         """The nearest entries in the scope with their exact cosine similarity, -1 to 1, best first.
 
-        Args:
-            tx: any transaction.
-            space: whose vectors are compared.
-            query: `(dims,)` float32, unit length.
-            scope: what may be found.
-            limit: how many at most.
+        The query is `(dims,)` float32 of unit length.
         """
-        ...
+        return self.compare(tx, space, query, scope, limit, ())[0]
 
+    @abstractmethod
     def compare(
         self,
         tx: Transaction,
@@ -185,23 +178,18 @@ class NearestIndex(Protocol):
         also: Sequence[int],
     ) -> tuple[dict[int, float], dict[int, float]]:
         """What is `nearest`; and the similarities of those and of these entries besides."""
-        ...
 
     def save(self) -> None:
         """Keep what this process has derived, where that is worth it; quick, for it is called at the end of each."""
-        ...
 
-    def settle(self) -> None:
+    def build_index(self) -> None:
         """Make what many new vectors ask for, however long it takes; called when all are embedded."""
-        ...
 
     def discard(self) -> None:
         """Throw the derived index away, in memory and on disk; rows are untouched."""
-        ...
 
     def problems(self, connection: Connection) -> list[str]:
         """One sentence for each way in which a kept index cannot be trusted."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,26 +214,56 @@ class Transaction:
     text: TextIndex
     dialect: Dialect
 
+    def select(self, *wanted: Any, of: FromClause | None = None) -> Select[Any]:
+        """A selection of the tenant's rows: of the table that the first of the columns is of, unless one is named."""
+        table = of if of is not None else wanted[0] if isinstance(wanted[0], FromClause) else wanted[0].table
+        return select(*wanted).where(table.c.tenant == self.tenant)
 
-class Store(Protocol):
-    """One open store; safe to use from several threads, each transaction on its own connection."""
+    def count(self, table: FromClause, *conditions: Any) -> int:
+        """How many of the tenant's rows meet the conditions."""
+        statement = self.select(func.count(), of=table).select_from(table).where(*conditions)
+        return int(self.connection.execute(statement).scalar_one())
 
-    url: str
-    tenant: str
+    def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Insert rows that are complete but for id and tenant; without any, do nothing."""
+        if values := [{"tenant": self.tenant, **row} for row in rows]:
+            self.connection.execute(insert(table), values)
+
+    def put(self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Give the row of a unique key these values, made if it is new."""
+        row = {"tenant": self.tenant, **key, **values}
+        self.connection.execute(self.dialect.upsert(table, row, tuple(key), values))
+
+    def update(self, table: Table, *conditions: Any, **values: Any) -> int:
+        """Change the tenant's rows that meet the conditions; how many they are."""
+        statement = update(table).where(table.c.tenant == self.tenant, *conditions).values(**values)
+        return self.connection.execute(statement).rowcount
+
+    def delete(self, table: Table, *conditions: Any) -> int:
+        """Delete the tenant's rows that meet the conditions; how many they were."""
+        return self.connection.execute(delete(table).where(table.c.tenant == self.tenant, *conditions)).rowcount
+
+
+class Readable(Protocol):
+    """What of a store a search needs."""
 
     @property
     def text(self) -> TextIndex:
         """The full-text index."""
-        ...
 
     @property
     def nearest(self) -> NearestIndex:
         """The index of nearest vectors."""
-        ...
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """A consistent view that writes nothing."""
-        ...
+
+
+class Store(Readable, Protocol):
+    """One open store; safe to use from several threads, each transaction on its own connection."""
+
+    url: str
+    tenant: str
 
     def writing(self, of: Sequence[str] | None = None) -> AbstractContextManager[Transaction]:
         """A transaction that holds the write lock from its start; an exception rolls it back.
@@ -258,47 +276,36 @@ class Store(Protocol):
             StoreFullError: no space is left.
             StoreReadOnlyError: the database cannot be written.
         """
-        ...
 
-    def brought_in(self) -> None:
+    def rows_imported(self) -> None:
         """Be told that many rows came at once; quick for the most part."""
-        ...
 
     def check(self) -> list[str]:
         """One sentence for each damage that the engine itself can see."""
-        ...
 
     def check_rights(self, fix: bool = False) -> list[Right]:
-        """Each way in which others may use the store than its operator has let in; where only files guard it, none.
+        """Each way in which others may use the store than its operator has let in, repaired where this login may.
 
-        Args:
-            fix: repair what this login may repair.
+        Where only files guard it, none.
         """
-        ...
 
     def scrub(self) -> bool:
         """Overwrite what deleted rows left in the files; False when other processes prevented it."""
-        ...
 
     def backup(self, target: Path) -> None:
         """Write a consistent copy of the database while others use it."""
-        ...
 
     def size_bytes(self) -> int:
         """What the database takes on disk."""
-        ...
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None] | None:
         """Call `wake` whenever another process leaves work behind, until the returned function is called.
 
-        Returns:
-            What ends it; None where the engine has no such signal, and workers find their work by polling.
+        None where the engine has no such signal, and workers find their work by polling.
         """
-        ...
 
     def close(self) -> None:
         """Give every connection back."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,9 +314,11 @@ class Migrated:
 
     Attributes:
         before: the schema version that was there; None for an empty database.
+        schema: the version that is there now.
     """
 
     before: str | None
+    schema: str
 
 
 # SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.
@@ -333,10 +342,9 @@ def rows_in(
     A statement that is built once names the tenant by `bindparam("of_tenant")`.
     """
     for batch in batches(values):
+        chosen = statement.where(tx.dialect.one_of(column, batch))
         # All at once: one by one they take half as long again.
-        yield from tx.connection.execute(
-            statement.where(tx.dialect.one_of(column, batch)), {"of_tenant": tx.tenant}
-        ).all()
+        yield from tx.connection.execute(chosen, {"of_tenant": tx.tenant}).all()
 
 
 def rows_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -> Iterator[Any]:
@@ -345,8 +353,25 @@ def rows_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -
         yield from tx.connection.execute(statement, {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}).all()
 
 
+def rows_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Any]:
+    """The rows of a table of which a column has one of the values, or some of their columns."""
+    return rows_among(tx, _rows_by(tx.dialect, column, wanted), values)
+
+
+def bare_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Sequence[Any]]:
+    """Those columns by place alone and sooner, where their types convert nothing."""
+    return bare_among(tx, _rows_by(tx.dialect, column, wanted), values)
+
+
+@cache
+def _rows_by(dialect: Dialect, column: Column[Any], wanted: tuple[Any, ...]) -> Select[Any]:
+    """Made once for the same columns: putting it together takes longer than to execute it."""
+    chosen = column.table.c.tenant == bindparam("of_tenant"), dialect.among(column)
+    return select(*(wanted or (column.table,))).where(*chosen)
+
+
 def bare_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """The same by place alone and sooner, where the types of its columns convert nothing."""
+    """The same as `rows_among` by place alone and sooner, where the types of its columns convert nothing."""
     for batch in batches(values):
         asked = {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}
         yield from tx.dialect.bare_rows(tx.connection, statement, asked)
@@ -358,47 +383,17 @@ _SOON_SECONDS = 0.05
 _Result = TypeVar("_Result")
 
 
-class Readable(Protocol):
-    """What of a store a search needs."""
-
-    @property
-    def text(self) -> TextIndex:
-        """The full-text index."""
-        ...
-
-    @property
-    def nearest(self) -> NearestIndex:
-        """The index of nearest vectors."""
-        ...
-
-    def reading(self) -> AbstractContextManager[Transaction]:
-        """A consistent view that writes nothing."""
-        ...
-
-
-class OneReading:
+class SharedTransaction:
     """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
 
     Where a reading fails, the transaction ends with it, and the next one begins another.
-
-    Args:
-        store: what is read.
     """
 
     def __init__(self, store: Readable) -> None:
+        self.text, self.nearest = store.text, store.nearest
         self._store = store
         self._open = ExitStack()
         self._transaction: Transaction | None = None
-
-    @property
-    def text(self) -> TextIndex:
-        """The full-text index."""
-        return self._store.text
-
-    @property
-    def nearest(self) -> NearestIndex:
-        """The index of nearest vectors."""
-        return self._store.nearest
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -424,7 +419,7 @@ class OneReading:
             self.release()
         return asked.result()
 
-    def __enter__(self) -> OneReading:
+    def __enter__(self) -> SharedTransaction:
         return self
 
     def __exit__(

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, select
 
-from harken.model.conversations import Message
+from harken.model.conversations import Message, Role
 from harken.storage.ports import Transaction, rows_in
-from harken.storage.tables import conversations, exchanges, messages, refers, segments
+from harken.storage.tables import conversations, exchanges, joined, messages, refers, segments
 
 # A gap takes twenty halvings; what comes after that stands behind its neighbour by its row.
 STEP = 1 << 20
@@ -51,19 +51,15 @@ def last_position(tx: Transaction, conversation_uid: str) -> int:
 def find_places(
     tx: Transaction, conversation_uid: str, sequence: Sequence[Message], lacking: set[str], after: str = ""
 ) -> dict[str, Place]:
-    """Places for messages that a conversation lacks, between those that it has.
+    """Places for messages that a conversation lacks (`lacking`), between those that it has.
 
     A message stands directly behind the one that comes before it in the sequence, whatever else follows that one in the
-    rows; a position that it has already is kept where it says the same.
-
-    Args:
-        tx: the transaction.
-        conversation_uid: of all messages.
-        sequence: in the order of the transcript, those that the rows have among them.
-        lacking: ids of those that are to get places.
-        after: the id of the message before the first one.
+    rows; a position that it has already is kept where it says the same. The sequence is in the order of the transcript,
+    with those that the rows have among them; `after` is the message before its first one.
     """
-    spots = _spots(tx, [after, *(message.uid for message in sequence if message.uid not in lacking)])
+    present = [uid for uid in (after, *(message.uid for message in sequence)) if uid and uid not in lacking]
+    placed = rows_in(tx, _SPOTS.where(messages.c.tenant == tx.tenant), messages.c.uid, present)
+    spots = {row[0]: Spot(*row[1:]) for row in placed}
     found: dict[str, Place] = {}
     previous = spots.get(after)
     run: list[Message] = []
@@ -114,15 +110,8 @@ def _of_conversation(tx: Transaction, uid: str) -> tuple[Any, ...]:
     return messages.c.tenant == tx.tenant, messages.c.conversation_id == row.scalar_subquery()
 
 
-def _spots(tx: Transaction, uids: Sequence[str]) -> dict[str, Spot]:
-    statement = _SPOTS.where(messages.c.tenant == tx.tenant)
-    return {row[0]: Spot(*row[1:]) for row in rows_in(tx, statement, messages.c.uid, [uid for uid in uids if uid])}
-
-
-_SPOTS: Select[Any] = select(messages.c.uid, messages.c.position, segments.c.uid, exchanges.c.uid).select_from(
-    messages.join(segments, refers(messages.c.segment_id, segments)).join(
-        exchanges, refers(messages.c.exchange_id, exchanges)
-    )
+_SPOTS = select(messages.c.uid, messages.c.position, segments.c.uid, exchanges.c.uid).select_from(
+    joined(messages, segments, exchanges)
 )
 # Turns of conversations whose order differs from that of their times, by which their words' neighbours once were found.
 TURNS_OUT_OF_TIME = """SELECT id FROM entries WHERE is_turn AND (tenant, conversation_id) IN (
@@ -132,3 +121,75 @@ TURNS_OUT_OF_TIME = """SELECT id FROM entries WHERE is_turn AND (tenant, convers
         FROM entries WHERE is_turn AND conversation_id IS NOT NULL
         WINDOW places AS (PARTITION BY tenant, conversation_id ORDER BY position, id)) turns
     WHERE (earlier, earlier_id) > (created_at, id))"""
+
+
+def _newest(table: Table, order: Sequence[str], **conditions: Any) -> ColumnElement[bool]:
+    """The join to the newest row of a table that meets the conditions."""
+    other = table.alias()
+    met = [other.c[column] == value for column, value in conditions.items()]
+    if table is messages:
+        met.append(other.c.role != Role.SYSTEM.value)
+    ordered = [other.c[column].desc() for column in order]
+    return table.c.id == select(other.c.id).where(*met).order_by(*ordered).limit(1).scalar_subquery()
+
+
+_OF_CONVERSATION = {"tenant": conversations.c.tenant, "conversation_id": conversations.c.id}
+# The conversation is named as well because messages are indexed by it: without it, each record reads the whole table.
+_OF_EXCHANGE = {**_OF_CONVERSATION, "exchange_id": exchanges.c.id}
+_ALL = messages.alias()
+_NEWEST: Select[Any] = (
+    select(
+        conversations.c.id.label("conversation_id"),
+        conversations.c.title,
+        conversations.c.project_id,
+        segments.c.id.label("segment_id"),
+        segments.c.uid.label("segment_uid"),
+        segments.c.number.label("segment_number"),
+        segments.c.started_at.label("segment_started_at"),
+        exchanges.c.id.label("exchange_id"),
+        exchanges.c.uid.label("exchange_uid"),
+        exchanges.c.segment_id.label("exchange_segment_id"),
+        exchanges.c.number,
+        exchanges.c.status,
+        exchanges.c.started_at,
+        messages.c.role,
+        messages.c.type,
+        messages.c.created_at.label("said_at"),
+        select(func.max(_ALL.c.position))
+        .where(_ALL.c.tenant == conversations.c.tenant, _ALL.c.conversation_id == conversations.c.id)
+        .scalar_subquery()
+        .label("last_position"),
+    )
+    .select_from(
+        conversations.outerjoin(segments, _newest(segments, ["number"], **_OF_CONVERSATION))
+        .outerjoin(exchanges, _newest(exchanges, ["number"], **_OF_CONVERSATION))
+        .outerjoin(messages, _newest(messages, ["position", "id"], **_OF_EXCHANGE))
+    )
+    .where(conversations.c.tenant == bindparam("tenant"), conversations.c.uid == bindparam("uid"))
+)
+
+
+def newest_of(tx: Transaction, conversation_uid: str) -> Row[Any] | None:
+    """The newest segment, exchange and message of a conversation, with its title, in one row; None for a new one."""
+    return tx.connection.execute(_NEWEST, {"tenant": tx.tenant, "uid": conversation_uid}).first()
+
+
+def conversations_of_messages(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
+    """Which of the messages are there, with the conversation of each."""
+    statement = (
+        select(messages.c.uid, conversations.c.uid)
+        .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
+        .where(messages.c.tenant == tx.tenant)
+    )
+    return {row[0]: row[1] for row in rows_in(tx, statement, messages.c.uid, uids)}
+
+
+def message_counts(tx: Transaction, uids: Sequence[str]) -> dict[str, int]:
+    """Which of the conversations are there, with how many messages each has."""
+    statement = (
+        select(conversations.c.uid, func.count(messages.c.id))
+        .select_from(conversations.outerjoin(messages, refers(messages.c.conversation_id, conversations)))
+        .where(conversations.c.tenant == tx.tenant)
+        .group_by(conversations.c.uid)
+    )
+    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, uids)}

@@ -10,8 +10,9 @@ from sqlalchemy import ColumnElement, Select, Text, bindparam, select
 from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity, SearchScope
 from harken.storage.columns import to_microseconds
-from harken.storage.ports import RowScope, Transaction
-from harken.storage.tables import conversations, entries, project_aliases, projects, segments
+from harken.storage.conversations import conversations_named
+from harken.storage.ports import RowScope, Transaction, rows_by
+from harken.storage.tables import entries, project_aliases, projects, same, segments
 
 
 def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
@@ -57,9 +58,7 @@ def _which_are_there(sources: tuple[str, ...]) -> Select[Any]:
     apart = select(entries.c.id).where(
         entries.c.tenant == bindparam("of_tenant", type_=Text), entries.c.conversation_id.is_(None)
     )
-    there: list[ColumnElement[Any]] = [
-        apart.where(entries.c.source == source).exists().label(source) for source in sources
-    ]
+    there: list[ColumnElement[Any]] = [apart.where(entries.c.source == source).exists() for source in sources]
     return select(*there)
 
 
@@ -69,118 +68,87 @@ def project_row(tx: Transaction, name: str) -> int:
     Raises:
         NotFoundError: no project, or more than one, is called so.
     """
-    by_key = tx.connection.execute(
-        select(project_aliases.c.project_id).where(
-            project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_([name, f"path:{name}", f"name:{name}"])
-        )
-    ).scalar()
+    keys = [name, f"path:{name}", f"name:{name}"]
+    by_key = tx.connection.scalar(tx.select(project_aliases.c.project_id).where(project_aliases.c.alias.in_(keys)))
     if by_key is not None:
         return int(by_key)
-    named = tx.connection.execute(
-        select(projects.c.id, projects.c.key).where(projects.c.tenant == tx.tenant, projects.c.name == name)
-    ).all()
+    named = tx.connection.execute(tx.select(projects.c.id, projects.c.key).where(projects.c.name == name)).all()
     if len(named) > 1:
-        keys = ", ".join(row.key for row in named)
-        raise NotFoundError(f"Several projects are called {name}. Name one by its key: {keys}")
+        keys = [row.key for row in named]
+        raise NotFoundError(f"Several projects are called {name}. Name one by its key: {', '.join(keys)}")
     if not named:
         raise NotFoundError(f"There is no project {name}. List them: harken status --projects")
     return int(named[0].id)
 
 
 def _conversation_row(tx: Transaction, uid: str) -> int:
-    rows = tx.connection.execute(
-        select(conversations.c.id)
-        .where(
-            conversations.c.tenant == tx.tenant,
-            (conversations.c.uid.startswith(uid, autoescape=True)) | (conversations.c.external_id == uid),
-        )
-        .limit(2)
-    ).all()
+    rows = conversations_named(tx, uid)
     if len(rows) != 1:
         what = "There is no conversation" if not rows else "Several conversations begin with"
         raise NotFoundError(f"{what} {uid}. Ids are printed by: harken search QUERY")
     return int(rows[0].id)
 
 
-_SEGMENT = select(segments.c.id, segments.c.conversation_id).where(
-    segments.c.tenant == bindparam("of_tenant"), segments.c.uid == bindparam("of_segment")
-)
-
-
 def _segment_row(tx: Transaction, uid: str) -> tuple[int, int]:
     """The segment's row and its conversation's."""
-    row = tx.connection.execute(_SEGMENT, {"of_tenant": tx.tenant, "of_segment": uid}).first()
-    if row is None:
-        raise NotFoundError(f"There is no segment {uid}.")
-    return int(row.id), int(row.conversation_id)
+    for row in rows_by(tx, segments.c.uid, [uid], segments.c.id, segments.c.conversation_id):
+        return int(row.id), int(row.conversation_id)
+    raise NotFoundError(f"There is no segment {uid}.")
 
 
-def project_identity(tx: Transaction, condition: ColumnElement[bool]) -> ProjectIdentity:
-    """The one project of a condition, with every name that it has been found under, in the order in which they came."""
-    found = select(projects.c.id, projects.c.key, projects.c.name).where(projects.c.tenant == tx.tenant, condition)
-    return _identity(tx, *tx.connection.execute(found).one())
-
-
-def project_of_row(tx: Transaction, row_id: int) -> ProjectIdentity:
-    """The project of a row, likewise."""
-    return _identity(tx, *tx.connection.execute(_PROJECT, {"of_tenant": tx.tenant, "of_project": row_id}).one())
-
-
-_PROJECT = select(projects.c.id, projects.c.key, projects.c.name).where(
-    projects.c.tenant == bindparam("of_tenant"), projects.c.id == bindparam("of_project")
-)
-_ALIASES = (
-    select(project_aliases.c.alias)
-    .where(
-        project_aliases.c.tenant == bindparam("of_tenant"),
-        project_aliases.c.project_id == bindparam("of_project"),
-        project_aliases.c.alias != bindparam("without"),
+def project_identity(tx: Transaction, row_id: int) -> ProjectIdentity:
+    """The project of a row, with every name that it has been found under, in the order in which they came."""
+    rows = tx.connection.execute(_PROJECT, {"of_tenant": tx.tenant, "of_project": row_id}).all()
+    return ProjectIdentity(
+        rows[0].key, rows[0].name, tuple(row.alias for row in rows if row.alias not in (None, row.key))
     )
+
+
+# Built once: it runs with every memory, experience and value that is shown.
+_PROJECT = (
+    select(projects.c.key, projects.c.name, project_aliases.c.alias)
+    .select_from(projects.outerjoin(project_aliases, same(projects.c.id, project_aliases.c.project_id)))
+    .where(projects.c.tenant == bindparam("of_tenant"), projects.c.id == bindparam("of_project"))
     .order_by(project_aliases.c.id)
 )
 
 
-def _identity(tx: Transaction, row_id: int, key: str, name: str) -> ProjectIdentity:
-    asked = {"of_tenant": tx.tenant, "of_project": row_id, "without": key}
-    return ProjectIdentity(key, name, tuple(tx.connection.scalars(_ALIASES, asked)))
-
-
-def known_project(tx: Transaction, identity: ProjectIdentity) -> int | None:
-    """The project's row id, by its key or a name that it had; None for a new one."""
-    row_id: int | None = tx.connection.execute(
-        select(projects.c.id).where(projects.c.tenant == tx.tenant, projects.c.key == identity.key)
-    ).scalar()
-    if row_id is not None:
-        return row_id
-    keys = (identity.key, *identity.aliases)
-    found: int | None = tx.connection.execute(
-        select(project_aliases.c.project_id)
-        .where(project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys))
-        .order_by(project_aliases.c.id)
-        .limit(1)
-    ).scalar()
-    return found
+def known_project(tx: Transaction, identity: ProjectIdentity | None) -> int | None:
+    """The project's row id, by its key or a name that it had; None for a new one, and for none."""
+    if identity is None:
+        return None
+    row_id: int | None = tx.connection.scalar(tx.select(projects.c.id).where(projects.c.key == identity.key))
+    if row_id is None:
+        named = project_aliases.c.alias.in_((identity.key, *identity.aliases))
+        first = tx.select(project_aliases.c.project_id).where(named).order_by(project_aliases.c.id).limit(1)
+        row_id = tx.connection.scalar(first)
+    return row_id
 
 
 def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
     """The project's row id, made if it is new; its aliases are remembered."""
-    keys = (identity.key, *identity.aliases)
     row_id = known_project(tx, identity)
     if row_id is None:
         row = {"tenant": tx.tenant, "key": identity.key, "name": identity.name}
         tx.connection.execute(tx.dialect.upsert(projects, row, ("key",)))
-        row_id = tx.connection.execute(
-            select(projects.c.id).where(projects.c.tenant == tx.tenant, projects.c.key == identity.key)
-        ).scalar_one()
-    known = set(
-        tx.connection.scalars(
-            select(project_aliases.c.alias).where(
-                project_aliases.c.tenant == tx.tenant, project_aliases.c.alias.in_(keys)
-            )
-        )
-    )
+        made = tx.select(projects.c.id).where(projects.c.key == identity.key)
+        row_id = int(tx.connection.execute(made).scalar_one())
+    keys = (identity.key, *identity.aliases)
+    known = set(tx.connection.scalars(tx.select(project_aliases.c.alias).where(project_aliases.c.alias.in_(keys))))
     for key in keys:
         if key not in known:
             alias = {"tenant": tx.tenant, "alias": key, "project_id": row_id}
             tx.connection.execute(tx.dialect.upsert(project_aliases, alias, ("alias",)))
     return row_id
+
+
+def project_of(tx: Transaction, identity: ProjectIdentity | None) -> tuple[int, str]:
+    """The row and the key of a project, made if it is new.
+
+    Raises:
+        NotFoundError: there is no identity.
+    """
+    if identity is None:
+        raise NotFoundError("A folder without a path belongs to no project.")
+    row_id = ensure_project(tx, identity)
+    return row_id, str(tx.connection.execute(tx.select(projects.c.key).where(projects.c.id == row_id)).scalar_one())

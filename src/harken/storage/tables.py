@@ -1,4 +1,4 @@
-"""The tables, defined once for both engines.
+"""The tables, defined once for both engines, and the way between their rows and records.
 
 Keys and indexes are the migrations' matter, since they differ: on PostgreSQL `tenant` leads every one of them,
 the embedded store has one tenant. Integer ids are explicit (an implicit rowid moves under REPLACE and VACUUM);
@@ -7,8 +7,11 @@ the embedded store has one tenant. Integer ids are explicit (an implicit rowid m
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import fields
+from functools import partial
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -16,43 +19,101 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Float,
+    FromClause,
     Integer,
+    LargeBinary,
     MetaData,
+    Row,
     Table,
     Text,
     and_,
 )
 from sqlalchemy.types import TypeEngine
 
-from harken.storage.columns import Halves, Instant, Json, Usd
+from harken.storage.columns import Halves, Instant, Json, Listed, Usd
 
 metadata = MetaData()
+_Record = TypeVar("_Record")
 
 
-def refers(reference: Column[Any], target: Table) -> ColumnElement[bool]:
+def refers(reference: ColumnElement[Any], target: Table) -> ColumnElement[bool]:
     """Whether a row's reference is to the target's row; of the same tenant, which a sharded server must be told."""
-    return and_(target.c.tenant == reference.table.c.tenant, target.c.id == reference)
+    return same(reference, target.c.id)
 
 
-def _key() -> Column[int]:
-    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+def same(one: Any, other: Any) -> ColumnElement[bool]:
+    """Whether columns of two tables are equal in rows of one tenant."""
+    return and_(other.table.c.tenant == one.table.c.tenant, other == one)
 
 
-def _uid() -> Column[str]:
-    return Column("uid", Text, nullable=False)
+def joined(table: Table, *others: Table) -> FromClause:
+    """A table joined with others that it refers to, each by a column of the other's name: `messages.segment_id`."""
+    source: FromClause = table
+    for other in others:
+        source = source.join(other, refers(table.c[f"{other.name.removesuffix('s')}_id"], other))
+    return source
 
 
-def _tenant() -> Column[str]:
-    return Column("tenant", Text, nullable=False, server_default="local")
+def reader(
+    record: type[_Record], besides: Collection[str] = (), /, **converted: Callable[[Any], Any]
+) -> Callable[..., _Record]:
+    """Make the function that turns a row into a record, once for a class.
+
+    The row has a column for each of its fields, by name, but for those that the caller gives besides; some values are
+    converted first.
+    """
+    names = [field.name for field in fields(record) if field.name not in besides]  # type: ignore[arg-type]
+    values_of = attrgetter(*names)
+    changes = [(names.index(name), convert) for name, convert in converted.items()]
+
+    def read(row: Row[Any], **others: Any) -> _Record:
+        values = list(values_of(row))
+        for place, convert in changes:
+            values[place] = convert(values[place])
+        return record(**dict(zip(names, values, strict=True)), **others) if besides else record(*values)
+
+    return read
 
 
-def _reference(name: str, nullable: bool = False) -> Column[int]:
-    return Column(name, BigInteger, nullable=nullable)
+def writer(record: type[_Record], table: Table, *enums: str) -> Callable[[_Record], dict[str, Any]]:
+    """Make the function that gives those columns of a row that a record has as well, once for a class with slots.
+
+    Of fields that are enumerations, which are named, it gives the value.
+    """
+    names = [column.name for column in table.columns if hasattr(record, column.name)]
+    values_of = attrgetter(*(f"{name}.value" if name in enums else name for name in names))
+
+    def write(one: _Record) -> dict[str, Any]:
+        return dict(zip(names, values_of(one), strict=True))
+
+    return write
 
 
-def _moment(name: str, nullable: bool = False) -> Column[datetime]:
-    kind: TypeEngine[datetime] = Instant()
-    return Column(name, kind, nullable=nullable)
+def table(name: str, *own: Column[Any], autoincrement: bool = False) -> Table:
+    """A table with the columns that every one has before its own."""
+    key = Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    tenant = Column("tenant", Text, nullable=False, server_default="local")
+    return Table(name, metadata, key, tenant, *own, sqlite_autoincrement=autoincrement)
+
+
+def columns(kind: type[TypeEngine[Any]], *names: str, nullable: bool = False) -> list[Column[Any]]:
+    """Columns of one type."""
+    return [Column(name, kind, nullable=nullable) for name in names]
+
+
+texts, numbers, ids, reals, moments = (partial(columns, kind) for kind in (Text, Integer, BigInteger, Float, Instant))
+
+
+def saved_table(name: str, *own: Column[Any]) -> Table:
+    """A table of saved records, with the columns that all of them have before their own."""
+    return table(
+        name,
+        *texts("uid"),
+        *ids("project_id", nullable=True),
+        *texts("trust"),
+        *moments("created_at", "updated_at"),
+        *own,
+    )
 
 
 def _position() -> Column[int]:
@@ -60,320 +121,252 @@ def _position() -> Column[int]:
     return Column("position", BigInteger, nullable=False, server_default="0")
 
 
-projects = Table(
-    "projects",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("key", Text, nullable=False),
-    Column("name", Text, nullable=False),
-)
+projects = table("projects", *texts("key", "name"))
+project_aliases = table("project_aliases", *texts("alias"), *ids("project_id"))
 
-project_aliases = Table(
-    "project_aliases",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("alias", Text, nullable=False),
-    _reference("project_id"),
-)
-
-conversations = Table(
+conversations = table(
     "conversations",
-    metadata,
-    _key(),
-    _tenant(),
-    _uid(),
-    Column("channel", Text, nullable=False),
-    Column("external_id", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    _reference("project_id", nullable=True),
-    Column("parent_uid", Text),
-    _moment("created_at"),
-    _moment("updated_at"),
-    Column("metadata", Json),
+    *texts("uid", "channel", "external_id", "title"),
+    *ids("project_id", nullable=True),
+    *texts("parent_uid", nullable=True),
+    *moments("created_at", "updated_at"),
+    *columns(Json, "metadata", nullable=True),
 )
 
-segments = Table(
-    "segments",
-    metadata,
-    _key(),
-    _tenant(),
-    _uid(),
-    _reference("conversation_id"),
-    Column("number", Integer, nullable=False),
-    _moment("started_at"),
-)
+segments = table("segments", *texts("uid"), *ids("conversation_id"), *numbers("number"), *moments("started_at"))
 
-exchanges = Table(
+exchanges = table(
     "exchanges",
-    metadata,
-    _key(),
-    _tenant(),
-    _uid(),
-    _reference("conversation_id"),
-    _reference("segment_id"),
-    Column("number", Integer, nullable=False),
-    Column("status", Text, nullable=False),
-    _moment("started_at"),
-    _moment("completed_at", nullable=True),
-    Column("error", Text),
+    *texts("uid"),
+    *ids("conversation_id", "segment_id"),
+    *numbers("number"),
+    *texts("status"),
+    *moments("started_at"),
+    *moments("completed_at", nullable=True),
+    *texts("error", nullable=True),
 )
 
-messages = Table(
+messages = table(
     "messages",
-    metadata,
-    _key(),
-    _tenant(),
-    _uid(),
-    _reference("conversation_id"),
-    _reference("segment_id"),
-    _reference("exchange_id"),
-    Column("role", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("author", Text),
-    Column("trust", Text, nullable=False),
-    Column("call_id", Text),
-    Column("tool_name", Text),
-    Column("external_id", Text, nullable=False),
-    _moment("created_at"),
-    Column("text", Text, nullable=False),
-    Column("metadata", Json),
+    *texts("uid"),
+    *ids("conversation_id", "segment_id", "exchange_id"),
+    *texts("role", "type"),
+    *texts("author", nullable=True),
+    *texts("trust"),
+    *texts("call_id", "tool_name", nullable=True),
+    *texts("external_id"),
+    *moments("created_at"),
+    *texts("text"),
+    *columns(Json, "metadata", nullable=True),
     _position(),
 )
 
-entries = Table(
+entries = table(
     "entries",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("source", Text, nullable=False),
-    Column("part", Text, nullable=False),
-    Column("ref_uid", Text, nullable=False),
-    _reference("conversation_id", nullable=True),
-    _reference("segment_id", nullable=True),
-    _reference("exchange_id", nullable=True),
-    _reference("project_id", nullable=True),
-    Column("role", Text),
-    Column("author", Text),
-    Column("trust", Text, nullable=False),
-    _moment("created_at"),
-    Column("text", Text, nullable=False),
-    Column("weight", Float, nullable=False),
-    Column("is_turn", Boolean, nullable=False),
+    *texts("source", "part", "ref_uid"),
+    *ids("conversation_id", "segment_id", "exchange_id", "project_id", nullable=True),
+    *texts("role", "author", nullable=True),
+    *texts("trust"),
+    *moments("created_at"),
+    *texts("text"),
+    *reals("weight"),
+    *columns(Boolean, "is_turn"),
     # 0 waits for a vector, NULL never gets one, else the space of the newest vector.
-    Column("space_id", BigInteger, nullable=True),
+    *ids("space_id", nullable=True),
     _position(),
-    sqlite_autoincrement=True,
+    autoincrement=True,
 )
 
 # Words `name:value` that a search can be limited by.
-entry_facets = Table(
-    "entry_facets",
-    metadata,
-    _key(),
-    _tenant(),
-    _reference("entry_id"),
-    Column("facet", Text, nullable=False),
-)
+entry_facets = table("entry_facets", *ids("entry_id"), *texts("facet"))
 
-spaces = Table(
+spaces = table(
     "spaces",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("name", Text, nullable=False),
-    Column("dims", Integer, nullable=False),
-    Column("threshold", Float, nullable=False),
-    Column("spec", Json),
+    *texts("name"),
+    *numbers("dims"),
+    *reals("threshold"),
+    *columns(Json, "spec", nullable=True),
     # `active` answers queries; `filling` is being embedded and takes over when it is complete.
-    Column("state", Text, nullable=False),
+    *texts("state"),
 )
 
-vectors = Table(
-    "vectors",
-    metadata,
-    _key(),
-    _tenant(),
-    _reference("entry_id"),
-    _reference("space_id"),
-    Column("vector", Halves, nullable=False),
-    sqlite_autoincrement=True,
-)
+vectors = table("vectors", *ids("entry_id", "space_id"), *columns(Halves, "vector"), autoincrement=True)
 
-work = Table(
+work = table(
     "work",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("kind", Text, nullable=False),
-    _reference("item_id"),
-    Column("claimed_by", Text),
-    _moment("lease_until", nullable=True),
-    Column("attempts", Integer, nullable=False),
-    _moment("retry_at", nullable=True),
+    *texts("kind"),
+    *ids("item_id"),
+    *texts("claimed_by", nullable=True),
+    *moments("lease_until", nullable=True),
+    *numbers("attempts"),
+    *moments("retry_at", nullable=True),
 )
 
-failed_work = Table(
-    "failed_work",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("kind", Text, nullable=False),
-    _reference("item_id"),
-    Column("attempts", Integer, nullable=False),
-    Column("error_class", Text, nullable=False),
-    _moment("failed_at"),
+failed_work = table(
+    "failed_work", *texts("kind"), *ids("item_id"), *numbers("attempts"), *texts("error_class"), *moments("failed_at")
 )
 
-settings = Table(
-    "settings",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("name", Text, nullable=False),
-    Column("value", Text, nullable=False),
-)
+settings = table("settings", *texts("name", "value"))
+counters = table("counters", *texts("name"), *ids("value"))
+tombstones = table("tombstones", *texts("uid", "conversation_uid", "kind"), *moments("at"))
 
-counters = Table(
-    "counters",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("name", Text, nullable=False),
-    Column("value", BigInteger, nullable=False),
-)
-
-tombstones = Table(
-    "tombstones",
-    metadata,
-    _key(),
-    _tenant(),
-    _uid(),
-    Column("conversation_uid", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    _moment("at"),
-)
-
-import_state = Table(
+import_state = table(
     "import_state",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("format", Text, nullable=False),
-    Column("path", Text, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("modified", BigInteger, nullable=False),
-    Column("offset", BigInteger, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("unreadable", Integer, nullable=False),
-    _moment("imported_at"),
+    *texts("format", "path"),
+    *ids("size", "modified", "offset"),
+    *texts("fingerprint"),
+    *numbers("unreadable"),
+    *moments("imported_at"),
 )
 
-journal_files = Table(
-    "journal_files",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("path", Text, nullable=False),
-    Column("applied", BigInteger, nullable=False),
-)
+journal_files = table("journal_files", *texts("path"), *ids("applied"))
 
-spend = Table(
+spend = table(
     "spend",
-    metadata,
-    _key(),
-    _tenant(),
-    _uid(),
-    Column("day", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("item_uid", Text, nullable=False),
-    Column("model", Text, nullable=False),
+    *texts("uid", "day", "kind", "item_uid", "model"),
     # `open` until the answer is here; `lost` where it never came and may have been charged.
-    Column("state", Text, nullable=False),
-    Column("input_tokens", BigInteger, nullable=False),
-    Column("output_tokens", BigInteger, nullable=False),
-    Column("cached_tokens", BigInteger, nullable=False),
-    Column("estimate_usd", Usd),
-    Column("price_usd", Usd),
-    _moment("started_at"),
-    _moment("ended_at", nullable=True),
+    *texts("state"),
+    *ids("input_tokens", "output_tokens", "cached_tokens"),
+    *columns(Usd, "estimate_usd", "price_usd", nullable=True),
+    *moments("started_at"),
+    *moments("ended_at", nullable=True),
 )
 
-summaries = Table(
+summaries = table(
     "summaries",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("kind", Text, nullable=False),
-    Column("item_uid", Text, nullable=False),
-    Column("conversation_uid", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    # What was said until then is in it; what comes later makes it outlived.
-    _moment("covers"),
-    _moment("created_at"),
+    *texts("kind", "item_uid", "conversation_uid", "text", "title", "model"),
+    # What was said until then is in it; what comes later makes it stale.
+    *moments("covers", "created_at"),
 )
 
-core_memory = Table(
-    "core_memory",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("section", Text, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("value", Text, nullable=False),
-    _moment("updated_at"),
-)
+core_memory = table("core_memory", *texts("section", "key", "value"), *moments("updated_at"))
 
 # What a segment's rolling summary says, and how far its messages have left the window.
-segment_summaries = Table(
+segment_summaries = table(
     "segment_summaries",
-    metadata,
-    _key(),
-    _tenant(),
-    _reference("segment_id"),
     # Messages before this place have left the window; both are 0 until the first has.
-    Column("left_position", BigInteger, nullable=False),
-    _reference("left_id"),
-    Column("text", Text, nullable=False),
-    Column("model", Text),
-    _moment("updated_at"),
+    *ids("segment_id", "left_position", "left_id"),
+    *texts("text"),
+    *texts("model", nullable=True),
+    *moments("updated_at"),
 )
 
-summarized_messages = Table(
-    "summarized_messages",
-    metadata,
-    _key(),
-    _tenant(),
-    _reference("segment_id"),
-    _reference("message_id"),
-)
+summarized_messages = table("summarized_messages", *ids("segment_id", "message_id"))
 
 # How past conversations were looked for: never what for.
-retrievals = Table(
+retrievals = table(
     "retrievals",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("query_hash", Text, nullable=False),
-    Column("conversations", Integer, nullable=False),
-    Column("exchanges", Integer, nullable=False),
-    Column("best_conversation", Float),
-    Column("best_exchange", Float),
-    Column("duration_microseconds", BigInteger, nullable=False),
-    Column("error_class", Text),
-    _moment("at"),
+    *texts("query_hash"),
+    *numbers("conversations", "exchanges"),
+    *reals("best_conversation", "best_exchange", nullable=True),
+    *ids("duration_microseconds"),
+    *texts("error_class", nullable=True),
+    *moments("at"),
 )
 
 # What hooks gave to conversations: ids, never words.
-injections = Table(
-    "injections",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("conversation_uid", Text, nullable=False),
-    Column("ref_uid", Text, nullable=False),
-    _moment("at"),
+injections = table("injections", *texts("conversation_uid", "ref_uid"), *moments("at"))
+
+memories = saved_table(
+    "memories",
+    *texts("content", "category"),
+    *reals("importance"),
+    *columns(Listed, "tags", "supersedes"),
+    *texts("superseded_by", nullable=True),
+    *moments("accessed_at", nullable=True),
 )
+
+experiences = saved_table(
+    "experiences",
+    *texts("agent", "session", "status", "domain", "strategy", "goal", "hypothesis", "action", "prediction"),
+    *moments("attempted_at"),
+    *columns(Listed, "history"),
+    *numbers("iteration_count"),
+    *columns(Listed, "notes"),
+    *columns(Json, "outcome", nullable=True),
+    *texts("surprise", nullable=True),
+    *columns(Json, "root_cause", "lesson", nullable=True),
+    *texts("tier", nullable=True),
+)
+
+learned_values = saved_table(
+    "learned_values",
+    *texts("text", "axis", "cluster_id"),
+    *numbers("cluster_size"),
+    *reals("similarity_to_centroid", "distance", "distance_limit"),
+    *texts("space"),
+    *columns(Listed, "members", "domains", "strategies"),
+)
+
+# Clusters of experiences: derived, but kept, since values refer to them by id.
+clusters = table(
+    "clusters",
+    *texts("uid", "axis", "space"),
+    *columns(LargeBinary, "centroid"),
+    *reals("mean_distance", "deviation"),
+    *moments("created_at", "updated_at"),
+    # Since when no cluster is found in its place; values may still refer to it.
+    *moments("retired_at", nullable=True),
+)
+
+cluster_members = table("cluster_members", *texts("cluster_uid", "experience_uid"), *reals("distance"))
+
+# Tests and builds that were seen to run.
+checks = table(
+    "checks",
+    *texts("result_uid", "call_uid"),
+    # NULL where the command checks nothing, or has not told how it went.
+    *texts("outcome", nullable=True),
+    *moments("at"),
+)
+
+# How each indexed file stood when it was last looked at. What follows can be made again from what lies on the disk.
+indexed_files = table(
+    "indexed_files",
+    *texts("source"),
+    *ids("project_id"),
+    *texts("path"),
+    *ids("size", "modified"),
+    *texts("digest", "skipped"),
+)
+
+code_units = table(
+    "code_units",
+    *texts("uid"),
+    *ids("project_id"),
+    *texts("path", "digest", "unit_type", "name", "qualified_name", "language", "signature", "docstring"),
+    *numbers("start_line", "end_line"),
+)
+
+passages = table(
+    "passages",
+    *texts("uid"),
+    *ids("project_id"),
+    *texts("path", "digest"),
+    *numbers("number"),
+    *columns(Listed, "headings"),
+    *texts("text"),
+    *numbers("start_line", "end_line"),
+)
+
+commits = table(
+    "commits",
+    *texts("uid"),
+    *ids("project_id"),
+    *texts("sha", "author", "email"),
+    *moments("authored_at", "committed_at"),
+    *texts("message"),
+    *ids("insertions", "deletions"),
+)
+
+commit_files = table(
+    "commit_files",
+    *ids("commit_id", "project_id"),
+    *numbers("number"),
+    *texts("path"),
+    *texts("old_path", nullable=True),
+    *ids("insertions", "deletions"),
+)
+
+# How far each project's history was read, and in which bounds.
+histories = table("histories", *ids("project_id"), *texts("head"), *moments("since"), *numbers("most_commits"))

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
-    Row,
     Select,
     Text,
-    Update,
     bindparam,
-    delete,
     exists,
+    func,
     insert,
     select,
     type_coerce,
@@ -26,14 +24,15 @@ from sqlalchemy import (
 )
 
 from harken.storage.columns import Dialect
-from harken.storage.ports import StoredSpace, Transaction, batches, rows_among
+from harken.storage.ports import StoredSpace, Transaction, batches, rows_among, rows_in
 from harken.storage.state import count_up
-from harken.storage.tables import entries, spaces, vectors
+from harken.storage.tables import conversations, entries, reader, refers, spaces, vectors
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 # The counter of removals: a derived index that has seen fewer holds what is gone.
 VECTORS_REMOVED = "vectors_removed"
+_OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 
 
 def pack(vector: Float32) -> bytes:
@@ -55,13 +54,7 @@ def similarities(matrix: Float32, query: Float32) -> Float32:
 
 
 def best_of(ids: Int64, scores: Float32, limit: int) -> dict[int, float]:
-    """The ids with the highest scores, best first; of equals the lowest id.
-
-    Args:
-        ids: `(n,)`.
-        scores: of each, `(n,)`.
-        limit: how many at most.
-    """
+    """The ids, `(n,)`, with the highest of their scores, `(n,)`, best first; of equals the lowest id."""
     if 0 < limit < len(scores):
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         ids, scores = ids[scores >= least], scores[scores >= least]
@@ -75,37 +68,29 @@ def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], m
     Returns:
         How many were new.
     """
-    present = set(
-        tx.connection.scalars(
-            select(vectors.c.entry_id).where(
-                vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id, vectors.c.entry_id.in_(entry_ids)
-            )
-        )
-    )
-    alive = set(
-        tx.connection.scalars(select(entries.c.id).where(entries.c.tenant == tx.tenant, entries.c.id.in_(entry_ids)))
-    )
+    mine = vectors.c.space_id == space.id
+    present = set(tx.connection.scalars(tx.select(vectors.c.entry_id).where(mine, vectors.c.entry_id.in_(entry_ids))))
+    alive = set(tx.connection.scalars(tx.select(entries.c.id).where(entries.c.id.in_(entry_ids))))
     rows = [
-        {"tenant": tx.tenant, "entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
+        {"entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
         for entry_id, row in zip(entry_ids, matrix, strict=True)
         if entry_id in alive and entry_id not in present
     ]
-    if rows:
-        tx.connection.execute(insert(vectors), rows)
-    tx.connection.execute(
-        update(entries).where(entries.c.tenant == tx.tenant, entries.c.id.in_(entry_ids)).values(space_id=space.id)
-    )
+    tx.insert(vectors, rows)
+    tx.update(entries, entries.c.id.in_(entry_ids), space_id=space.id)
     return len(rows)
 
 
 def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) -> tuple[Int64, Float32]:
     """Those entries' vectors: ids and `(n, dims)` float32, in no promised order; entries without one are left out."""
-    return _matrix(list(rows_among(tx, _of_entries(tx.dialect, space.id), entry_ids)), space.dims)
+    rows = list(rows_among(tx, _of_entries(tx.dialect, space.id), entry_ids))
+    ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+    return ids, unpack([row[1] for row in rows], space.dims)
 
 
 @cache
 def _of_entries(dialect: Dialect, space_id: int) -> Select[Any]:
-    mine = vectors.c.tenant == bindparam("of_tenant"), vectors.c.space_id == space_id
+    mine = vectors.c.tenant == _OF_TENANT, vectors.c.space_id == space_id
     return select(vectors.c.entry_id, vectors.c.vector).where(*mine, dialect.among(vectors.c.entry_id))
 
 
@@ -123,16 +108,10 @@ def delete_vectors(tx: Transaction, entry_ids: Sequence[int]) -> None:
 
 def delete_vectors_where(tx: Transaction, condition: ColumnElement[bool]) -> None:
     """Remove every vector that meets the condition; indexes derived from them are told."""
-    if tx.connection.execute(delete(vectors).where(vectors.c.tenant == tx.tenant, condition)).rowcount:
+    if tx.delete(vectors, condition):
         count_up(tx, {VECTORS_REMOVED: 1})
 
 
-def _matrix(rows: Sequence[Any], dims: int) -> tuple[Int64, Float32]:
-    ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-    return ids, unpack([row[1] for row in rows], dims)
-
-
-_OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 # Built once: these two run before every search.
 _SPACES = select(spaces).where(spaces.c.tenant == _OF_TENANT).order_by(spaces.c.id)
 _ANY_VECTOR = (
@@ -142,14 +121,10 @@ _ANY_VECTOR = (
 
 def list_spaces(tx: Transaction) -> list[StoredSpace]:
     """Every space that the store has vectors or plans for, oldest first."""
-    rows = tx.connection.execute(_SPACES, {"of_tenant": tx.tenant}).all()
-    return [_stored(row) for row in rows]
+    return list(map(_stored_space, tx.connection.execute(_SPACES, {"of_tenant": tx.tenant}).all()))
 
 
-def _stored(row: Row[Any]) -> StoredSpace:
-    return StoredSpace(row.id, row.name, row.dims, row.threshold, dict(row.spec), row.state)
-
-
+_stored_space = reader(StoredSpace, spec=dict)
 _HOLDS_SOME = exists().where(vectors.c.tenant == spaces.c.tenant, vectors.c.space_id == spaces.c.id)
 # Made once: it runs with every search.
 _ANSWERING = (
@@ -157,7 +132,7 @@ _ANSWERING = (
         *(spaces.c.id, spaces.c.name, spaces.c.dims, spaces.c.threshold),
         *(type_coerce(spaces.c.spec, Text), spaces.c.state, _HOLDS_SOME),
     )
-    .where(spaces.c.tenant == bindparam("of_tenant"), spaces.c.state == "active")
+    .where(spaces.c.tenant == _OF_TENANT, spaces.c.state == "active")
     .order_by(spaces.c.id)
     .limit(1)
 )
@@ -183,41 +158,80 @@ def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: 
     state = "active" if answering is None or answering == found else "filling"
     values = {"dims": dims, "threshold": threshold, "spec": spec, "state": state}
     if found is None:
-        tx.connection.execute(insert(spaces).values(tenant=tx.tenant, name=name, **values))
+        tx.insert(spaces, [{"name": name, **values}])
     elif any(getattr(found, key) != value for key, value in values.items()):
-        tx.connection.execute(_of_space(tx, found).values(values))
+        tx.update(spaces, spaces.c.id == found.id, **values)
     unwanted = [space for space in known if space not in (found, answering) and space.state != "retired"]
     for space in unwanted:
-        tx.connection.execute(_of_space(tx, space).values(state="retired"))
+        tx.update(spaces, spaces.c.id == space.id, state="retired")
     if unwanted and answering is not None and answering == found:
-        _prefer(tx, answering)
+        # Entries that another space was filled with meanwhile need nothing more where they have this one's vector.
+        here = tx.select(vectors.c.entry_id).where(vectors.c.space_id == answering.id)
+        others = entries.c.space_id.not_in([0, answering.id])
+        tx.update(entries, others, entries.c.id.in_(here), space_id=answering.id)
     return next(space for space in list_spaces(tx) if space.name == name)
 
 
 def activate_space(tx: Transaction, space: StoredSpace) -> None:
     """Let a complete space answer from now on; the others are retired and their vectors removed."""
-    tx.connection.execute(
-        update(spaces).where(spaces.c.tenant == tx.tenant, spaces.c.id != space.id).values(state="retired")
-    )
-    tx.connection.execute(_of_space(tx, space).values(state="active"))
+    tx.update(spaces, spaces.c.id != space.id, state="retired")
+    tx.update(spaces, spaces.c.id == space.id, state="active")
     delete_vectors_where(tx, vectors.c.space_id != space.id)
     # What was given up has no vector any more and waits for one, should it be tried again.
-    tx.connection.execute(
-        update(entries)
-        .where(entries.c.tenant == tx.tenant, entries.c.space_id.not_in([0, space.id]))
-        .values(space_id=0)
+    tx.update(entries, entries.c.space_id.not_in([0, space.id]), space_id=0)
+
+
+def vectors_of_folder(tx: Transaction, folder: str, source: str | None) -> Sequence[Any]:
+    """The vectors of a conversation, or of a source of saved records, as rows that `restore_vectors` takes."""
+    of_folder = conversations.c.uid == folder if source is None else entries.c.source == source
+    newest = entries.c.space_id.label("newest")
+    rows = tx.connection.execute(
+        select(entries.c.ref_uid, entries.c.part, newest, vectors.c.space_id, vectors.c.vector)
+        .outerjoin(conversations, refers(entries.c.conversation_id, conversations))
+        .join(vectors, refers(vectors.c.entry_id, entries))
+        .where(entries.c.tenant == tx.tenant, of_folder)
     )
+    return rows.all()
 
 
-def _prefer(tx: Transaction, space: StoredSpace) -> None:
-    """Entries that another space was filled with meanwhile need nothing more where they have this one's vector."""
-    here = select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant, vectors.c.space_id == space.id)
-    tx.connection.execute(
-        update(entries)
-        .where(entries.c.tenant == tx.tenant, entries.c.space_id.not_in([0, space.id]), entries.c.id.in_(here))
-        .values(space_id=space.id)
-    )
+def restore_vectors(tx: Transaction, kept: Sequence[Any]) -> None:
+    """Put vectors back where their entries came back."""
+    statement = select(entries.c.ref_uid, entries.c.part, entries.c.id).where(entries.c.tenant == tx.tenant)
+    found = rows_in(tx, statement, entries.c.ref_uid, {row.ref_uid for row in kept})
+    ids = {(row.ref_uid, row.part): row.id for row in found}
+    back = [(ids[row.ref_uid, row.part], row) for row in kept if (row.ref_uid, row.part) in ids]
+    if back:
+        tx.connection.execute(
+            insert(vectors),
+            [
+                {"tenant": tx.tenant, "entry_id": entry_id, "space_id": row.space_id, "vector": row.vector}
+                for entry_id, row in back
+            ],
+        )
+        tx.connection.execute(
+            update(entries)
+            .where(entries.c.tenant == tx.tenant, entries.c.id == bindparam("of_entry"))
+            .values(space_id=bindparam("newest")),
+            [{"of_entry": entry_id, "newest": row.newest} for entry_id, row in back],
+        )
 
 
-def _of_space(tx: Transaction, space: StoredSpace) -> Update:
-    return update(spaces).where(spaces.c.tenant == tx.tenant, spaces.c.id == space.id)
+def misplaced_vectors(tx: Transaction, fix: bool) -> tuple[int, int]:
+    """How many vectors belong to no entry, and how many entries are marked as embedded and have none.
+
+    Args:
+        tx: a writing transaction.
+        fix: remove the vectors, and let the entries wait anew.
+    """
+    known = select(entries.c.id).where(entries.c.tenant == tx.tenant)
+    embedded = select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant)
+    stray = vectors.c.tenant == tx.tenant, vectors.c.entry_id.not_in(known)
+    empty = entries.c.tenant == tx.tenant, entries.c.space_id > 0, entries.c.id.not_in(embedded)
+    counts = [
+        int(tx.connection.execute(select(func.count()).select_from(table).where(*condition)).scalar_one())
+        for table, condition in ((vectors, stray), (entries, empty))
+    ]
+    if fix:
+        delete_vectors_where(tx, stray[1])
+        tx.connection.execute(entries.update().where(*empty).values(space_id=0))
+    return counts[0], counts[1]

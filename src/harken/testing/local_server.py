@@ -119,20 +119,14 @@ class LocalServer(ABC):
 
     def pause(self, seconds: float) -> None:
         """Wait, but not beyond the server's end."""
-        if seconds:
-            self._closing.wait(seconds)
-
-    def note(self, request: Request) -> None:
-        """Keep what a client sent."""
-        with self._lock:
-            self.requests.append(request)
+        self._closing.wait(seconds)
 
     @abstractmethod
     def answer(self, request: Request) -> Reply:
-        """What to send, body included."""
+        """Return what to send, body included."""
 
     def status_of(self, request: Request) -> int:
-        """What is wrong with the request before its body is looked at; 200 where nothing is."""
+        """Return the status of what is wrong with the request before its body is read; 200 where nothing is."""
         if request.path != self._path:
             return 404
         if self._api_key is not None and request.authorization != f"Bearer {self._api_key}":
@@ -141,12 +135,12 @@ class LocalServer(ABC):
 
 
 def as_body(content: dict[str, Any]) -> bytes:
-    """A JSON object as it is sent."""
+    """Return a JSON object as it is sent."""
     return json.dumps(content).encode()
 
 
 def error_body(status: int) -> bytes:
-    """What an endpoint says with a status that is an error."""
+    """Return the body of an endpoint's error."""
     return as_body({"error": {"message": "scripted", "code": status}})
 
 
@@ -175,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = {}
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.path, headers.get("authorization", ""), body if isinstance(body, dict) else {}, headers)
-        self.server.owner.note(request)
+        self.server.owner.requests.append(request)
         reply = self.server.owner.ailing or self.server.owner.answer(request)
         self.server.owner.pause(reply.delay_seconds)
         if reply.hang_up and not reply.pieces:

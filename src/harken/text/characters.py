@@ -1,13 +1,20 @@
-"""Characters that no database can keep, replaced before anything is written."""
+"""Characters that no database can keep, and those that a terminal would obey: replaced before a text is written."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+_BIDI = "\u202a-\u202e\u2066-\u2069"
+# What moves a cursor, changes a title, fills a clipboard or turns letters round is nothing that a text has to say.
+_OBEYED = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}]")
+# JSON escapes only those below the blank by itself.
+_UNESCAPED = re.compile(rf"[\x7f-\x9f{_BIDI}]")
 
-def sound(text: str) -> str:
-    """The text with the replacement character in place of NUL and of halves of surrogate pairs."""
+
+def valid_utf8(text: str) -> str:
+    """Return the text with the replacement character in place of NUL and of halves of surrogate pairs."""
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
     try:
@@ -18,11 +25,21 @@ def sound(text: str) -> str:
 
 
 def sound_value(value: Any) -> Any:
-    """The same for every text in JSON-like data, keys included; what is no text, dict, list or tuple passes."""
+    """Do the same for every text in JSON-like data, keys included; what is no text, dict, list or tuple passes."""
     if isinstance(value, str):
-        return sound(value)
+        return valid_utf8(value)
     if isinstance(value, Mapping):
         return {sound_value(key): sound_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [sound_value(item) for item in value]
     return value
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that a terminal would obey; line ends and tabs stay."""
+    return _OBEYED.sub("", text)
+
+
+def printable_json(document: str) -> str:
+    """Return the same JSON with such characters escaped, so that it says what it said."""
+    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", document)

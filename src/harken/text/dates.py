@@ -12,7 +12,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """The first moment of what is named, timezone-aware.
+    """Return the first moment of what is named, timezone-aware.
 
     Raises:
         UsageError: it is no date.
@@ -21,7 +21,7 @@ def parse_since(text: str, now: datetime) -> datetime:
 
 
 def parse_until(text: str, now: datetime) -> datetime:
-    """The first moment after what is named: `2026-05-08` reaches to the end of that day.
+    """Return the first moment after what is named: `2026-05-08` reaches to the end of that day.
 
     Raises:
         UsageError: it is no date.
@@ -30,7 +30,7 @@ def parse_until(text: str, now: datetime) -> datetime:
 
 
 def _span(text: str, now: datetime) -> tuple[datetime, datetime]:
-    """The first moment of what is named and the first after it, in UTC; days are those of this machine's clock."""
+    """Return the first moment of what is named and the first after it, in UTC; days are of this machine's clock."""
     text = text.strip()
     try:
         return _day_or_moment(text) or _spoken_span(text, now)
@@ -40,7 +40,7 @@ def _span(text: str, now: datetime) -> tuple[datetime, datetime]:
 
 
 def _day_or_moment(text: str) -> tuple[datetime, datetime] | None:
-    """What ISO 8601 names; None where it is written otherwise."""
+    """Return the span that ISO 8601 names; None where it is written otherwise."""
     try:
         day = datetime.combine(date.fromisoformat(text), time())
     except ValueError:

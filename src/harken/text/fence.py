@@ -1,4 +1,4 @@
-"""How recalled words are marked, and how they come out of what is recorded: they would feed on themselves."""
+"""The marks around recalled words, and their removal from what is recorded: they would feed on themselves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEADING = re.compile(
 
 
 def without_recall(text: str) -> str:
-    """The text without the blocks that Harken itself recalled into it, and without what it says above them.
+    """Return the text without the blocks that Harken itself recalled into it, and without what it says above them.
 
     A block whose end was cut off (tools clip long results) goes with all that follows it.
     """

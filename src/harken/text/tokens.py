@@ -35,7 +35,7 @@ _LEADS = (
 
 
 def _class_of(byte: int) -> bytes:
-    """The class of the character that begins with this byte of UTF-8."""
+    """Return the class of the character that begins with this byte of UTF-8."""
     if byte >= 0x80:
         return next((name for lead, name in reversed(_LEADS) if byte >= lead), b"s")
     char = chr(byte)
@@ -54,16 +54,14 @@ _CLASSES = b"".join(_class_of(byte) for byte in range(256))
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
-def _only(name: bytes) -> bytes:
-    """A table that keeps one class and blanks the rest."""
-    return bytes(byte if byte == name[0] else _BLANK[0] for byte in range(256))
-
-
-_ONLY = {name: _only(name) for name in (_LOWER, _BREAK, *_PRICES)}
+# For each class a table that keeps it and blanks the rest.
+_ONLY = {
+    name: bytes(byte if byte == name[0] else _BLANK[0] for byte in range(256)) for name in (_LOWER, _BREAK, *_PRICES)
+}
 
 
 def estimate(text: str) -> int:
-    """About how many o200k tokens a text has; 0 for the empty one, at least 1 for any other.
+    """Estimate how many o200k tokens a text has; 0 for the empty one, at least 1 for any other.
 
     Within 7 % on English, Python, Russian and Chinese prose. Source: benchmarks/results/tokens-2026-11-22.json.
     """
@@ -89,13 +87,13 @@ def _ascii(classes: bytes) -> int:
 
 
 def _runs(classes: bytes, name: bytes) -> int:
-    """How many runs of a class there are."""
+    """Count the runs of a class."""
     kept = classes.translate(_ONLY[name])
     return kept.count(_BLANK + name) + kept.startswith(name)
 
 
 def _groups(classes: bytes, name: bytes) -> int:
-    """How many groups of up to three the runs of a class make."""
+    """Count the groups of up to three that the runs of a class make."""
     if name not in classes:
         return 0
     grouped = classes.replace(name * 3, b"3").replace(name * 2, b"3")
@@ -111,7 +109,7 @@ def _beyond_ascii(classes: bytes) -> float:
 
 
 def _without_rules(raw: bytes) -> bytes:
-    """The text with each drawn line (`--------`) as one mark, as tokenizers have it."""
+    """Return the text with each drawn line (`--------`) as one mark, as tokenizers have it."""
     for rule in _RULES:
         raw = raw.replace(rule, rule[:1] * 2) if rule in raw else raw
         while rule[:1] * 4 in raw:
@@ -120,7 +118,7 @@ def _without_rules(raw: bytes) -> bytes:
 
 
 def clip(text: str, max_tokens: int, marker: str = "…") -> str:
-    """The text, or its head and the marker where it is longer than so many tokens by `estimate`.
+    """Return the text, or its head and the marker where it is longer than so many tokens by `estimate`.
 
     Never ends within a grapheme. A budget too small for the marker gives the empty text.
     """
@@ -130,14 +128,14 @@ def clip(text: str, max_tokens: int, marker: str = "…") -> str:
 
 
 def clip_middle(text: str, max_tokens: int, marker: str = " … ") -> str:
-    """The text, or its two ends around the marker where it is longer than so many tokens by `estimate`."""
+    """Return the text, or its two ends around the marker where it is longer than so many tokens by `estimate`."""
     if fits(text, max_tokens):
         return text
     return _joined(text, max_tokens, marker, head_share=0.5)
 
 
 def fits(text: str, max_tokens: int) -> bool:
-    """Has the text at most so many tokens by `estimate`? Of a very long text only the head is read."""
+    """Whether the text has at most so many tokens by `estimate`; of a very long one only the head is read."""
     if len(text) * 2 <= max_tokens:
         return True
     window = max(0, max_tokens) * _CHARS_PER_TOKEN
@@ -174,7 +172,7 @@ def _tail(text: str, max_tokens: int) -> str:
 
 
 def _longest(part: Callable[[int], str], size: int, max_tokens: int) -> int:
-    """About the greatest number of characters whose part has at most so many tokens."""
+    """Return about the greatest number of characters whose part has at most so many tokens."""
     low, low_tokens, high, high_tokens = 0, 0, size, estimate(part(size))
     if high_tokens <= max_tokens:
         return size
@@ -192,7 +190,7 @@ def _longest(part: Callable[[int], str], size: int, max_tokens: int) -> int:
 
 
 def _grapheme_start(text: str, at: int) -> int:
-    """The nearest place at or before `at` where no grapheme is cut."""
+    """Return the nearest place at or before `at` where no grapheme is cut."""
     for _ in range(_MAX_MARKS):
         if not 0 < at < len(text) or not _is_inside(text, at):
             break
@@ -201,7 +199,7 @@ def _grapheme_start(text: str, at: int) -> int:
 
 
 def _is_inside(text: str, at: int) -> bool:
-    """Would a cut part what belongs together: marks, joined emoji, flags, surrogates, a two-character line break?"""
+    """Whether a cut parts what belongs together: marks, joined emoji, flags, surrogates, a two-character line break."""
     before, after = text[at - 1], text[at]
     if after < "\u0300":
         return before == _JOINER or (before == "\r" and after == "\n")

@@ -1,4 +1,4 @@
-"""Words: where they are in a text, which of them say nothing, and what stands for them in scripts without spaces."""
+"""Words and sentences of a text, which words say nothing, and what stands for them in scripts without spaces."""
 
 from __future__ import annotations
 
@@ -7,18 +7,36 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
+from harken.text import tokens
+
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+MAX_TEXT_TOKENS = 4000
+MAX_SENTENCE_TOKENS = 60
+# A line as long as this was mostly broken by an editor, a shorter one by its writer.
+_WRAPPED_CHARS = 50
+# What nobody said: code, recalled blocks, reminders of agents.
+_UNSAID = re.compile(
+    r"```.*?(?:```|\Z)|<(system-reminder|harken-recall|environment_context|ide_[a-z_]+)\b[^>]*>.*?(?:</\1>|\Z)",
+    re.DOTALL,
+)
+_LEAD = re.compile(r"^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,3}[.)])[ \t]+")
+_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_CLOSING = "\"'”’»)\\]」』）"
+_END = re.compile(
+    rf"(?P<spaced>[.!?…]+[{_CLOSING}]*)\s+(?=\S)|(?P<unspaced>[。！？；]+[{_CLOSING}]*)\s*(?=\S)",
+)
+_ABBREVIATED = re.compile(
+    r"(?:^|[\s(])(?:e\.g|i\.e|mr|mrs|ms|dr|prof|st|vs|cf|no|fig|approx|т\.е|т\.д|т\.п|т\.к|др|г|гг|ул|рис|см|стр"
+    r"|[^\W\d_])\.$",
+    re.IGNORECASE,
+)
 
 
 @cache
 def word_lists(name: str) -> Mapping[str, frozenset[str]]:
-    """The words of a file in `text/data`, by section; read once.
-
-    Args:
-        name: of the file, without `.txt`. A line is a comment (`#`), the name of a section in brackets, or words.
-    """
+    """Return the words of `text/data/{name}.txt` by section; a line is a comment (`#`), a `[section]`, or words."""
     lists: dict[str, frozenset[str]] = {}
     section = ""
     for line in resources.files(__package__).joinpath(f"data/{name}.txt").read_text("utf-8").splitlines():
@@ -30,7 +48,7 @@ def word_lists(name: str) -> Mapping[str, frozenset[str]]:
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of all sections of a file in `text/data`."""
+    """Return the words of all sections of a file in `text/data`."""
     return frozenset().union(*word_lists(name).values())
 
 
@@ -38,16 +56,60 @@ STOP_WORDS = words_of("stop_words")
 
 
 def content_terms(text: str) -> list[str]:
-    """The words of a text that say something, lower case, in order and as often as they stand there."""
+    """Return the words of a text that say something, lower case, in order and as often as they stand there."""
     words = (word.lower() for word in WORD.findall(text))
     return [term for word in words if word not in STOP_WORDS for term in split_unspaced(word)]
 
 
 def split_unspaced(word: str) -> list[str]:
-    """Pairs of characters for scripts without spaces, the word itself for the others."""
+    """Return pairs of characters for scripts without spaces, the word itself for the others."""
     runs = UNSPACED_RUN.findall(word)
     if not runs:
         return [word]
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     rest = [part for part in UNSPACED_RUN.split(word) if part]
     return [*pairs, *rest]
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text in order, each at most 60 tokens, without code, markup and lines without a word.
+
+    Of a very long text the middle is left out.
+    """
+    said = _UNSAID.sub("\n\n", tokens.clip_middle(text, MAX_TEXT_TOKENS, "\n\n"))
+    found = [sentence for paragraph in _paragraphs(said) for sentence in _split(paragraph)]
+    return [tokens.clip(sentence, MAX_SENTENCE_TOKENS) for sentence in found if WORD.search(sentence)]
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Join lines where one goes on in the next; items of a list, headings and blank lines begin anew."""
+    joined: list[str] = []
+    length_before = 0
+    for line in text.splitlines():
+        unled = _LEAD.sub("", line).strip()
+        goes_on = length_before >= _WRAPPED_CHARS or (length_before > 0 and unled[:1].islower())
+        if unled and goes_on and unled == line.strip():
+            joined[-1] = f"{joined[-1]} {unled}"
+        elif unled:
+            joined.append(unled)
+        length_before = 0 if unled.endswith((":", "|")) else len(unled)
+    return [_EMPHASIS.sub(r"\2", paragraph) for paragraph in joined]
+
+
+def _split(paragraph: str) -> list[str]:
+    found, start = [], 0
+    for match in _END.finditer(paragraph):
+        end = match.end("unspaced") if match["unspaced"] else match.end("spaced")
+        if match["spaced"] and not _ends(paragraph, start, end, match.end()):
+            continue
+        found.append(paragraph[start:end].strip())
+        start = match.end()
+    return [*found, paragraph[start:].strip()] if paragraph[start:].strip() else found
+
+
+def _ends(paragraph: str, start: int, end: int, behind: int) -> bool:
+    """Whether a mark ends a sentence: not behind an abbreviation or an initial, nor before a small letter."""
+    following = paragraph[behind]
+    if following.islower() and not re.match(f"[{UNSPACED}]", following):
+        return False
+    return not _ABBREVIATED.search(paragraph[start:end])

@@ -25,12 +25,12 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def open_chat(tmp_path: Path, clock: Clock, server: ChatServer) -> Callable[..., Harken]:
+def open_chat(ready_home: Path, clock: Clock, server: ChatServer) -> Callable[..., Harken]:
     def opened(**more: Any) -> Harken:
         model = {"llm.model": "openai:any", "llm.url": server.url, "llm.api_key": "k"}
         prices = {"llm.input_usd_per_million": 1, "llm.output_usd_per_million": 2}
         settings = {"embedder": "none", **model, **prices, **more}
-        return Harken(tmp_path / "home", env={}, settings=settings, now=clock)
+        return Harken(ready_home, env={}, settings=settings, now=clock)
 
     return opened
 

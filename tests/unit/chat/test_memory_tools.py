@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from harken.chat.model_tools import history_tools, memory_tools
-from harken.chat.tools import Here, Toolbox, ToolOutcome
+from harken.chat.tools import Toolbox, ToolContext, ToolOutcome
 from harken.engine import Harken
 from harken.model.conversations import Trust
 from harken.providers.chat_model import ToolCall
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", env={}, settings={"embedder": "none"}) as harken:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, env={}, settings={"embedder": "none"}) as harken:
         yield harken
 
 
@@ -27,7 +27,7 @@ def toolbox(harken: Harken) -> Toolbox:
 
 
 def call(toolbox: Toolbox, name: str, room: int = 600, conversation: str = "", **arguments: Any) -> ToolOutcome:
-    return toolbox.call(ToolCall("c", name, arguments), Here(conversation, "", room))
+    return toolbox.call(ToolCall("c", name, arguments), ToolContext(conversation, "", room))
 
 
 def test_what_the_model_saves_is_of_the_conversations_project_and_in_its_own_words(

@@ -19,7 +19,7 @@ from harken.model.conversations import Exchange, ExchangeStatus, Message
 from harken.storage.enrichment.spend import spent_in_all, spent_on_item
 from harken.storage.past import newest_exchanges
 from harken.testing import ChatServer, Reply, Says
-from harken.testing.chat_server import ScriptedCall
+from harken.testing.endpoints import ScriptedCall
 from recorded import Clock
 
 LOOK = ScriptedCall("search_history", {"query": "kitchen tap"})
@@ -170,7 +170,7 @@ def test_without_a_model_it_says_how_to_name_one_and_records_nothing(tmp_path: P
         assert harken.chat.model_name is None
         with pytest.raises(ConfigError, match=r"llm\.model .*OPENAI_API_KEY.*pip install 'harken\[llm\]'"):
             harken.chat.turn(harken.chat.begin(), "Hello?")
-        assert harken.upkeep.status().counts.messages == 0
+        assert harken.maintenance.status().counts.messages == 0
 
 
 def test_a_key_that_is_missing_is_said_before_anything_is_recorded(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_key_that_is_missing_is_said_before_anything_is_recorded(tmp_path: Pat
         assert harken.chat.model_name == "openai:any"
         with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
             harken.chat.turn(harken.chat.begin(), "Hello?")
-        assert harken.upkeep.status().counts.messages == 0
+        assert harken.maintenance.status().counts.messages == 0
 
 
 def test_at_the_days_limit_a_turn_fails_and_the_next_day_goes_on(
@@ -290,7 +290,7 @@ def test_a_preview_records_nothing_and_is_what_a_turn_sends(harken: Harken, serv
     server.script(Says("Yes."))
     session = harken.chat.begin()
     preview = harken.chat.context(session, "Do you see me?")
-    assert harken.upkeep.status().counts.messages == 0
+    assert harken.maintenance.status().counts.messages == 0
     turn = harken.chat.turn(session, "Do you see me?")
     assert [m.as_dict() for m in preview.messages] == [m.as_dict() for m in turn.context.messages]
 

@@ -22,12 +22,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=["journal", "rows"])
-def harken(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Harken]:
+def harken(request: pytest.FixtureRequest, ready_home: Path, clock: Clock) -> Iterator[Harken]:
     """A store with a journal, and one whose rows are all there is."""
     settings: dict[str, Any] = {"embedder": "none", "context.subagent_history": 2}
     if request.param == "rows":
         settings["store"] = "sqlite://"
-    with Harken(tmp_path / "home", settings=settings, env={}, now=clock) as harken:
+    with Harken(ready_home, settings=settings, env={}, now=clock) as harken:
         yield harken
 
 
@@ -65,7 +65,7 @@ class TestRecording:
         ]
         assert harken.tasks.history("daily") == [done.run]
         assert harken.show("scheduler_daily").conversation.channel == "task"
-        assert harken.upkeep.doctor() == []
+        assert harken.maintenance.doctor() == []
 
     def test_the_journal_has_it_in_the_folder_of_the_task(self, tmp_path: Path, clock: Clock) -> None:
         with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}, now=clock) as harken:
@@ -77,7 +77,7 @@ class TestRecording:
         (tmp_path / "home" / "harken.db").unlink()
         with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}, now=clock) as again:
             assert [run.answer for run in again.tasks.history("daily")] == ["two", "four"]
-            assert again.upkeep.doctor() == []
+            assert again.maintenance.doctor() == []
 
     def test_tools_and_their_results_belong_to_the_run(self, harken: Harken) -> None:
         call = NewMessage(Role.ASSISTANT, '{"q": 1}', MessageType.TOOL_CALL, call_id="1", tool_name="grep")
@@ -122,7 +122,7 @@ class TestRecording:
         with pytest.raises(ConfigError, match="--answer TEXT"):
             harken.run_task("daily", "one")
         assert harken.tasks.list() == []
-        assert harken.upkeep.status().counts.conversations == 0
+        assert harken.maintenance.status().counts.conversations == 0
 
     def test_two_runs_of_a_task_may_overlap(self, harken: Harken) -> None:
         def outer(_context: Context) -> str:
@@ -152,7 +152,7 @@ class TestNames:
     def test_what_no_folder_can_be_called_is_refused(self, harken: Harken, name: str) -> None:
         with pytest.raises(UsageError, match="is no name for a task"):
             harken.run_task(name, "one", saying("two"))
-        assert harken.upkeep.status().counts.messages == 0
+        assert harken.maintenance.status().counts.messages == 0
 
     def test_a_request_must_say_something(self, harken: Harken) -> None:
         with pytest.raises(UsageError, match="needs a message"):
@@ -160,11 +160,11 @@ class TestNames:
 
     def test_a_forgotten_task_stays_forgotten(self, harken: Harken) -> None:
         harken.run_task("daily", "one", saying("two"))
-        harken.upkeep.forget(harken.upkeep.plan_forget(conversations=["scheduler_daily"]))
+        harken.maintenance.forget(harken.maintenance.plan_forget(conversations=["scheduler_daily"]))
         with pytest.raises(NotFoundError, match="The task daily was forgotten"):
             harken.run_task("daily", "one", saying("two"))
         assert harken.tasks.list() == []
-        assert harken.upkeep.doctor() == []
+        assert harken.maintenance.doctor() == []
 
 
 class TestContext:
@@ -215,12 +215,12 @@ class TestContext:
     def test_what_was_forgotten_of_a_run_is_not_in_it(self, harken: Harken) -> None:
         call = NewMessage(Role.ASSISTANT, "secret call", MessageType.TOOL_CALL, call_id="1", tool_name="grep")
         run = harken.run_task("daily", "one", lambda _context: [call, NewMessage(Role.ASSISTANT, "two")]).run
-        harken.upkeep.forget(harken.upkeep.plan_forget(messages=[run.messages[1].uid]))
+        harken.maintenance.forget(harken.maintenance.plan_forget(messages=[run.messages[1].uid]))
         assert seen_by(harken, "daily", "three") == [("user", "one"), ("assistant", "two"), ("user", "three")]
 
     def test_a_run_whose_answer_was_forgotten_is_passed_over(self, harken: Harken) -> None:
         run = harken.run_task("daily", "one", saying("two")).run
-        harken.upkeep.forget(harken.upkeep.plan_forget(messages=[run.messages[1].uid]))
+        harken.maintenance.forget(harken.maintenance.plan_forget(messages=[run.messages[1].uid]))
         assert seen_by(harken, "daily", "three") == [("user", "three")]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harken.chat.model_tools import core_tools, history_tools
-from harken.chat.tools import Here, Toolbox, ToolOutcome
+from harken.chat.tools import Toolbox, ToolContext, ToolOutcome
 from harken.engine import Harken
 from harken.providers.chat_model import ToolCall
 from harken.text import tokens
@@ -20,8 +20,8 @@ ROOM = 600
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", env={}, settings={"embedder": "none"}) as harken:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, env={}, settings={"embedder": "none"}) as harken:
         yield harken
 
 
@@ -31,7 +31,7 @@ def toolbox(harken: Harken) -> Toolbox:
 
 
 def call(toolbox: Toolbox, name: str, room: int = ROOM, exchange: str = "", **arguments: Any) -> ToolOutcome:
-    return toolbox.call(ToolCall("c", name, arguments), Here("here", exchange, room))
+    return toolbox.call(ToolCall("c", name, arguments), ToolContext("here", exchange, room))
 
 
 def talk(
@@ -190,10 +190,10 @@ def test_core_memory_is_read_set_and_forgotten(harken: Harken, toolbox: Toolbox)
 
 
 def test_an_unknown_tool_and_arguments_that_are_no_json_are_answered(toolbox: Toolbox) -> None:
-    unknown = toolbox.call(ToolCall("c", "rm_rf"), Here("", "", ROOM))
+    unknown = toolbox.call(ToolCall("c", "rm_rf"), ToolContext("", "", ROOM))
     assert unknown.failed
     assert FETCH in unknown.text
-    broken = toolbox.call(ToolCall("c", SEARCH, problem="the arguments are not JSON"), Here("", "", ROOM))
+    broken = toolbox.call(ToolCall("c", SEARCH, problem="the arguments are not JSON"), ToolContext("", "", ROOM))
     assert "the arguments are not JSON" in broken.text
     assert "query (string)" in broken.text
 

@@ -22,7 +22,7 @@ import pytest
 import harken.context
 import harken.sources
 from harken import Harken
-from harken.context.assembler import CONTEXT_TYPES
+from harken.model.arguments import CONTEXT_TYPES
 from harken.testing import HashingEmbedder
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,8 +14,8 @@ from harken.config.settings import AutoRagConfig
 from harken.context.layers import ChatContext, LayerItem
 from harken.engine import Harken
 from harken.model.conversations import MessageType
-from harken.search.recall import Frame, Recall
-from harken.search.session import Together
+from harken.search.recall import AutoRag, Frame, Recall
+from harken.search.session import SearchSession
 from harken.testing import HashingEmbedder
 
 WORDS = ("zebra", "lemon", "deploy", "thursday", "whale", "canary", "ok", "да", "部署", "the", "code();")
@@ -30,6 +30,23 @@ steps = st.one_of(
 talks = st.lists(steps, max_size=30)
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedAutoRag(AutoRag):
+    excluded: list[set[str]]
+
+    def search(
+        self,
+        text: str,
+        segment_uid: str,
+        excluded: Collection[str],
+        config: AutoRagConfig,
+        frame: Frame = lambda entry, text: text,
+        session: SearchSession | None = None,
+    ) -> Recall:
+        self.excluded.append(set(excluded))
+        return AutoRag.search(self, text, segment_uid, excluded, config, frame, session)
+
+
 @dataclass
 class Watched:
     """Auto-RAG, with a note of what it was told to leave out."""
@@ -38,20 +55,8 @@ class Watched:
     excluded: list[set[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.search = self.harken.chats.builder.search
-        self.harken.chats.builder.search = self
-
-    def __call__(
-        self,
-        query: str,
-        segment_uid: str,
-        excluded: Collection[str],
-        config: AutoRagConfig,
-        frame: Frame,
-        together: Together,
-    ) -> Recall:
-        self.excluded.append(set(excluded))
-        return self.search(query, segment_uid, excluded, config, frame, together)
+        sources = self.harken.chats.sources
+        sources.auto_rag = WatchedAutoRag(sources.auto_rag.sessions, self.excluded)
 
 
 @pytest.fixture(scope="module")

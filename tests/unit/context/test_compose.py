@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harken.config.settings import AssembleConfig
-from harken.context.compose import Plan, compose
-from harken.model.conversations import ContextItem, FormattedContext
+from harken.context.compose import FormattedContext, Plan, compose
+from harken.model.conversations import ContextItem
 from harken.text import tokens
 
 ENGLISH = "We keep the sessions of the storefront in a shared cache, because restarts must not log anybody out."

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.context.render import Section, contained, document, shortened
+from harken.context.render import contained, document, shortened
 from harken.model.conversations import ContextItem
 from harken.text import tokens
 from rendered import rendered
@@ -83,7 +83,7 @@ def test_an_item_cannot_make_a_heading_or_swallow_the_next(text: str) -> None:
     """Quality 3: markdown renders correctly, whatever was remembered."""
     first = contained(item("memory", f"**Memory**: {text}\n*Category: fact, Importance: 0.5*"))
     second = contained(item("memory", "**Memory**: the second one\n*Category: fact, Importance: 0.5*"))
-    whole = document("Context", [Section("Memories", (first, second))], ["Quoted."], "2 items from 1 sources")
+    whole = document("Context", {"Memories": (first, second)}, ["Quoted."], "2 items from 1 sources")
     page = rendered(whole)
     assert page.headings == [(1, "Context"), (2, "Memories")]
     assert (page.rules, page.html, page.code) == (1, [], [])
@@ -106,6 +106,6 @@ def test_any_text_keeps_to_its_item_and_its_cap(lines: list[str], most: int) -> 
     first = shortened(contained(item("memory", "**Memory**: " + "\n".join(lines))), most)
     assert tokens.estimate(first.content) <= most
     second = contained(item("value", "**Value** (full, cluster size: 5):\nthe end"))
-    page = rendered(document("Context", [Section("A", (first,)), Section("B", (second,))], [], "2 items"))
+    page = rendered(document("Context", {"A": (first,), "B": (second,)}, [], "2 items"))
     assert [words for level, words in page.headings] == ["Context", "A", "B"]
     assert page.emphasized[-1] == "2 items"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harken.config.settings import AssembleConfig
-from harken.context.rank import on_one_scale, ranked
+from harken.context.compose import on_one_scale, ranked
 from harken.model.conversations import ContextItem, Entry, Hit, Trust
-from harken.sources.experiences.tiers import TIERS
-from harken.sources.found import SourceHit
+from harken.sources.experiences.experiences import TIERS
+from harken.sources.source import SourceHit
 
 NOW = datetime(2026, 5, 8, 12, tzinfo=UTC)
 

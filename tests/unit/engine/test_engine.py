@@ -25,8 +25,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+def home(ready_home: Path) -> Path:
+    return ready_home
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ class TestRecording:
 
     def test_a_forgotten_conversation_takes_no_more(self, harken: Harken) -> None:
         message = harken.record_message("talk", "user", "a zebra")
-        harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[message.conversation_uid]))
+        harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[message.conversation_uid]))
         with pytest.raises(NotFoundError, match="talk was forgotten"):
             harken.record_message("talk", "user", "another zebra")
 

@@ -26,8 +26,8 @@ def embedder() -> HashingEmbedder:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", embedder=embedder, env={}, now=clock) as harken:
+def harken(ready_home: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
+    with Harken(ready_home, embedder=embedder, env={}, now=clock) as harken:
         yield harken
 
 
@@ -38,7 +38,7 @@ def say(harken: Harken, *texts: str, conversation: str = "c", **more: Any) -> li
 
 class TestStatus:
     def test_an_empty_home_has_nothing(self, harken: Harken) -> None:
-        status = harken.upkeep.status()
+        status = harken.maintenance.status()
         assert (status.counts.messages, status.queue, status.redactions, status.space, status.torn) == (
             0,
             0,
@@ -51,9 +51,9 @@ class TestStatus:
 
     def test_it_counts_what_waits_and_what_is_done(self, harken: Harken, embedder: HashingEmbedder) -> None:
         say(harken, LONG, f"{LONG} again", "ok", "password=hunter2hunter2")
-        assert harken.upkeep.status().queue == 2
+        assert harken.maintenance.status().queue == 2
         harken.embed()
-        status = harken.upkeep.status()
+        status = harken.maintenance.status()
         assert (status.queue, status.counts.embedded, status.counts.embeddable) == (0, 2, 2)
         assert (status.space, status.filling) == (embedder.space.id, None)
         assert sum(status.redactions.values()) == 1
@@ -74,7 +74,7 @@ class TestStatus:
             return found
 
         monkeypatch.setattr(Path, "stat", looked_at_once)
-        assert harken.upkeep.status().sizes["cache"] in (7, 11)
+        assert harken.maintenance.status().sizes["cache"] in (7, 11)
 
     def test_it_names_the_model_that_is_to_take_over(self, harken: Harken, tmp_path: Path, clock: Clock) -> None:
         say(harken, LONG)
@@ -84,10 +84,10 @@ class TestStatus:
         with Harken(tmp_path / "home", embedder=new, env={}, now=clock) as again:
             say(again, f"{LONG} again")
             again.spaces.filled()
-            status = again.upkeep.status()
+            status = again.maintenance.status()
             assert (status.filling, status.queue, status.counts.embedded) == (new.space.id, 2, 1)
             again.embed()
-            assert (again.upkeep.status().space, again.upkeep.status().filling) == (new.space.id, None)
+            assert (again.maintenance.status().space, again.maintenance.status().filling) == (new.space.id, None)
 
     def test_leases_of_the_dead_and_torn_lines_are_counted(self, harken: Harken, tmp_path: Path) -> None:
         say(harken, "one")
@@ -95,16 +95,16 @@ class TestStatus:
         harken.close()
         file.write_bytes(file.read_bytes() + b"torn")
         with Harken(tmp_path / "home", env={}, settings={"embedder": "none"}) as again:
-            assert again.upkeep.status().torn == 1
+            assert again.maintenance.status().torn == 1
             assert len(again.replayed.torn) == 1
 
     def test_a_store_in_memory_has_no_journal(self, tmp_path: Path) -> None:
         with Harken(tmp_path, settings={"store": "sqlite://", "embedder": "none"}, env={}) as harken:
             say(harken, "one")
-            assert harken.upkeep.status().sizes == {"database": 0, "cache": 0}
-            assert harken.upkeep.doctor(fix=True) == []
+            assert harken.maintenance.status().sizes == {"database": 0, "cache": 0}
+            assert harken.maintenance.doctor(fix=True) == []
             with pytest.raises(UsageError, match="no journal"):
-                list(harken.upkeep.reindex_from_journal())
+                list(harken.maintenance.reindex_from_journal())
         assert not (tmp_path / "conversations").exists()
 
 
@@ -118,17 +118,17 @@ class TestFailures:
             with pytest.raises(EndpointError):
                 harken.embed()
             clock.go_on(seconds=60)
-        (failure,) = harken.upkeep.failures()
+        (failure,) = harken.maintenance.failures()
         assert (failure.error_class, failure.attempts) == ("EndpointError", 7)
-        assert harken.upkeep.status().counts.failed == 1
-        assert harken.upkeep.retry_failed() == 1
+        assert harken.maintenance.status().counts.failed == 1
+        assert harken.maintenance.retry_failed() == 1
         assert harken.embed() == 1
-        assert harken.upkeep.failures() == []
+        assert harken.maintenance.failures() == []
 
 
 class TestNamingWhatToForget:
     def planned(self, harken: Harken, **named: Any) -> list[str]:
-        return sorted(tombstone.uid for tombstone in harken.upkeep.plan_forget(**named).tombstones)
+        return sorted(tombstone.uid for tombstone in harken.maintenance.plan_forget(**named).tombstones)
 
     def test_by_query_every_message_with_all_its_words_is_named(self, harken: Harken) -> None:
         said = say(
@@ -157,18 +157,18 @@ class TestNamingWhatToForget:
 
     def test_nothing_is_forgotten_yet(self, harken: Harken) -> None:
         (uid,) = say(harken, "a zebra")
-        harken.upkeep.plan_forget(messages=[uid])
+        harken.maintenance.plan_forget(messages=[uid])
         assert harken.show(uid).message is not None
 
     @pytest.mark.parametrize("named", [{}, {"query": ""}, {"query": "zebra", "project": "house"}])
     def test_exactly_one_thing_must_be_named(self, harken: Harken, named: dict[str, str]) -> None:
         with pytest.raises(UsageError, match="Name one of"):
-            harken.upkeep.plan_forget(**named)  # type: ignore[arg-type]
+            harken.maintenance.plan_forget(**named)  # type: ignore[arg-type]
 
     def test_what_is_not_there_cannot_be_named(self, harken: Harken) -> None:
         for named in ({"messages": ["x"]}, {"conversations": ["x"]}, {"project": "x"}):
             with pytest.raises(NotFoundError):
-                harken.upkeep.plan_forget(**named)  # type: ignore[arg-type]
+                harken.maintenance.plan_forget(**named)  # type: ignore[arg-type]
 
 
 class TestForgetting:
@@ -183,31 +183,31 @@ class TestForgetting:
         set_database_aside(database)
         database.write_bytes(kept)
         with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}, now=clock) as again:
-            done = again.upkeep.forget(again.upkeep.plan_forget(query="quetzalcoatl"))
+            done = again.maintenance.forget(again.maintenance.plan_forget(query="quetzalcoatl"))
             assert (done.messages, done.scrubbed) == (1, True)
-            assert again.upkeep.status().counts.embedded == 0
-            assert again.upkeep.doctor() == []
+            assert again.maintenance.status().counts.embedded == 0
+            assert again.maintenance.doctor() == []
         assert files_holding(tmp_path / "home", b"quetzalc") == []
 
     def test_a_project_is_forgotten_whole(self, harken: Harken, tmp_path: Path) -> None:
         say(harken, "one", conversation="a", directory=tmp_path / "house")
         say(harken, "two", conversation="b", directory=tmp_path / "garden")
-        assert sorted(name for _, name, _ in harken.upkeep.projects()) == ["garden", "house"]
-        done = harken.upkeep.forget(harken.upkeep.plan_forget(project="house"))
+        assert sorted(name for _, name, _ in harken.maintenance.projects()) == ["garden", "house"]
+        done = harken.maintenance.forget(harken.maintenance.plan_forget(project="house"))
         assert (done.conversations, done.messages) == (1, 1)
-        assert harken.upkeep.status().counts.messages == 1
+        assert harken.maintenance.status().counts.messages == 1
 
 
 class TestCopies:
     def test_a_backup_of_a_store_in_memory_holds_its_records(self, tmp_path: Path) -> None:
         with Harken(tmp_path / "home", settings={"store": "sqlite://", "embedder": "none"}, env={}) as harken:
             say(harken, "one")
-            assert harken.upkeep.backup(tmp_path / "backup.tar.gz") > 0
+            assert harken.maintenance.backup(tmp_path / "backup.tar.gz") > 0
             say(harken, "two")
-            assert harken.upkeep.status().counts.messages == 2
+            assert harken.maintenance.status().counts.messages == 2
 
     def test_rebuilding_says_how_far_it_is(self, harken: Harken) -> None:
         for name in "ab":
             say(harken, "one", conversation=name)
-        assert list(harken.upkeep.reindex_from_journal()) == [(1, 2), (2, 2)]
-        assert harken.upkeep.doctor() == []
+        assert list(harken.maintenance.reindex_from_journal()) == [(1, 2), (2, 2)]
+        assert harken.maintenance.doctor() == []

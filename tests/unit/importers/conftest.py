@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from harken.importers.parsed import ParsedItem, ParsedMessage
+from harken.importers.parsed import ParsedItem
+from harken.record.recorder import NewMessage
 
 Write = Callable[..., Path]
 Said = Callable[[Iterable[ParsedItem]], list[tuple[str, str, str]]]
@@ -37,6 +38,6 @@ def said() -> Said:
     """The messages among the items, as role, type and text."""
 
     def saying(items: Iterable[ParsedItem]) -> list[tuple[str, str, str]]:
-        return [(item.role, item.type, item.text) for item in items if isinstance(item, ParsedMessage)]
+        return [(item.role, item.type, item.text) for item in items if isinstance(item, NewMessage)]
 
     return saying

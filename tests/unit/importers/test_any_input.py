@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from harken.errors import TranscriptError
 from harken.importers import reading as lines
 from harken.importers.formats import formats
-from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, ParsedMessage, TranscriptFormat
+from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, TranscriptFormat
+from harken.record.recorder import NewMessage
 
 FORMATS: Mapping[str, TranscriptFormat] = formats({}, Path("/nowhere"))
 APPENDING = [name for name, each in FORMATS.items() if each.appends]
@@ -183,7 +184,7 @@ def check_order(items: list[ParsedItem]) -> None:
         if isinstance(item, ParsedConversation):
             assert item.external_id not in heads
             heads.add(item.external_id)
-        if isinstance(item, ParsedMessage):
+        if isinstance(item, NewMessage):
             assert item.conversation in heads
             assert item.text.strip() or item.type != "text"
             item.text.encode()
@@ -220,9 +221,9 @@ def test_reading_on_from_any_checkpoint_gives_exactly_the_rest(name: str, data: 
                 assert said(rest) == said(items[place:])
 
 
-def said(items: list[ParsedItem]) -> list[ParsedMessage]:
+def said(items: list[ParsedItem]) -> list[NewMessage]:
     """The messages; a result's tool has its name, also where its call lies before the place where reading went on."""
-    return [item for item in items if isinstance(item, ParsedMessage)]
+    return [item for item in items if isinstance(item, NewMessage)]
 
 
 @pytest.mark.parametrize(("name", "folder"), [("claude-code", "claude-code"), ("codex", "codex")])

@@ -12,7 +12,8 @@ import pytest
 
 from harken.errors import TranscriptError
 from harken.importers.chatgpt import ChatGPT
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, Unreadable
+from harken.importers.parsed import ParsedConversation, ParsedItem, Unreadable
+from harken.record.recorder import NewMessage
 
 Said = Callable[..., list[tuple[str, str, str]]]
 CHATGPT = ChatGPT()
@@ -33,8 +34,8 @@ def read(tmp_path: Path, value: Any, name: str = "conversations.json") -> list[P
     return list(CHATGPT.parse(path))
 
 
-def messages(items: list[ParsedItem]) -> list[ParsedMessage]:
-    return [item for item in items if isinstance(item, ParsedMessage)]
+def messages(items: list[ParsedItem]) -> list[NewMessage]:
+    return [item for item in items if isinstance(item, NewMessage)]
 
 
 def test_all_branches_are_kept_and_those_not_in_use_are_marked(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from harken.errors import TranscriptError
 from harken.importers.claude_ai import ClaudeAI
-from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedMessage, Unreadable
+from harken.importers.parsed import ParsedConversation, ParsedItem, Unreadable
+from harken.record.recorder import NewMessage
 
 Said = Callable[..., list[tuple[str, str, str]]]
 CLAUDE_AI = ClaudeAI()
@@ -53,7 +54,7 @@ def test_a_forked_one_marks_the_branch_that_was_left(tmp_path: Path) -> None:
             current_leaf_message_uuid="b",
         ),
     )
-    found = [(m.text, m.metadata) for m in items if isinstance(m, ParsedMessage)]
+    found = [(m.text, m.metadata) for m in items if isinstance(m, NewMessage)]
     assert found == [("tea?", {}), ("no", {"branch": "a"}), ("yes", {})]
 
 
@@ -66,7 +67,7 @@ def test_blocks_become_texts_calls_and_results(tmp_path: Path) -> None:
         {"type": "text", "text": "<antThinking>hm</antThinking>green tea"},
     ]
     items = read(tmp_path, talk(message("assistant", "ignored where blocks speak", "m", content=blocks)))
-    found = [(m.role, m.type, m.text, m.external_id, m.tool_name) for m in items if isinstance(m, ParsedMessage)]
+    found = [(m.role, m.type, m.text, m.external_id, m.tool_name) for m in items if isinstance(m, NewMessage)]
     assert found == [
         ("assistant", "text", "looking\n\ngreen tea", "m", None),
         ("assistant", "tool_call", 'web_search {"query": "tea"}', "m#2", "web_search"),
@@ -89,7 +90,7 @@ def test_stand_ins_for_unknown_blocks_are_no_words(tmp_path: Path, said: Said) -
 def test_attachments_are_named_and_their_text_is_not_the_persons(tmp_path: Path) -> None:
     attached = {"file_name": "a.txt", "file_size": 9, "extracted_content": "secret"}
     items = read(tmp_path, talk(message("human", "see", attachments=[attached, 3], files=[{"file_name": "b.png"}])))
-    found = next(m for m in items if isinstance(m, ParsedMessage))
+    found = next(m for m in items if isinstance(m, NewMessage))
     assert found.text == "see"
     assert found.metadata == {"attachments": [{"name": "a.txt", "size": 9}, {"name": "b.png"}]}
 

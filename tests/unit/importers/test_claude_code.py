@@ -14,7 +14,8 @@ import pytest
 from harken.importers.blocks import OWN_RESULT
 from harken.importers.claude_code import ClaudeCode
 from harken.importers.formats import formats
-from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedTitle, Unreadable
+from harken.record.recorder import NewMessage
 
 Write = Callable[..., Path]
 Said = Callable[..., list[tuple[str, str, str]]]
@@ -29,8 +30,8 @@ def block(kind: str, **more: Any) -> dict[str, Any]:
     return {"type": kind, **more}
 
 
-def messages(path: Path, offset: int = 0) -> list[ParsedMessage]:
-    return [item for item in CLAUDE.parse(path, offset) if isinstance(item, ParsedMessage)]
+def messages(path: Path, offset: int = 0) -> list[NewMessage]:
+    return [item for item in CLAUDE.parse(path, offset) if isinstance(item, NewMessage)]
 
 
 def faults(path: Path) -> list[tuple[int, str]]:
@@ -227,7 +228,7 @@ def test_reading_on_gives_the_head_and_the_right_line_numbers(write: Write) -> N
     head, message, broken, _ = CLAUDE.parse(path, offset)
     assert isinstance(head, ParsedConversation)
     assert head.created_at is None
-    assert isinstance(message, ParsedMessage)
+    assert isinstance(message, NewMessage)
     assert broken == Unreadable(path, 3, "is not JSON")
 
 

@@ -50,8 +50,8 @@ def forked_by_sdk(lines: list[dict[str, Any]], session: str) -> list[dict[str, A
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
-    with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}) as opened:
+def harken(ready_home: Path) -> Iterator[Harken]:
+    with Harken(ready_home, settings={"embedder": "none"}, env={}) as opened:
         yield opened
 
 
@@ -115,7 +115,7 @@ def test_what_was_forgotten_does_not_come_back_with_a_fork(
     harken.import_transcripts("claude-code", [write(tmp_path, FIRST, before)])
     uid = harken.chats.session(FIRST, "claude-code").conversation_uid
     doomed = [uid] if whole else [message.uid for message in harken.show(uid).messages[:2]]
-    harken.upkeep.forget(harken.upkeep.plan_forget(**{"conversations" if whole else "messages": doomed}))
+    harken.maintenance.forget(harken.maintenance.plan_forget(**{"conversations" if whole else "messages": doomed}))
     lines = [*fork(before, FORK), *said(FORK, 5, "And otters?", "None.")]
     harken.import_transcripts("claude-code", [write(tmp_path, FORK, lines)])
     kept = {} if whole else {FIRST: list(SAID[2:])}

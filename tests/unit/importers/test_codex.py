@@ -15,7 +15,8 @@ from harken.errors import TranscriptError
 from harken.importers.blocks import OWN_RESULT
 from harken.importers.codex import Codex
 from harken.importers.formats import formats
-from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedTitle, Unreadable
+from harken.record.recorder import NewMessage
 
 Write = Callable[..., Path]
 Said = Callable[..., list[tuple[str, str, str]]]
@@ -67,7 +68,7 @@ def test_events_tell_what_was_typed_and_everything_else_in_the_persons_name_is_d
 def test_newer_rollouts_tell_it_by_completed_items(write: Write, said: Said) -> None:
     path = write(META, CONTEXT, completed("fix it", id="i1"), typed("fix it"), spoken("assistant", "done"))
     assert said(CODEX.parse(path)) == [("user", "text", "fix it"), ("assistant", "text", "done")]
-    assert next(found.external_id for found in CODEX.parse(path) if isinstance(found, ParsedMessage)) == "i1"
+    assert next(found.external_id for found in CODEX.parse(path) if isinstance(found, NewMessage)) == "i1"
 
 
 def test_rollouts_without_events_give_the_models_user_texts_without_codexs_own(write: Write, said: Said) -> None:
@@ -109,7 +110,7 @@ def test_calls_are_paired_with_their_results(write: Write) -> None:
             output={"content": [{"type": "input_text", "text": "b"}], "success": False},
         ),
     )
-    found = [m for m in CODEX.parse(path) if isinstance(m, ParsedMessage)]
+    found = [m for m in CODEX.parse(path) if isinstance(m, NewMessage)]
     assert [(m.type, m.text, m.call_id, m.tool_name, m.metadata) for m in found] == [
         ("tool_call", 'exec_command {"cmd": "ls"}', "c1", "exec_command", {}),
         ("tool_call", "apply_patch *** Begin", "c2", "apply_patch", {}),
@@ -131,7 +132,7 @@ def test_compaction_and_interruption_leave_markers_and_a_name_is_the_title(write
         entry("event_msg", type="thread_name_updated", thread_name="Ledger"),
     )
     found = list(CODEX.parse(path))
-    assert [m.metadata for m in found if isinstance(m, ParsedMessage)][1:] == [
+    assert [m.metadata for m in found if isinstance(m, NewMessage)][1:] == [
         {"event": "compact_boundary"},
         {"event": "interrupted"},
     ]
@@ -205,7 +206,7 @@ def test_reading_on_knows_the_conversation_and_that_there_are_events(write: Writ
     offset = len(json.dumps(META)) + len(json.dumps(typed("one"))) + 2
     head, message, _ = CODEX.parse(path, offset)
     assert isinstance(head, ParsedConversation)
-    assert isinstance(message, ParsedMessage)
+    assert isinstance(message, NewMessage)
     assert (head.external_id, message.text) == (THREAD, "done")
 
 
@@ -257,7 +258,7 @@ def test_real_rollouts_give_every_prompt_answer_call_and_result_once(shared_data
     files = CODEX.files(shared_data / "transcripts" / "codex")
     assert len(files) == 3
     for path in files:
-        found = [m for m in CODEX.parse(path) if isinstance(m, ParsedMessage)]
+        found = [m for m in CODEX.parse(path) if isinstance(m, NewMessage)]
         expected, marks = counted(path)
         assert [m.text.split("sha=")[1] for m in found if m.role == "user"] == marks
         kinds = Counter(m.type for m in found if m.role != "user")

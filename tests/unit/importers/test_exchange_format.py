@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from harken.importers.jsonl import Jsonl
-from harken.importers.parsed import ParsedConversation, ParsedMessage, ParsedTitle, Unreadable
+from harken.importers.parsed import ParsedConversation, ParsedTitle, Unreadable
 from harken.importers.reading import moment
+from harken.model.conversations import Role
+from harken.record.recorder import NewMessage
 
 Write = Callable[..., Path]
 Said = Callable[..., list[tuple[str, str, str]]]
@@ -23,14 +25,14 @@ def test_every_key_arrives(write: Write) -> None:
     path = write({**LEAST, **given, "metadata": {"mood": "good"}})
     head, message, _ = JSONL.parse(path)
     assert head == ParsedConversation("c", title="Talk", created_at=moment(given["ts"]), project="harken")
-    assert isinstance(message, ParsedMessage)
+    assert isinstance(message, NewMessage)
     assert (message.author, message.external_id, message.metadata) == ("Ada", "m1", {"mood": "good"})
     assert message.created_at == moment(given["ts"])
 
 
 def test_the_least_line_is_a_text_without_an_id(write: Write) -> None:
     _, message, _ = JSONL.parse(write(LEAST))
-    assert message == ParsedMessage("c", "user", "text", "hi")  # type: ignore[arg-type]
+    assert message == NewMessage(Role.USER, "hi", conversation="c")
 
 
 def test_tools_keep_their_names_and_links(write: Write) -> None:
@@ -40,7 +42,7 @@ def test_tools_keep_their_names_and_links(write: Write) -> None:
         {**LEAST, **tool, "role": "tool", "content": ""},
         {**LEAST, "role": "system", "type": "marker", "content": "", "metadata": {"event": "segment"}},
     )
-    found = [m for m in JSONL.parse(path) if isinstance(m, ParsedMessage)]
+    found = [m for m in JSONL.parse(path) if isinstance(m, NewMessage)]
     assert [(m.role, m.type, m.call_id, m.tool_name) for m in found] == [
         ("assistant", "tool_call", "t1", "shell"),
         ("tool", "tool_result", "t1", "shell"),

@@ -279,5 +279,5 @@ class TestInBatches:
         moved(place, other)
         lines = other.home / "export.jsonl"
         steps = list(merge.merge_export(other.recorder, lines, lambda doomed: pytest.fail(repr(doomed)), as_mine=True))
-        assert max(step.added for step in steps) <= 5
-        assert sum(step.added for step in steps) == 20
+        assert max(step.added for step, _ in steps) <= 5
+        assert sum(step.added for step, _ in steps) == 20

@@ -116,7 +116,7 @@ class TestExports:
         harken.core.update("user", "name", "Ada")
         with pytest.raises(ExportError, match="an id is the name of a folder"):
             harken.import_transcripts("jsonl", [export_file(tmp_path, *headed(name))], as_mine=True)
-        assert harken.upkeep.doctor() == []
+        assert harken.maintenance.doctor() == []
 
     def test_what_is_added_to_the_owners_conversation_is_a_strangers_and_changes_nothing_in_it(
         self, harken: Harken, tmp_path: Path
@@ -133,7 +133,7 @@ class TestExports:
         assert (report.added, report.known, report.capped, report.left_changes) == (1, 1, 1, 2)
         shown = harken.show(mine.conversation_uid)
         assert {m.text: m.trust for m in shown.messages} == {"Where is the vault?": "owner", "zebra": "imported"}
-        harken.upkeep.export(tmp_path / "out.jsonl")
+        harken.maintenance.export(tmp_path / "out.jsonl")
         assert "Stolen" not in (tmp_path / "out.jsonl").read_text()
         assert "PWN" not in (tmp_path / "out.jsonl").read_text()
 
@@ -232,10 +232,10 @@ class TestTranscripts:
             report = imported(harken, file.rename(person / "projects" / "garden" / file.name))
         assert (report.added, report.known) == (0, 2)
         assert set(trusts(harken, "zebra")) == {Trust.OWNER, Trust.AGENT}
-        for _ in harken.upkeep.reindex_from_journal():
+        for _ in harken.maintenance.reindex_from_journal():
             pass
         assert set(trusts(harken, "zebra")) == {Trust.OWNER, Trust.AGENT}
-        assert harken.upkeep.doctor() == []
+        assert harken.maintenance.doctor() == []
 
     def test_a_copy_of_the_owners_session_changes_nothing_but_adds_a_strangers_words(
         self, harken: Harken, person: Path, tmp_path: Path
@@ -249,5 +249,5 @@ class TestTranscripts:
         report = imported(harken, copy)
         assert (report.added, report.known, report.capped) == (1, 2, 1)
         assert sorted(trusts(harken, "zebra")) == [Trust.AGENT, Trust.IMPORTED, Trust.OWNER]
-        harken.upkeep.export(tmp_path / "out.jsonl")
+        harken.maintenance.export(tmp_path / "out.jsonl")
         assert "Stolen" not in (tmp_path / "out.jsonl").read_text()

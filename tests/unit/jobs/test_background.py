@@ -111,7 +111,7 @@ def test_with_a_model_it_writes_and_every_call_is_in_the_books(
         assert texts(harken, EXCHANGE) == [(json.loads(WRITTEN)["summary"], "openai:any")]
         assert [report(harken, kind).spent.calls for kind in (EXCHANGE, CONVERSATION)] == [1, 1]
         assert report(harken, EXCHANGE).spent.usd > 0
-        assert harken.upkeep.status().spent.calls == 2
+        assert harken.maintenance.status().spent.calls == 2
 
 
 def test_at_the_days_limit_it_stops_says_so_and_goes_on_the_next_day(
@@ -129,7 +129,7 @@ def test_at_the_days_limit_it_stops_says_so_and_goes_on_the_next_day(
         harken.background.summarize()
         found = report(harken, EXCHANGE)
         assert (found.done, found.waiting) == (1, 3), found
-        assert "llm.max_usd_per_day is reached" in found.halted
+        assert "llm.max_usd_per_day is reached" in found.blocked_reason
         asked = len(server.requests)
         harken.background.summarize()
         assert len(server.requests) == asked
@@ -256,13 +256,13 @@ def test_at_the_days_limit_segments_wait_as_well_and_go_on_the_next_day(
         long_talk(harken)
         harken.build_context("long", ["And now?"])
         harken.background.summarize()
-        assert "llm.max_usd_per_day is reached" in report(harken, SEGMENT).halted
+        assert "llm.max_usd_per_day is reached" in report(harken, SEGMENT).blocked_reason
         assert (server.requests, report(harken, SEGMENT).waiting) == ([], 1)
         harken.run_time.set("llm.max_usd_per_day", "1")
         clock.go_on(days=1)
         server.script(Says(json.dumps({"summary": "They went through the valves."})))
         harken.background.summarize()
-        assert (report(harken, SEGMENT).waiting, report(harken, SEGMENT).halted) == (0, "")
+        assert (report(harken, SEGMENT).waiting, report(harken, SEGMENT).blocked_reason) == (0, "")
 
 
 def use_tools(harken: Harken, count: int) -> str:
@@ -291,7 +291,7 @@ def test_tool_calls_of_a_long_exchange_become_entries_in_batches(tmp_path: Path,
         hit = harken.search("zircon", scope=SearchScope(sources=("tools",))).hits[0]
         assert hit.entry.exchange_uid == hit.entry.ref_uid == exchange
         assert {hit.entry.source for hit in harken.search("zircon gasket").hits} == {"message"}
-        harken.upkeep.forget(harken.upkeep.plan_forget(messages=[harken.show(exchange).messages[2].uid]))
+        harken.maintenance.forget(harken.maintenance.plan_forget(messages=[harken.show(exchange).messages[2].uid]))
         assert tool_entries(harken) == []
 
 
@@ -309,7 +309,7 @@ def test_a_model_tells_of_ten_calls_at_once_and_what_was_told_is_not_paid_for_ag
     server.script(six, Reply(status=503), six, Says(WRITTEN))
     with opened(tmp_path, clock, **with_model(server, **{"worker.rest_seconds": 0})) as harken:
         use_tools(harken, 12)
-        work = harken.background._summarize_work(EXCHANGE)
+        work = harken.background._summary_work(EXCHANGE)
         work.run_once()
         assert len(tool_entries(harken)) == 1
         clock.go_on(seconds=60)

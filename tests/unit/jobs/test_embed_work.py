@@ -185,13 +185,13 @@ class TestFailures:
                 if start == 0 and desk.embedder.calls > before:
                     tried.append(second)
                 place.clock.go_on(seconds=1)
-            assert "down" in worker.halted
+            assert "down" in worker.blocked_reason
         assert max(later - sooner for sooner, later in itertools.pairwise(tried)) <= 16
         desk.embedder.refuse("Nobody says this", EndpointError("down"))
         for _ in range(60):
             worker.run_once()
             place.clock.go_on(seconds=1)
-        assert (len(desk.embedded()), desk.given_up(), worker.halted) == (3, [], "")
+        assert (len(desk.embedded()), desk.given_up(), worker.blocked_reason) == (3, [], "")
 
     def test_a_worker_that_waits_outages_out_gives_up_what_spoils_every_batch(self, place: RecordedHome) -> None:
         desk = Desk(place, 16)

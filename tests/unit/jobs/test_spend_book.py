@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from harken.errors import EndpointError, EndpointTimeoutError, SpendLimitError
-from harken.jobs.spend import SpendBook
+from harken.jobs.spend import MeteredModel, SpendBook
 from harken.model.conversations import Role
 from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel
 from harken.providers.options import ChatOptions
@@ -52,7 +52,7 @@ class Till:
             "openai", "my-own-llama", url, timeout_seconds=timeout_seconds, max_tokens=100, prices=prices
         )
         self._opened.append(open_chat_model(options))
-        return book.metered(self._opened[-1], "exchange", item)
+        return MeteredModel(book, self._opened[-1], "exchange", item)
 
     def spent(self) -> Spent:
         with self.place.store.reading() as tx:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,16 @@ import pytest
 from chatting import TALK, call_tool, filler, prompt, say
 from harken.engine import Harken
 from harken.errors import ProviderError
+from harken.jobs.summarize import SummarizeSegmentWork
 from harken.storage.enrichment.segments import covered_by
 from harken.testing import HashingEmbedder
+from recorded import Clock
 
 
 @pytest.fixture
-def harken(tmp_path: Path) -> Iterator[Harken]:
+def harken(ready_home: Path) -> Iterator[Harken]:
     env = {"HARKEN_EMBEDDER": "none", "HARKEN_CONTEXT__SLIDING_WINDOW": "4", "HARKEN_AUTO_RAG__ENABLED": "false"}
-    with Harken(tmp_path / "home", env=env) as harken:
+    with Harken(ready_home, env=env) as harken:
         yield harken
 
 
@@ -98,9 +99,9 @@ def test_it_stands_fenced_between_core_memory_and_window(harken: Harken) -> None
 def test_it_is_no_message_and_no_search_finds_it(harken: Harken) -> None:
     say(harken, *filler(10))
     harken.build_context(TALK, ["and now?"])
-    before = harken.upkeep.status().counts
+    before = harken.maintenance.status().counts
     harken.chats.summarize()
-    assert harken.upkeep.status().counts == before
+    assert harken.maintenance.status().counts == before
 
 
 def test_after_new_there_is_none(harken: Harken) -> None:
@@ -127,7 +128,7 @@ def test_a_forgotten_message_leaves_the_summary_too(harken: Harken) -> None:
     harken.build_context(TALK, ["and now?"])
     harken.chats.summarize()
     assert "zanzibar" in summary(harken)
-    harken.upkeep.forget(harken.upkeep.plan_forget(messages=[said[0]]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(messages=[said[0]]))
     assert summary(harken) == ""
     assert harken.chats.summarize() == 5
     assert "zanzibar" not in summary(harken)
@@ -139,7 +140,7 @@ def test_a_forgotten_conversation_leaves_nothing(harken: Harken) -> None:
     harken.build_context(TALK, ["and now?"])
     harken.chats.summarize()
     session = harken.chats.find()
-    harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[session.conversation_uid]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[session.conversation_uid]))
     with harken.store.reading() as tx:
         for table in ("segment_summaries", "summarized_messages"):
             assert tx.connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
@@ -163,13 +164,14 @@ def test_after_a_model_failed_it_is_tried_again_a_little_later(harken: Harken) -
     harken.build_context(TALK, ["and now?"])
     embedder = HashingEmbedder()
     embedder.fail(ProviderError("down"))
-    work = harken.chats.work(embedder.embed_passages)
-    assert work.run_once() == 6
+    clock = Clock()
+    work = SummarizeSegmentWork(harken.store, lambda: harken.settings, clock, embedder.embed_passages)
+    assert work.run_once() == 1
     assert (covered(harken), work.waiting()) == (set(), 1)
     assert work.run_once() == 0
-    work.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
-    assert work.run_once() == 6
-    assert (len(covered(harken)), work.waiting()) == (6, 0)
+    clock.go_on(seconds=10)
+    assert work.run_once() == 1
+    assert (len(covered(harken)), work.stored, work.waiting()) == (6, 6, 0)
 
 
 def test_code_and_what_says_nothing_alone_stay_out(harken: Harken) -> None:

@@ -10,9 +10,10 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import select
 
+from harken.config.sections import WorkerConfig
 from harken.errors import EndpointError
 from harken.jobs.job import run_until_idle
-from harken.jobs.spend import SpendBook
+from harken.jobs.spend import MeteredModel, SpendBook
 from harken.jobs.summarize import SummarizeWork
 from harken.model.conversations import ExchangeStatus, MessageType, Role
 from harken.providers.chat_model import ChatModel
@@ -48,10 +49,8 @@ class Desk:
         """A worker as another process would start one; with a summarizer, of a model that was set long ago."""
         chosen = summarizer_for or (lambda _kind, _uid: ExtractiveSummarizer())
         consent = Consent(datetime(2000, 1, 1, tzinfo=UTC)) if summarizer_for else NO_MODEL
-        rest_seconds = 0 if summarizer_for else REST
-        return SummarizeWork(
-            self.place.store, kind, chosen, 4, 60, rest_seconds, self.place.clock, consent=lambda: consent
-        )
+        config = WorkerConfig(batch_size=4, lease_seconds=60, rest_seconds=0 if summarizer_for else REST)
+        return SummarizeWork(self.place.store, kind, chosen, lambda: config, self.place.clock, lambda: consent)
 
     def summarize(self, kind: str = EXCHANGE) -> int:
         """Everything that is due now."""
@@ -252,7 +251,8 @@ class TestWithAModel:
         book = SpendBook(desk.place.store, None if limit is None else Decimal(limit), desk.place.clock)
         fallback = ExtractiveSummarizer()
         return desk.work(
-            kind, lambda kind, uid: WrittenSummarizer(book.metered(model, kind, uid), fallback, max_input_tokens=2000)
+            kind,
+            lambda kind, uid: WrittenSummarizer(MeteredModel(book, model, kind, uid), fallback, max_input_tokens=2000),
         )
 
     def test_summaries_are_written_and_their_costs_kept_by_item(self, desk: Desk, model: ChatModel) -> None:
@@ -290,7 +290,7 @@ class TestWithAModel:
         run_until_idle(work)
         asked = len(server.requests)
         assert 0 < asked < 4
-        assert "llm.max_usd_per_day is reached" in work.halted
+        assert "llm.max_usd_per_day is reached" in work.blocked_reason
         assert work.waiting() == 4 - asked
         desk.place.clock.moment = datetime(2023, 5, 9, 0, 0, 1, tzinfo=UTC)
         while work.waiting():
@@ -311,7 +311,7 @@ class TestWithAModel:
             desk.place.clock.go_on(seconds=seconds)
             assert work.run_once() > 0
             assert work.run_once() == 0
-            assert "status 503" in work.halted
+            assert "status 503" in work.blocked_reason
         assert len(server.requests) == 5
         desk.place.clock.go_on(seconds=60)
         run_until_idle(work)

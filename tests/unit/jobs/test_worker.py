@@ -58,12 +58,12 @@ class TestStates:
     def test_it_goes_from_stopped_over_idle_back_to_stopped(self) -> None:
         pile = Pile()
         worker = Worker(pile, NEVER)
-        assert worker.status().state is WorkerState.STOPPED
+        assert worker.state is WorkerState.STOPPED
         worker.start()
         assert pile.is_idle()
-        assert worker.status().state in (WorkerState.IDLE, WorkerState.PROCESSING)
+        assert worker.state in (WorkerState.IDLE, WorkerState.PROCESSING)
         worker.stop()
-        assert worker.status().state is WorkerState.STOPPED
+        assert worker.state is WorkerState.STOPPED
 
     def test_it_is_processing_while_it_works(self) -> None:
         pile, begun, go_on = Pile(1), threading.Event(), threading.Event()
@@ -76,10 +76,10 @@ class TestStates:
         worker = Worker(pile, NEVER)
         worker.start()
         assert begun.wait(PATIENCE_SECONDS)
-        assert worker.status().state is WorkerState.PROCESSING
+        assert worker.state is WorkerState.PROCESSING
         go_on.set()
         worker.stop()
-        assert worker.status().done == 1
+        assert worker.done == 1
 
     def test_it_does_everything_there_is_and_counts_it(self) -> None:
         pile = Pile(3, 4, 5)
@@ -87,7 +87,7 @@ class TestStates:
         worker.start()
         assert pile.is_idle()
         worker.stop()
-        assert worker.status().done == 12
+        assert worker.done == 12
 
     def test_starting_it_twice_is_starting_it_once(self) -> None:
         pile = Pile()
@@ -107,7 +107,7 @@ class TestStates:
             assert pile.is_idle()
             worker.stop()
             pile.add(1)
-        assert worker.status().done == 2
+        assert worker.done == 2
 
     def test_one_that_could_not_stop_in_time_ends_and_leaves_the_rest_to_the_next(self) -> None:
         pile, begun, go_on = Pile(1, 1, 1), threading.Event(), threading.Event()
@@ -161,7 +161,7 @@ class TestSignals:
         worker.start()
         assert pile.is_idle()
         worker.stop()
-        assert worker.status().state is WorkerState.STOPPED
+        assert worker.state is WorkerState.STOPPED
 
 
 class TestErrors:
@@ -172,13 +172,13 @@ class TestErrors:
         assert pile.is_done()
         worker.wake()
         assert pile.is_idle()
-        assert worker.status().last_error == "ValueError"
+        assert worker.last_error == "ValueError"
         pile.add(1)
         worker.wake()
         assert pile.is_done()
         assert pile.is_idle()
         worker.stop()
-        assert worker.status().last_error is None
+        assert worker.last_error is None
 
 
 class TestRunUntilIdle:

@@ -15,11 +15,11 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
-    Kept,
     Message,
     MessageType,
     ProjectIdentity,
     Role,
+    SavedRecord,
     Segment,
     Titled,
     Tombstone,
@@ -78,7 +78,7 @@ FIELDS = st.fixed_dictionaries(
     },
     optional={"superseded_by": NAMES},
 )
-KEPT = st.builds(Kept, st.just("memory"), NAMES, MOMENTS, st.none() | FIELDS, st.none() | PROJECTS)
+KEPT = st.builds(SavedRecord, st.just("memory"), NAMES, MOMENTS, st.none() | FIELDS, st.none() | PROJECTS)
 EVENTS = st.one_of(EVENTS, KEPT)
 HEAD = Conversation("c", "test", "name", "", datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 5, 8, tzinfo=UTC))
 

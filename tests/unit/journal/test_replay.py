@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from harken.journal.replay import FORGETTING
 from harken.model.conversations import Role, Tombstone
 from harken.storage.conversations import find_conversation, tombstones_of
-from harken.storage.forgetting import forget_rows
+from harken.storage.events import forget_rows
 from harken.storage.state import journal_offset, journal_offsets, put_journal_offset
 from harken.storage.tables import journal_files, messages
 from recorded import RecordedHome

@@ -26,7 +26,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def embedder(tmp_path_factory: pytest.TempPathFactory) -> OnnxEmbedder:
-    return OnnxEmbedder.open(EmbedderOptions(home=tmp_path_factory.mktemp("home")))
+    return OnnxEmbedder(EmbedderOptions(home=tmp_path_factory.mktemp("home")))
 
 
 def test_the_default_space_is_that_of_bge_small(embedder: OnnxEmbedder) -> None:
@@ -76,7 +76,7 @@ def test_odd_texts_have_vectors_too(embedder: OnnxEmbedder, text: str) -> None:
 
 
 def test_threads_may_share_an_embedder(home: Path) -> None:
-    shared = OnnxEmbedder.open(EmbedderOptions(home=home, threads=1))
+    shared = OnnxEmbedder(EmbedderOptions(home=home, threads=1))
     with ThreadPoolExecutor(8) as pool:
         results = list(
             pool.map(lambda number: shared.embed_passages(TEXTS[number % 5 :] + TEXTS[: number % 5]), range(16))
@@ -87,7 +87,7 @@ def test_threads_may_share_an_embedder(home: Path) -> None:
 
 
 def test_a_batch_size_bounds_rows_not_results(home: Path) -> None:
-    single = OnnxEmbedder.open(EmbedderOptions(home=home, batch_size=1))
+    single = OnnxEmbedder(EmbedderOptions(home=home, batch_size=1))
     assert single.embed_passages(TEXTS).shape == (len(TEXTS), 384)
 
 
@@ -95,7 +95,7 @@ def test_a_prefix_for_passages_makes_another_space(embedder: OnnxEmbedder, home:
     options = EmbedderOptions(
         home=home, passage_prefix="passage: ", query_prefix="query: ", threshold=0.7, max_tokens=64
     )
-    space = OnnxEmbedder.open(options).space
+    space = OnnxEmbedder(options).space
     assert space.id.startswith(embedder.space.id + "/")
     assert (space.passage_prefix, space.query_prefix, space.threshold) == ("passage: ", "query: ", 0.7)
     assert space.max_tokens == 64
@@ -103,13 +103,13 @@ def test_a_prefix_for_passages_makes_another_space(embedder: OnnxEmbedder, home:
 
 def test_a_prefix_for_queries_leaves_the_space(embedder: OnnxEmbedder, home: Path) -> None:
     options = EmbedderOptions(home=home, query_prefix="Represent this sentence for searching relevant passages: ")
-    prefixed = OnnxEmbedder.open(options)
+    prefixed = OnnxEmbedder(options)
     assert prefixed.space.id == embedder.space.id
     assert float(prefixed.embed_query("football") @ embedder.embed_query("football")) < 0.97
 
 
 def test_more_tokens_than_the_model_takes_are_not_promised(home: Path) -> None:
-    assert OnnxEmbedder.open(EmbedderOptions(home=home, max_tokens=4096)).space.max_tokens == 512
+    assert OnnxEmbedder(EmbedderOptions(home=home, max_tokens=4096)).space.max_tokens == 512
 
 
 class TestOwnFolder:
@@ -123,7 +123,7 @@ class TestOwnFolder:
         self, embedder: OnnxEmbedder, home: Path, tmp_path: Path, bge_folder: Path, linked: Linked
     ) -> None:
         folder = linked(bge_folder, tmp_path / "elsewhere")
-        assert OnnxEmbedder.open(EmbedderOptions(home=home, path=folder)).space == embedder.space
+        assert OnnxEmbedder(EmbedderOptions(home=home, path=folder)).space == embedder.space
 
     def test_its_card_says_how_it_is_used(
         self, embedder: OnnxEmbedder, home: Path, tmp_path: Path, bge_folder: Path, linked: Linked
@@ -132,7 +132,7 @@ class TestOwnFolder:
         self._card(
             folder, pooling="cls", query_prefix="query: ", passage_prefix="passage: ", threshold=0.8, max_tokens=128
         )
-        mine = OnnxEmbedder.open(EmbedderOptions(home=home, path=folder))
+        mine = OnnxEmbedder(EmbedderOptions(home=home, path=folder))
         space = mine.space
         assert space.id.startswith("my-e5/68807e3f-cls/384/")
         assert (space.dims, space.max_tokens, space.threshold) == (384, 128, 0.8)
@@ -144,7 +144,7 @@ class TestOwnFolder:
         folder = linked(bge_folder, tmp_path / "mine")
         self._card(folder, query_prefix="query: ", threshold=0.8)
         options = EmbedderOptions(home=home, path=folder, query_prefix="", threshold=0.3)
-        space = OnnxEmbedder.open(options).space
+        space = OnnxEmbedder(options).space
         assert (space.query_prefix, space.threshold) == ("", 0.3)
 
     @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ class TestOwnFolder:
         folder = linked(bge_folder, tmp_path / "mine")
         (folder / "harken.json").write_text(card)
         with pytest.raises(ModelFileError, match=r"harken\.json") as caught:
-            OnnxEmbedder.open(EmbedderOptions(home=home, path=folder))
+            OnnxEmbedder(EmbedderOptions(home=home, path=folder))
         assert problem in str(caught.value)
 
     def test_dims_that_the_model_does_not_have_are_told(
@@ -175,14 +175,14 @@ class TestOwnFolder:
         folder = linked(bge_folder, tmp_path / "mine")
         self._card(folder, dims=768)
         with pytest.raises(ModelFileError, match="not 768 numbers a text"):
-            OnnxEmbedder.open(EmbedderOptions(home=home, path=folder)).embed_query("hello")
+            OnnxEmbedder(EmbedderOptions(home=home, path=folder)).embed_query("hello")
 
     def test_a_model_that_gives_a_vector_itself_needs_no_pooling(
         self, home: Path, tmp_path: Path, reranker_folder: Path, linked: Linked
     ) -> None:
         # The cross-encoder stands in for such a model: one number a text, so of length one when it is scaled.
         folder = linked(reranker_folder, tmp_path / "tiny")
-        mine = OnnxEmbedder.open(EmbedderOptions(home=home, path=folder))
+        mine = OnnxEmbedder(EmbedderOptions(home=home, path=folder))
         assert mine.space.dims == 1
         assert np.allclose(np.abs(mine.embed_passages(TEXTS)), 1)
 
@@ -190,4 +190,4 @@ class TestOwnFolder:
 def test_a_space_is_opened_again_from_its_spec(embedder: OnnxEmbedder, home: Path) -> None:
     options = replace(EmbedderOptions(home=home), query_prefix="query: ")
     again = EmbedderOptions.from_spec(json.loads(json.dumps(options.to_spec())), home)
-    assert OnnxEmbedder.open(again).space == OnnxEmbedder.open(options).space
+    assert OnnxEmbedder(again).space == OnnxEmbedder(options).space

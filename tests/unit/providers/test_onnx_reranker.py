@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from harken.errors import ModelFileError
+from harken.providers.onnx_reranker import OnnxReranker
 from harken.providers.options import RerankerOptions
 from harken.providers.registry import open_reranker
-from harken.providers.rerankers.onnx import OnnxReranker
 
 QUESTION = "Where did Melanie go camping?"
 TEXTS = [
@@ -23,7 +23,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def reranker(tmp_path_factory: pytest.TempPathFactory) -> OnnxReranker:
-    return OnnxReranker.open(RerankerOptions(home=tmp_path_factory.mktemp("home")))
+    return OnnxReranker(RerankerOptions(home=tmp_path_factory.mktemp("home")))
 
 
 def test_the_right_answer_comes_first(reranker: OnnxReranker) -> None:
@@ -65,4 +65,4 @@ def test_a_model_that_does_not_judge_pairs_is_refused(
 ) -> None:
     folder = linked(bge_folder, tmp_path / "mine")
     with pytest.raises(ModelFileError, match="not one number a pair"):
-        OnnxReranker.open(RerankerOptions(home=home, path=folder)).score(QUESTION, TEXTS)
+        OnnxReranker(RerankerOptions(home=home, path=folder)).score(QUESTION, TEXTS)

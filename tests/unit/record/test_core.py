@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from command_line import files_holding
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import CoreFact, Event
+from harken.model.conversations import CoreFact
 from harken.record.core_memory import CoreMemory
 from harken.record.recorder import Recorder
 from recorded import RecordedHome
@@ -111,9 +112,10 @@ class Interrupted(Recorder):
 
     another: Callable[[], object] = lambda: None
 
-    def keep(self, events: Sequence[Event]) -> None:
-        super().keep(events)
+    def admit(self, conversations: Sequence[str], choose: Any) -> Sequence[Any]:
+        chosen = super().admit(conversations, choose)
         self.another()
+        return chosen
 
 
 def test_what_another_process_sets_while_the_old_value_is_deleted_is_kept(

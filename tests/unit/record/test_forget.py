@@ -8,7 +8,7 @@ import pytest
 from command_line import files_holding
 from harken.errors import NotFoundError, StoreError
 from harken.model.conversations import Message, ProjectIdentity, Role
-from harken.record.forget import doom_conversations, doom_messages, doom_project, finish_forgetting, forget
+from harken.record.forget import finish_forgetting, forget, plan_conversations, plan_messages, plan_project
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, tombstones_of
 from harken.storage.enrichment.jobs import claim_unembedded
@@ -116,7 +116,7 @@ class TestMessages:
         said = place.record("c", *batch).messages
         seen: list[tuple[int, int]] = []
         with place.store.reading() as tx:
-            doomed = doom_messages(tx, [m.uid for m in said if WORD in m.text], place.clock())
+            doomed = plan_messages(tx, [m.uid for m in said if WORD in m.text], place.clock())
         forget(place.store, place.journal, doomed, place.recorder.ingest, lambda *at: seen.append(at))
         assert seen[-1] == (150, 150)
         assert len(place.texts("c")) == 150
@@ -130,7 +130,7 @@ class TestMessages:
             raise RuntimeError("stop")
 
         with place.store.reading() as tx:
-            doomed = doom_messages(tx, [message.uid], place.clock())
+            doomed = plan_messages(tx, [message.uid], place.clock())
         with pytest.raises(RuntimeError, match="stop"):
             forget(place.store, place.journal, doomed, place.recorder.ingest, fails)
         assert place.texts("c") == [WORD]
@@ -140,7 +140,7 @@ class TestMessages:
         place.recorder.journal = None
         message = place.say("c", WORD)
         with place.store.reading() as tx:
-            doomed = doom_messages(tx, [message.uid], place.clock())
+            doomed = plan_messages(tx, [message.uid], place.clock())
         assert forget(place.store, None, doomed, place.recorder.ingest).messages == 1
         assert files_holding(place.home, TRACE) == []
 
@@ -184,7 +184,7 @@ class TestNaming:
     def test_messages_are_named_by_id(self, place: RecordedHome) -> None:
         said = place.talk("c", "one", "two")
         with place.store.reading() as tx:
-            doomed = doom_messages(tx, [said[0].uid], place.clock())
+            doomed = plan_messages(tx, [said[0].uid], place.clock())
         (tombstone,) = doomed.tombstones
         assert (tombstone.uid, tombstone.conversation_uid, tombstone.kind) == (said[0].uid, place.uid("c"), "message")
         assert (tombstone.at, doomed.messages) == (place.clock(), 1)
@@ -194,24 +194,24 @@ class TestNaming:
         for name, project in (("a", house), ("b", house), ("c", None)):
             place.record(name, NewMessage(Role.USER, "hi"), NewMessage(Role.ASSISTANT, "hi"), project=project)
         with place.store.reading() as tx:
-            doomed = doom_project(tx, "house", place.clock())
+            doomed = plan_project(tx, "house", place.clock())
         assert {tombstone.uid for tombstone in doomed.tombstones} == {place.uid("a"), place.uid("b")}
         assert doomed.messages == 4
 
     def test_a_conversation_without_messages_can_be_named(self, place: RecordedHome) -> None:
         place.forget(place.say("c", "one"))
         with place.store.reading() as tx:
-            assert doom_conversations(tx, [place.uid("c")], place.clock()).messages == 0
+            assert plan_conversations(tx, [place.uid("c")], place.clock()).messages == 0
 
     def test_what_is_not_there_cannot_be_named(self, place: RecordedHome) -> None:
         message = place.say("c", "one")
         with place.store.reading() as tx:
             with pytest.raises(NotFoundError, match="no message nothing"):
-                doom_messages(tx, [message.uid, "nothing"], place.clock())
+                plan_messages(tx, [message.uid, "nothing"], place.clock())
             with pytest.raises(NotFoundError, match="no conversation nothing"):
-                doom_conversations(tx, ["nothing"], place.clock())
+                plan_conversations(tx, ["nothing"], place.clock())
             with pytest.raises(NotFoundError, match="no project nothing"):
-                doom_project(tx, "nothing", place.clock())
+                plan_project(tx, "nothing", place.clock())
 
 
 def test_a_home_whose_journal_cannot_be_rewritten_finishes_later(

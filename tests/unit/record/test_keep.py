@@ -12,9 +12,9 @@ from harken.importers.importer import Importer
 from harken.importers.jsonl import Jsonl
 from harken.journal.export import export
 from harken.journal.replay import FORGETTING
-from harken.model.conversations import Kept, ProjectIdentity
-from harken.record.record_writer import RecordKeeper
-from harken.storage.forgetting import forget_rows
+from harken.model.conversations import ProjectIdentity, SavedRecord
+from harken.record.recorder import Recorder
+from harken.storage.events import forget_rows
 from harken.storage.ports import RowScope
 from harken.storage.records.rows import each_kept, set_local
 from harken.storage.state import put_journal_offset
@@ -27,8 +27,8 @@ HOUSE = ProjectIdentity("git:example.org/o/house", "house", ("path:/src/house",)
 
 
 @pytest.fixture
-def keeper(place: RecordedHome) -> RecordKeeper:
-    return RecordKeeper(place.recorder)
+def keeper(place: RecordedHome) -> Recorder:
+    return place.recorder
 
 
 @pytest.fixture
@@ -39,15 +39,15 @@ def other(tmp_path: Path, empty_database: Path, place: RecordedHome) -> Iterator
     other.close()
 
 
-def memory(place: RecordedHome, content: str, uid: str = "", **more: Any) -> Kept:
+def memory(place: RecordedHome, content: str, uid: str = "", **more: Any) -> SavedRecord:
     """A memory saved or changed now."""
     moment = "2023-05-08T12:00:00.000000Z"
     fields = {"content": content, "category": "fact", "importance": 0.5, "tags": [], "supersedes": []}
     fields |= {"trust": "owner", "created_at": moment, **more}
-    keeper = RecordKeeper(place.recorder)
-    draft = Kept("memory", uid or keeper.new_uid(), place.clock(), fields, HOUSE)
-    [kept] = keeper.keep("memory", lambda _tx: [draft])
-    return kept
+    keeper = place.recorder
+    draft = SavedRecord("memory", uid or keeper.new_uid(), place.clock(), fields, HOUSE)
+    with keeper.saving("memory") as records:
+        return records.save(draft)
 
 
 def contents(place: RecordedHome) -> list[str]:
@@ -111,7 +111,7 @@ def test_a_change_holds_though_the_clock_was_set_back(place: RecordedHome) -> No
     assert contents(place) == ["a lion"]
 
 
-def test_a_process_that_dies_before_its_commit_loses_nothing(place: RecordedHome, keeper: RecordKeeper) -> None:
+def test_a_process_that_dies_before_its_commit_loses_nothing(place: RecordedHome, keeper: Recorder) -> None:
     memory(place, "a zebra")
     place.snapshot()
     place.clock.go_on(seconds=1)
@@ -122,7 +122,7 @@ def test_a_process_that_dies_before_its_commit_loses_nothing(place: RecordedHome
     assert place.doctor() == []
 
 
-def test_a_forgotten_record_leaves_rows_and_journal_and_stays_away(place: RecordedHome, keeper: RecordKeeper) -> None:
+def test_a_forgotten_record_leaves_rows_and_journal_and_stays_away(place: RecordedHome, keeper: Recorder) -> None:
     first = memory(place, "a zebra")
     memory(place, "a striped zebra", first.uid)
     memory(place, "a lion")
@@ -142,7 +142,7 @@ def test_a_forgotten_record_leaves_rows_and_journal_and_stays_away(place: Record
 def test_a_death_amid_forgetting_is_finished_by_the_next_process(place: RecordedHome) -> None:
     first = memory(place, "a zebra")
     with place.store.writing() as tx:
-        forget_rows(tx, Kept("memory", first.uid, place.clock(), None))
+        forget_rows(tx, SavedRecord("memory", first.uid, place.clock(), None))
         for path, _ in place.journal.files("memories"):
             put_journal_offset(tx, path, FORGETTING)
     place.reopen()
@@ -156,7 +156,7 @@ def test_an_export_brings_records_over_and_the_same_ones_give_the_same_bytes(
 ) -> None:
     first = memory(place, "a zebra", tags=["animals"])
     gone = memory(place, "a lion")
-    RecordKeeper(place.recorder).forget("memory", [gone.uid])
+    place.recorder.forget("memory", [gone.uid])
     place.say("talk", "hello")
     carry(written(place), other)
     assert other.rows() == place.rows()
@@ -187,7 +187,7 @@ def test_what_was_forgotten_elsewhere_is_forgotten_here_with_its_words(
 ) -> None:
     first = memory(place, "a zebra")
     carry(written(place), other)
-    RecordKeeper(place.recorder).forget("memory", [first.uid])
+    place.recorder.forget("memory", [first.uid])
     carry(written(place), other)
     assert contents(other) == []
     assert "zebra" not in journal_text(other)

@@ -13,11 +13,11 @@ from harken.config.settings import AutoRagConfig, SearchConfig
 from harken.errors import ProviderError
 from harken.jobs.embed import EmbedWork
 from harken.jobs.job import run_until_idle
-from harken.jobs.spaces import OpenSpace
 from harken.model.conversations import Entry, Hit, Message, MessageType, Role, Trust
 from harken.providers.embedder import Space
 from harken.search.query import parse_query
 from harken.search.recall import AutoRag, Recall, _packed
+from harken.search.session import SearchSessions
 from harken.storage.conversations import newest_segment
 from harken.storage.vectors import ensure_space
 from harken.testing import HashingEmbedder
@@ -35,15 +35,13 @@ class Talk:
     def __init__(self, place: RecordedHome, threshold: float = 0.3) -> None:
         self.place = place
         self.embedder = HashingEmbedder(1024, threshold=threshold)
-        self.reader: OpenSpace | None = None
-        self.auto_rag = AutoRag(place.store, SearchConfig, lambda: self.reader, place.clock)
+        self.auto_rag = AutoRag(SearchSessions(place.store, SearchConfig, lambda _space: self.embedder, place.clock))
 
     def embed(self) -> None:
         space = self.embedder.space
         with self.place.store.writing() as tx:
             stored = ensure_space(tx, space.id, space.dims, space.threshold, {})
         run_until_idle(EmbedWork(self.place.store, self.embedder, stored, 50, 60.0, self.place.clock))
-        self.reader = OpenSpace(stored, self.embedder)
 
     def recall(self, query: str = QUERY, excluded: Sequence[Message] = (), **config: Any) -> Recall:
         with self.place.store.reading() as tx:

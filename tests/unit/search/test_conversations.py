@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from chatting import break_vectors
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.errors import ConfigError, ProviderError
@@ -33,9 +34,9 @@ def embedder() -> HashingEmbedder:
 
 
 @pytest.fixture
-def harken(tmp_path: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
+def harken(ready_home: Path, clock: Clock, embedder: HashingEmbedder) -> Iterator[Harken]:
     settings = {"embedding.min_message_tokens": 3}
-    with Harken(tmp_path / "home", env={}, settings=settings, embedder=embedder, now=clock) as harken:
+    with Harken(ready_home, env={}, settings=settings, embedder=embedder, now=clock) as harken:
         yield harken
 
 
@@ -176,6 +177,19 @@ def test_a_model_that_fails_leaves_the_words(harken: Harken, clock: Clock, embed
     assert found.notes == ("Searched by words alone: ProviderError.",)
 
 
+def test_vectors_that_cannot_be_compared_leave_the_words_and_are_told_of(harken: Harken, clock: Clock) -> None:
+    uids = three_talks(harken, clock)
+    with harken.store.writing() as tx:
+        break_vectors(tx)
+    found = harken.chats.past("kitchen tap seal")
+    assert [each.uid for each in found.conversations] == [uids["tap"]]
+    assert found.notes == ("Searched by words alone: ValueError.",)
+    assert harken.chats.past_log()[0].error_class is None
+    context = harken.build_context("new", ["kitchen tap seal"])
+    assert context.layer("past") is not None
+    assert context.notes == context.failures == ("Past conversations were searched by words alone: ValueError.",)
+
+
 def test_the_store_is_asked_as_often_for_many_conversations_as_for_few(harken: Harken, clock: Clock) -> None:
     asked: list[str] = []
 
@@ -218,7 +232,7 @@ def test_every_retrieval_leaves_a_line_without_its_words(harken: Harken, clock: 
 
 def test_a_forgotten_conversation_does_not_come_back(harken: Harken, clock: Clock) -> None:
     uids = three_talks(harken, clock)
-    harken.upkeep.forget(harken.upkeep.plan_forget(conversations=[uids["tap"]]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[uids["tap"]]))
     assert harken.chats.past(ASKED).conversations == ()
 
 
@@ -229,5 +243,8 @@ def test_a_store_that_cannot_be_asked_leaves_the_chat_going(harken: Harken, cloc
     found = harken.chats.past(ASKED)
     assert found.conversations == ()
     assert found.notes[0].startswith("Past conversations were not searched:")
+    context = harken.build_context("new", [ASKED])
+    assert context.failures == found.notes
+    assert set(context.failures) <= set(context.notes)
     assert harken.chats.past_log()[0].error_class is not None
     assert clock() - harken.chats.past_log()[0].at < timedelta(seconds=5)

@@ -10,8 +10,8 @@ from sqlalchemy import event
 from harken.jobs.embed import EmbedWork
 from harken.model.conversations import Role
 from harken.record.recorder import NewMessage
-from harken.search.coverage import GO_ON, Coverage
-from harken.storage.enrichment.jobs import EMBED, claim_unembedded, fail, put_enabled, put_halted
+from harken.search.session import GO_ON, Coverage
+from harken.storage.enrichment.jobs import EMBED, claim_unembedded, fail, put_blocked_reason, put_enabled
 from harken.storage.ports import StoredSpace
 from harken.storage.vectors import ensure_space
 from harken.testing import HashingEmbedder
@@ -93,7 +93,7 @@ def test_why_nothing_goes_on_is_said(place: RecordedHome, why: str, said: str) -
         if why == "off":
             put_enabled(tx, EMBED, False)
         else:
-            put_halted(tx, EMBED, "no answer")
+            put_blocked_reason(tx, EMBED, "no answer")
     assert notes(place)[0].endswith(said)
 
 

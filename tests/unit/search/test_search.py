@@ -10,12 +10,13 @@ from harken.config.settings import SearchConfig
 from harken.errors import EndpointError, MissingExtraError, NotFoundError, UsageError
 from harken.jobs.embed import EmbedWork
 from harken.jobs.job import run_until_idle
-from harken.jobs.spaces import OpenSpace
-from harken.model.conversations import Message, ProjectIdentity, Role, SearchResult, SearchScope
-from harken.providers.embedder import Reranker, Vectors
+from harken.model.conversations import Message, ProjectIdentity, Role, SearchScope
+from harken.model.lookups import SearchResult
+from harken.providers.embedder import Embedder, Reranker, Vectors
 from harken.record.recorder import NewMessage
 from harken.search.search import Searcher
-from harken.storage.ports import _SOON_SECONDS
+from harken.search.session import SearchSessions
+from harken.storage.ports import _SOON_SECONDS, StoredSpace
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors_where, ensure_space
 from harken.testing import HashingEmbedder, OverlapReranker
@@ -29,12 +30,10 @@ class Desk:
         self.place = place
         self.embedder = HashingEmbedder(threshold=0.3)
         self.reranker: Callable[[], Reranker] = OverlapReranker
-        self.embedded = False
 
     def embed(self) -> None:
         """Give every message its vector."""
         run_until_idle(EmbedWork(self.place.store, self.embedder, self._space(), 50, 60, self.place.clock))
-        self.embedded = True
 
     def search(
         self,
@@ -47,10 +46,13 @@ class Desk:
         **config: Any,
     ) -> SearchResult:
         """Search with these settings."""
-        searcher = Searcher(
-            self.place.store, SearchConfig(**config), self._reader, lambda: self.reranker(), self.place.clock
-        )
-        return searcher.search(text, scope, limit, mode, rerank)
+        return self.searcher(**config).search(text, scope, limit, mode, rerank)
+
+    def searcher(self, **config: Any) -> Searcher:
+        """A searcher with these settings, which opens its models anew."""
+        place = self.place
+        sessions = SearchSessions(place.store, lambda: SearchConfig(**config), self._embedder_of, place.clock)
+        return Searcher(sessions, lambda: self.reranker())
 
     def texts(self, text: str, **options: Any) -> list[str]:
         """The hits' texts, best first."""
@@ -60,8 +62,9 @@ class Desk:
         with self.place.store.writing() as tx:
             return ensure_space(tx, self.embedder.space.id, 256, self.embedder.space.threshold, {})
 
-    def _reader(self) -> OpenSpace | None:
-        return OpenSpace(self._space(), self.embedder) if self.embedded else None
+    def _embedder_of(self, space: StoredSpace) -> Embedder:
+        assert space.name == self.embedder.space.id
+        return self.embedder
 
 
 @pytest.fixture
@@ -174,21 +177,22 @@ class TestMeaning:
         assert result.notes == ("Searched by words alone: the endpoint is down",)
         assert result.threshold is None
 
-    def test_a_model_that_is_not_installed_leaves_the_words(self, place: RecordedHome) -> None:
-        place.say("c", "zebra")
+    def test_a_model_that_is_not_installed_leaves_the_words(self, desk: Desk) -> None:
+        say(desk, f"zebra {LONG}")
+        desk.embed()
 
-        def missing() -> OpenSpace:
+        def missing(_space: StoredSpace) -> Embedder:
             raise MissingExtraError("Searching by meaning", "local")
 
-        searcher = Searcher(place.store, SearchConfig(), missing, OverlapReranker, place.clock)
-        result = searcher.search("zebra")
+        sessions = SearchSessions(desk.place.store, SearchConfig, missing, desk.place.clock)
+        result = Searcher(sessions, OverlapReranker).search("zebra")
         assert len(result.hits) == 1
         assert "pip install 'harken[local]'" in result.notes[0]
 
     def test_who_searches_on_follows_to_the_space_that_answers_now(self, desk: Desk) -> None:
         say(desk, f"zebra {LONG}")
         desk.embed()
-        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        searcher = desk.searcher()
         assert searcher.search("zebra").threshold == 0.3
         before, desk.embedder = desk.embedder, HashingEmbedder(name="newer", threshold=0.6)
         desk.embed()
@@ -201,10 +205,10 @@ class TestMeaning:
     def test_a_model_that_fails_later_leaves_the_words_and_comes_back(self, desk: Desk) -> None:
         say(desk, f"zebra {LONG}")
         desk.embed()
-        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        searcher = desk.searcher()
         found = searcher.search("zebra")
         desk.embedder.fail(EndpointError("the endpoint is down"))
-        failed = searcher.search("zebra")
+        failed = searcher.search("the zebra")
         assert failed.notes == ("Searched by words alone: the endpoint is down",)
         assert [hit.entry for hit in failed.hits] == [hit.entry for hit in found.hits]
         assert searcher.search("zebra") == found
@@ -219,18 +223,17 @@ class TestMeaning:
         desk.embed()
         quick = desk.search("zebra")
         desk.embedder = Slow(threshold=0.3)
-        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        searcher = desk.searcher()
         assert searcher.search("zebra") == searcher.search("zebra") == quick
         assert quick.hits[0].similarity is not None
 
     def test_nothing_is_compared_once_nothing_is_embedded(self, desk: Desk) -> None:
         say(desk, f"zebra {LONG}")
         desk.embed()
-        searcher = Searcher(desk.place.store, SearchConfig(), desk._reader, OverlapReranker, desk.place.clock)
+        searcher = desk.searcher()
         assert searcher.search("zebra").threshold == 0.3
         with desk.place.store.writing() as tx:
             delete_vectors_where(tx, vectors.c.space_id.is_not(None))
-        desk.embedded = False
         assert searcher.search("zebra").notes == (
             "Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle",
         )
@@ -320,9 +323,7 @@ class TestReranking:
 
     def test_it_may_be_set_for_every_search(self, desk: Desk) -> None:
         say(desk, "zebra one", "zebra two")
-        searcher = Searcher(
-            desk.place.store, SearchConfig(rerank=True), lambda: None, OverlapReranker, desk.place.clock
-        )
+        searcher = desk.searcher(rerank=True)
         assert [reason.name for reason in searcher.search("zebra").hits[0].reasons] == ["rerank"]
 
     def test_it_sees_more_than_are_asked_for(self, desk: Desk) -> None:

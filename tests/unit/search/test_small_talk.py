@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from harken.search.query import Query, parse_query
-from harken.search.small_talk import courtesies, is_mostly_foreign, is_small_talk, small_talk, telling_terms
+from harken.search.query import (
+    Query,
+    courtesies,
+    distinctive_terms,
+    is_mostly_foreign,
+    is_small_talk,
+    parse_query,
+    small_talk,
+)
 from harken.text.words import STOP_WORDS
 
 
@@ -91,7 +98,7 @@ def test_what_courtesies_are_about_may_be_a_topic(text: str) -> None:
 def test_its_words_are_in_lower_case_and_as_a_query_has_them() -> None:
     assert all(word == word.lower() for word in small_talk())
     for each in courtesies():
-        for word in each.plain | each.polite | each.markers | each.asking:
+        for word in each.either | each.markers | each.asking:
             assert parse_query(word).words == {word}
     assert is_small_talk(Query("", (), frozenset(STOP_WORDS | small_talk())))
 
@@ -106,7 +113,7 @@ def test_its_words_are_in_lower_case_and_as_a_query_has_them() -> None:
     ],
 )
 def test_the_telling_terms_say_what_it_is_about(text: str, telling: list[str]) -> None:
-    assert telling_terms(parse_query(text).terms) == telling
+    assert distinctive_terms(parse_query(text).terms) == telling
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from harken.serve.cli.searching import readable_age
+from harken.text.shown import readable_age
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from coding_agent import eventually
 from harken.errors import StoreError
 from harken.serve.daemon import spool
-from harken.serve.daemon.intake import Intake
+from harken.serve.daemon.run import TranscriptWatcher
 from harken.serve.daemon.spool import Transcript
 
 
@@ -48,15 +48,15 @@ def store() -> Store:
 
 
 @pytest.fixture
-def intake(reports: Path, store: Store) -> Iterator[Intake]:
-    made = Intake(reports, store.bring_in, set())
+def intake(reports: Path, store: Store) -> Iterator[TranscriptWatcher]:
+    made = TranscriptWatcher(reports, store.bring_in, set())
     made.start()
     yield made
     made.stop(10)
 
 
 def test_what_a_locked_store_refused_is_read_later(
-    reports: Path, transcript: Transcript, store: Store, intake: Intake
+    reports: Path, transcript: Transcript, store: Store, intake: TranscriptWatcher
 ) -> None:
     store.locked = True
     spool.put(str(reports), transcript)
@@ -68,7 +68,7 @@ def test_what_a_locked_store_refused_is_read_later(
 
 
 def test_lines_after_the_report_that_a_locked_store_refused_are_read_later(
-    reports: Path, transcript: Transcript, store: Store, intake: Intake
+    reports: Path, transcript: Transcript, store: Store, intake: TranscriptWatcher
 ) -> None:
     spool.put(str(reports), transcript)
     eventually(lambda: store.taken == ["one"])
@@ -80,7 +80,7 @@ def test_lines_after_the_report_that_a_locked_store_refused_are_read_later(
 
 
 def test_a_folder_that_cannot_be_used_ends_nothing(
-    reports: Path, transcript: Transcript, store: Store, intake: Intake
+    reports: Path, transcript: Transcript, store: Store, intake: TranscriptWatcher
 ) -> None:
     spool.put(str(reports), transcript)
     eventually(lambda: store.taken == ["one"])

@@ -13,10 +13,9 @@ from typing import Any
 import yaml
 
 from harken import __version__
-from harken.serve.hooks.agents import CLAUDE_CODE, KNOWN, event_name
-from harken.serve.install.command import Command, shared_command
+from harken.serve.hooks.events import CLAUDE_CODE, KNOWN, event_name
 from harken.serve.install.entries import runs_our_hook
-from harken.serve.install.targets import TARGETS, Where
+from harken.serve.install.targets import TARGETS, Command, Where, shared_command
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = ROOT / "plugins" / "claude-code"

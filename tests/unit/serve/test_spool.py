@@ -20,7 +20,7 @@ def test_what_many_report_at_once_waits_once_and_whole(tmp_path: Path) -> None:
             for report in spool.waiting(tmp_path):
                 taken, transcript = spool.take(report)
                 assert transcript == TALK
-                spool.done(taken)
+                taken.unlink()
     left = spool.waiting(tmp_path)
     assert len(left) <= 1
     assert spool.is_waiting(tmp_path) is bool(left)

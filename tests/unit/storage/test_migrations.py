@@ -3,19 +3,17 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, create_engine, inspect
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
 
 from harken.model.conversations import Role
 from harken.storage import migrations
 from harken.storage.conversations import messages_of
-from harken.storage.enrichment.spend import Spent, spent_in_all
 from harken.storage.ports import RowScope
 from harken.storage.positions import STEP
-from harken.storage.sqlite.fulltext import MARK, SCHEMA, VIEW
+from harken.storage.sqlite.fulltext import MARK, VIEW
 from harken.storage.sqlite.store import SqliteStore
-from harken.storage.tables import metadata
 from harken.testing.store_conformance.asking import found, keep, text_problems
 from harken.testing.talk import START, Talk
 
@@ -27,19 +25,6 @@ def mixed_talk() -> Talk:
     talk.say("zebra code", Role.ASSISTANT)
     talk.say("zebra page", Role.TOOL)
     return talk
-
-
-def _made_by(version: str, path: Path) -> None:
-    """A database as the Harken of that schema version left it."""
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config = Config()
-        config.set_main_option("script_location", "harken.storage:migrations")
-        config.attributes["connection"] = connection
-        command.upgrade(config, version)
-        for statement in SCHEMA:
-            connection.exec_driver_sql(statement)
-    engine.dispose()
 
 
 def without_positions(connection: Connection) -> None:
@@ -61,22 +46,10 @@ def without_positions(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-def test_an_older_database_is_upgraded_when_it_is_opened(tmp_path: Path) -> None:
-    _made_by("0001", tmp_path / "harken.db")
-    store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
-    with store.reading() as tx:
-        assert migrations.current_version(tx.connection) == migrations.HEAD
-        assert spent_in_all(tx) == Spent()
-    store.close()
-
-
-def test_the_migrations_make_the_tables_that_the_statements_use(tmp_path: Path) -> None:
-    _made_by("head", tmp_path / "harken.db")
-    engine = create_engine(f"sqlite:///{tmp_path / 'harken.db'}")
-    made = inspect(engine)
-    for table in metadata.tables.values():
-        assert {column["name"] for column in made.get_columns(table.name)} == set(table.columns.keys())
-    engine.dispose()
+def test_the_newest_version_is_the_last_of_the_chain() -> None:
+    config = Config()
+    config.set_main_option("script_location", "harken.storage:migrations")
+    assert ScriptDirectory.from_config(config).get_heads() == [migrations.HEAD]
 
 
 def test_what_an_older_full_text_has_indexed_learns_what_is_not_to_be_trusted(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harken.errors import StoreError
-from harken.storage.ports import OneReading
+from harken.storage.ports import SharedTransaction
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.state import get_setting, set_setting
 
@@ -15,14 +15,14 @@ def put(store: SqliteStore, colour: str) -> None:
         set_setting(tx, "colour", colour)
 
 
-def colour_in(view: OneReading) -> object:
+def colour_in(view: SharedTransaction) -> object:
     with view.reading() as tx:
         return get_setting(tx, "colour")
 
 
 def test_its_readings_see_the_store_as_the_first_one_did_until_it_is_released(store: SqliteStore) -> None:
     put(store, "green")
-    with OneReading(store) as view:
+    with SharedTransaction(store) as view:
         assert colour_in(view) == "green"
         put(store, "red")
         assert colour_in(view) == "green"
@@ -33,7 +33,7 @@ def test_its_readings_see_the_store_as_the_first_one_did_until_it_is_released(st
 
 def test_a_failure_is_told_in_our_words_and_the_next_reading_begins_anew(store: SqliteStore) -> None:
     put(store, "green")
-    with OneReading(store) as view:
+    with SharedTransaction(store) as view:
         assert colour_in(view) == "green"
         put(store, "red")
         with pytest.raises(StoreError, match="no such table"), view.reading() as tx:
@@ -42,13 +42,13 @@ def test_a_failure_is_told_in_our_words_and_the_next_reading_begins_anew(store: 
 
 
 def test_what_fails_outside_of_the_store_goes_through_as_it_is(store: SqliteStore) -> None:
-    with OneReading(store) as view:
+    with SharedTransaction(store) as view:
         with pytest.raises(KeyError), view.reading():
             raise KeyError("colour")
         assert colour_in(view) is None
 
 
 def test_its_transaction_ends_with_it(store: SqliteStore) -> None:
-    with OneReading(store) as view, view.reading() as tx:
+    with SharedTransaction(store) as view, view.reading() as tx:
         assert tx.connection.in_transaction()
     assert tx.connection.closed

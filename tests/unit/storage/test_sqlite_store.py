@@ -25,10 +25,11 @@ from harken.errors import (
     StoreReadOnlyError,
 )
 from harken.storage import migrations
-from harken.storage.forgetting import forget_rows
+from harken.storage.columns import day_in_words, spaced
+from harken.storage.events import forget_rows
 from harken.storage.open import open_store
 from harken.storage.sqlite import connection
-from harken.storage.sqlite.connection import date_in_words, translated, words
+from harken.storage.sqlite.connection import translated
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.state import get_setting, set_setting
@@ -332,12 +333,12 @@ class TestFunctionsOfTheSchema:
         ],
     )
     def test_a_day_in_words(self, microseconds: int, expected: str) -> None:
-        assert date_in_words(microseconds) == expected
+        assert day_in_words(microseconds) == expected
 
     def test_scripts_without_spaces_are_taken_apart(self) -> None:
-        assert words("plain text") == "plain text"
-        assert words("Grüße") == "Grüße"
-        assert words("去北京x").split() == ["去", "北", "京", "x"]
+        assert spaced("plain text") == "plain text"
+        assert spaced("Grüße") == "Grüße"
+        assert spaced("去北京x").split() == ["去", "北", "京", "x"]
 
 
 def _set(store: SqliteStore, colour: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from harken.errors import ConfigError, ModelFileError, ProviderError
-from harken.providers.embedder import Space, Vectors, presentable, unit_rows
-from harken.providers.model_card import ModelCard
+from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, presentable, unit_rows
 from harken.providers.onnx_session import vendor_errors
 from harken.providers.options import EmbedderOptions
 
@@ -19,11 +18,11 @@ _MAX_TOKENS = 512
 _BATCH_SIZE = 16
 
 
-class FastembedEmbedder:
-    """A model that fastembed runs on this machine; threads may share it.
+class FastembedEmbedder(PrefixingEmbedder):
+    """A model that fastembed runs on this machine, loaded at the first text; threads may share it.
 
-    Args:
-        options: `model` is one of fastembed's names; it is fetched only with `allow_download`.
+    It goes by one of fastembed's names, and is fetched only with `allow_download`.
+
     Raises:
         ConfigError: fastembed knows no such model.
     """
@@ -43,35 +42,16 @@ class FastembedEmbedder:
         self._lock = threading.Lock()
         self._loaded: Any = None
 
-    @classmethod
-    def open(cls, options: EmbedderOptions) -> Self:
-        """The embedder for these options; the model is loaded at the first text."""
-        return cls(options)
-
     @property
     def space(self) -> Space:
         """The space its vectors live in."""
         return self._card.space("fastembed", self._model, self._dims)
 
-    def embed_query(self, text: str) -> Vectors:
-        """The query's vector, prefix added: `(dims,)` float32, unit length."""
-        ready = presentable(self._card.query_prefix + text, self._card.max_tokens)
-        vector: Vectors = self._collected(self._load().query_embed(ready))[0]
-        return vector
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
-
-        Raises:
-            ProviderError: the model failed.
-        """
-        if not texts:
-            return np.empty((0, self._dims), dtype=np.float32)
-        card = self._card
-        ready = [presentable(card.passage_prefix + text, card.max_tokens) for text in texts]
-        return self._collected(self._load().passage_embed(ready, batch_size=self._options.batch_size or _BATCH_SIZE))
-
-    def _collected(self, rows: Iterable[Any]) -> Vectors:
+    def _embed(self, texts: Sequence[str], is_query: bool) -> Vectors:
+        ready = [presentable(text, self._card.max_tokens) for text in texts]
+        model = self._load()
+        size = self._options.batch_size or _BATCH_SIZE
+        rows = model.query_embed(ready) if is_query else model.passage_embed(ready, batch_size=size)
         try:
             return unit_rows(np.asarray(list(rows), dtype=np.float32))
         except vendor_errors() as error:

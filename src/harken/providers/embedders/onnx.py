@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
 
 import numpy as np
 
 from harken.errors import ModelFileError, ProviderError
-from harken.providers.embedder import Space, Vectors, unit_rows
-from harken.providers.model_card import ModelCard, read_card
-from harken.providers.model_files import BGE_SMALL, ModelFiles, ModelRequest, find_model
-from harken.providers.onnx_session import OnnxModel, Output, Tokens
+from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, read_card, unit_rows
+from harken.providers.model_files import BGE_SMALL, find_model
+from harken.providers.onnx_session import OnnxModel, Output
 from harken.providers.options import EmbedderOptions
 
 # Published for the state of the first token (`cls`), with an instruction before queries. With this int8 quantization
@@ -26,89 +23,45 @@ from harken.providers.options import EmbedderOptions
 _BGE_CARD = ModelCard(dims=384, max_tokens=512, pooling="mean", threshold=0.60, latin_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    model: str
-    variant: str
-    card: ModelCard
+# The variants of the known model by hash. The hub's copy is another quantization: the same card, uncalibrated, and a
+# space of its own.
+_VARIANTS = {BGE_SMALL.carried.model: "int8", **({BGE_SMALL.hub.pin.model: "int8-hub"} if BGE_SMALL.hub else {})}
 
 
-# The hub's copy is another quantization: the same card, uncalibrated, and a space of its own.
-_KNOWN: Mapping[str, _Known] = {
-    BGE_SMALL.carried.model: _Known(BGE_SMALL.name, "int8", _BGE_CARD),
-    **({BGE_SMALL.hub.pin.model: _Known(BGE_SMALL.name, "int8-hub", _BGE_CARD)} if BGE_SMALL.hub else {}),
-}
-
-
-class OnnxEmbedder:
-    """A sentence model on this machine's CPU; threads may share it.
+class OnnxEmbedder(PrefixingEmbedder):
+    """A sentence model on this machine's CPU, loaded at the first text; threads may share it.
 
     An int8 model's vectors move by up to 0.01 cosine with the texts that share their batch.
 
-    Args:
-        files: the model.
-        options: what is set beside it.
     Raises:
-        ModelFileError: the folder's card cannot be used.
+        ConfigError: the options do not fit together.
+        ModelFileError: the model's files are missing or not the pinned ones, or their card cannot be used.
     """
 
-    def __init__(self, files: ModelFiles, options: EmbedderOptions) -> None:
+    def __init__(self, options: EmbedderOptions) -> None:
+        files = find_model(BGE_SMALL, options.home, options.model, options.path, options)
         own = read_card(files.folder)
-        known = _KNOWN.get(files.sha256) if own is None else None
-        card = known.card if known else own or ModelCard()
+        variant = _VARIANTS.get(files.sha256) if own is None else None
+        card = own or (ModelCard() if variant is None else _BGE_CARD)
+        self._name = files.name if variant is None else BGE_SMALL.name
+        self._variant = variant or f"{files.sha256[:8]}-{card.pooling}"
         self._card = card.adjusted(options)
         self._model = OnnxModel(files, self._card.max_tokens, options.threads)
         self._max_rows = options.batch_size
         self._space: Space | None = None
-        self._name = known.model if known else files.name
-        self._variant = known.variant if known else f"{files.sha256[:8]}-{card.pooling}"
-
-    @classmethod
-    def open(cls, options: EmbedderOptions) -> Self:
-        """Find the model that the options ask for; it is loaded at the first text.
-
-        Raises:
-            ConfigError: the options do not fit together.
-            ModelFileError: the model's files are missing or not the pinned ones.
-        """
-        request = ModelRequest(
-            home=options.home,
-            known=BGE_SMALL,
-            path_setting="embedding.path",
-            name=options.model,
-            path=options.path,
-            allow_download=options.allow_download,
-            download_url=options.download_url,
-            download_sha256=options.download_sha256,
-            timeout_seconds=options.timeout_seconds,
-        )
-        return cls(find_model(request), options)
 
     @property
     def space(self) -> Space:
         """The space its vectors live in; a model whose card does not say its dims is loaded for it."""
         if self._space is None:
-            card = self._card
-            dims = card.dims or self._model.output_dims()
+            dims = self._card.dims or self._model.output_dims()
             if dims is None:
                 raise ModelFileError(f"{self._model.files.folder} needs a harken.json that says its dims")
-            self._space = card.space(self._name, self._variant, dims)
+            self._space = self._card.space(self._name, self._variant, dims)
         return self._space
 
-    def embed_query(self, text: str) -> Vectors:
-        """The query's vector, prefix added: `(dims,)` float32, unit length."""
-        vector: Vectors = self._embed([self._model.tokens(self._card.query_prefix + text)])[0]
-        return vector
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
-
-        Raises:
-            ProviderError: the model failed.
-        """
-        return self._embed([self._model.tokens(self._card.passage_prefix + text) for text in texts])
-
-    def _embed(self, rows: Sequence[Tokens]) -> Vectors:
+    def _embed(self, texts: Sequence[str], is_query: bool) -> Vectors:
+        rows = [self._model.tokens(text) for text in texts]
         vectors = np.empty((len(rows), self.space.dims), dtype=np.float32)
         for batch, output in self._model.run_all(rows, self._max_rows):
             vectors[batch] = self._pooled(output)

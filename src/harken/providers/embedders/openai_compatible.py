@@ -5,30 +5,33 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import numpy as np
 
 from harken.errors import ConfigError, EndpointError, EndpointTimeoutError
-from harken.providers.embedder import CallMeter, Space, Vectors, clip_bytes, unit_rows
-from harken.providers.model_card import ModelCard
-from harken.providers.options import LOOPBACK, EmbedderOptions
+from harken.providers.embedder import CallMeter, ModelCard, PrefixingEmbedder, Space, Vectors, clip_bytes, unit_rows
+from harken.providers.options import LOOPBACK, EmbedderOptions, check_endpoint, check_key
 from harken.text import tokens
 
 # The smallest limit among the models that people run at home; larger ones are told so by embedding.max_tokens.
 _MAX_TOKENS = 512
 _BATCH_SIZE = 64
 _PROBE = "How long is a vector?"
+_HINTS = {
+    401: ": set embedding.api_key",
+    403: ": set embedding.api_key",
+    404: ": check embedding.url, up to and including /v1, and embedding.model",
+    413: ": lower embedding.max_tokens",
+}
 
 
-class OpenAICompatibleEmbedder:
+class OpenAICompatibleEmbedder(PrefixingEmbedder):
     """A remote model; threads may share it. Failures are raised at once: who calls, tries again.
 
-    Args:
-        options: at least `url` and `model`; `dims` is asked of the endpoint where it is set, and found out with the
-            first answer where it is not.
-        meter: books every call; None books none.
+    It needs a URL and a model. The meter books every call; dims are found out with the first answer where not set.
+
     Raises:
         ConfigError: the URL, the model or the key cannot be used.
     """
@@ -54,11 +57,6 @@ class OpenAICompatibleEmbedder:
         )
         weakref.finalize(self, self._client.close)
 
-    @classmethod
-    def open(cls, options: EmbedderOptions, meter: CallMeter | None = None) -> Self:
-        """The embedder for these options; nothing is sent yet."""
-        return cls(options, meter)
-
     @property
     def space(self) -> Space:
         """The space its vectors live in; asks the endpoint once where `dims` was not set.
@@ -67,47 +65,31 @@ class OpenAICompatibleEmbedder:
             EndpointError: the endpoint had to be asked and did not answer.
             SpendLimitError: it had to be asked, and the day's money is spent.
         """
-        return self._card.space("openai-compatible", self._model, self._dims or self._embed([_PROBE]).shape[1])
-
-    def embed_query(self, text: str) -> Vectors:
-        """The query's vector, prefix added: `(dims,)` float32, unit length.
-
-        Raises:
-            EndpointError: the endpoint refuses, does not answer, or answers what it should not.
-        """
-        vector: Vectors = self._embed([self._card.query_prefix + text])[0]
-        return vector
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """The texts' vectors, prefix added: `(len(texts), dims)` float32, unit length, in order.
-
-        Raises:
-            EndpointError: the endpoint refuses, does not answer, or answers what it should not.
-        """
-        size = self._options.batch_size or _BATCH_SIZE
-        prefixed = [self._card.passage_prefix + text for text in texts]
-        parts = [self._embed(prefixed[start : start + size]) for start in range(0, len(prefixed), size)]
-        return np.concatenate(parts) if parts else np.empty((0, self.space.dims), dtype=np.float32)
+        return self._card.space("openai-compatible", self._model, self._dims or self._ask([_PROBE]).shape[1])
 
     def close(self) -> None:
         """Let go of the connections."""
         self._client.close()
 
-    def _embed(self, texts: Sequence[str]) -> Vectors:
+    def _embed(self, texts: Sequence[str], is_query: bool) -> Vectors:
+        size = self._options.batch_size or _BATCH_SIZE
+        return np.concatenate([self._ask(texts[start : start + size]) for start in range(0, len(texts), size)])
+
+    def _ask(self, texts: Sequence[str]) -> Vectors:
         ready = [clip_bytes(text, self._card.max_tokens) for text in texts]
         estimate = sum(map(tokens.estimate, ready))
         if self._meter is None:
-            return self._asked(ready, estimate)[0]
+            return self._post(ready, estimate)[0]
         booked = self._meter.begin(estimate)
         try:
-            vectors, used = self._asked(ready, estimate)
+            vectors, used = self._post(ready, estimate)
         except BaseException as error:
             self._meter.failed(booked, error)
             raise
         self._meter.answered(booked, used)
         return vectors
 
-    def _asked(self, ready: Sequence[str], estimate: int) -> tuple[Vectors, int]:
+    def _post(self, ready: Sequence[str], estimate: int) -> tuple[Vectors, int]:
         """The vectors, and the tokens that they took: as the endpoint counted, else as estimated."""
         body: dict[str, Any] = {"model": self._model, "input": list(ready)}
         if self._options.dims is not None:
@@ -121,7 +103,8 @@ class OpenAICompatibleEmbedder:
         except httpx.HTTPError as error:
             raise EndpointError(f"{self._endpoint} cannot be reached ({type(error).__name__})") from error
         if response.status_code != httpx.codes.OK:
-            raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{_hint(response)}")
+            hint = _HINTS.get(response.status_code, "")
+            raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{hint}")
         return self._checked(_read(response, len(ready), str(self._endpoint))), _used(response, estimate)
 
     def _checked(self, vectors: Vectors) -> Vectors:
@@ -140,29 +123,13 @@ def _endpoint(url: str | None) -> httpx.URL:
         parsed = httpx.URL(url.rstrip("/") + "/embeddings")
     except httpx.InvalidURL as error:
         raise ConfigError("embedding.url is no URL") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ConfigError("embedding.url must begin with http:// or https:// and name a host")
-    if parsed.userinfo or parsed.query:
-        raise ConfigError("embedding.url must hold no key: put it into embedding.api_key")
+    check_endpoint(parsed, "embedding")
     return parsed
 
 
 def _headers(api_key: str | None) -> dict[str, str]:
-    if not api_key:
-        return {}
-    if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
-        raise ConfigError("embedding.api_key holds characters that no header can carry")
-    return {"Authorization": f"Bearer {api_key}"}
-
-
-def _hint(response: httpx.Response) -> str:
-    hints = {
-        401: ": set embedding.api_key",
-        403: ": set embedding.api_key",
-        404: ": check embedding.url, up to and including /v1, and embedding.model",
-        413: ": lower embedding.max_tokens",
-    }
-    return hints.get(response.status_code, "")
+    check_key(api_key, "embedding")
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 def _used(response: httpx.Response, estimate: int) -> int:

@@ -1,23 +1,21 @@
-"""An event loop in a thread of its own, so that plain functions can use clients that are asynchronous."""
+"""Language models of vendors, whose asynchronous clients run in an event loop in a thread of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from decimal import Decimal
 from queue import Empty, SimpleQueue
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from pydantic_ai.direct import model_request, model_request_stream
-from pydantic_ai.messages import ModelMessage, ModelResponse
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.messages import ModelResponse
 from pydantic_ai.settings import ModelSettings
 
-from harken.providers.chat_model import ChatAnswer, ChatMessage, TokenUsage, ToolSpec
+from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, TokenUsage
 from harken.providers.llm import wire
-from harken.providers.llm.failures import CLIENT_ERRORS, translated
 from harken.providers.llm.prices import price_of
 from harken.providers.llm.vendors import open_client
 from harken.providers.options import ChatOptions
@@ -29,7 +27,7 @@ _STOP_POLL_SECONDS = 0.05
 
 
 class LoopThread:
-    """Runs coroutines for any thread, whether or not that thread has a loop of its own.
+    """Runs coroutines for any thread, with or without a loop of its own.
 
     One loop for all calls keeps the connections of an asynchronous client usable: they belong to the loop in which
     they were opened.
@@ -96,7 +94,7 @@ class LoopThread:
 
 
 def _next(arrived: SimpleQueue[tuple[_T] | None], stop: threading.Event | None) -> tuple[_T] | None:
-    """What arrives next; None at the end, and once it is stopped."""
+    """The item that arrives next; None at the end, and once it is stopped."""
     if stop is None:
         return arrived.get()
     while not stop.is_set():
@@ -140,11 +138,6 @@ class VendorChatModel:
         self._loop = LoopThread(f"harken-llm-{options.vendor}")
         weakref.finalize(self, self._loop.close, self._connections.aclose)
 
-    @classmethod
-    def open(cls, options: ChatOptions) -> Self:
-        """The model for these options; nothing is sent yet."""
-        return cls(options)
-
     @property
     def name(self) -> str:
         """Vendor and model."""
@@ -156,67 +149,51 @@ class VendorChatModel:
         return self._options.max_tokens
 
     def price(self, usage: TokenUsage) -> Decimal | None:
-        """What a call of so many tokens costs in USD; None where no price of the model is known."""
+        """USD for a call of so many tokens; None where no price of the model is known."""
         return price_of(self._options, usage)
 
-    def complete(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> ChatAnswer:
+    def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
         """The whole answer; see `ChatModel.complete`."""
-        prompt, parameters = wire.to_wire(messages, instructions), wire.to_parameters(tools)
-        settings = self._settings(max_tokens, self._options.timeout_seconds)
-        request = model_request(
-            self._model, prompt, model_settings=settings, model_request_parameters=parameters, instrument=False
-        )
+        request = model_request(self._model, **self._request(messages, options, self._options.timeout_seconds))
         try:
             return self._answer(self._loop.run(request))
-        except CLIENT_ERRORS as error:
-            raise translated(error, self._options) from None
+        except wire.CLIENT_ERRORS as error:
+            raise wire.translated(error, self._options) from None
 
     def stream(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-        stop: threading.Event | None = None,
+        self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]
     ) -> Iterator[str | ChatAnswer]:
         """Pieces of the text as they come, and last the whole answer; see `ChatModel.stream`."""
-        prompt, parameters = wire.to_wire(messages, instructions), wire.to_parameters(tools)
-        settings = self._settings(max_tokens, self._options.timeout_seconds * _STREAM_TIMEOUTS)
-        settings["first_event_timeout"] = self._options.timeout_seconds
+        request = self._request(messages, options, self._options.timeout_seconds * _STREAM_TIMEOUTS)
+        request["model_settings"]["first_event_timeout"] = self._options.timeout_seconds
         try:
-            for piece in self._loop.iterate(lambda: self._pieces(prompt, settings, parameters), stop):
+            for piece in self._loop.iterate(lambda: self._pieces(request), stop):
                 yield piece if isinstance(piece, str) else self._answer(piece)
-        except CLIENT_ERRORS as error:
-            raise translated(error, self._options) from None
+        except wire.CLIENT_ERRORS as error:
+            raise wire.translated(error, self._options) from None
 
     def close(self) -> None:
         """End what is under way and let go of the connections."""
         self._loop.close(self._connections.aclose)
 
-    def _settings(self, max_tokens: int | None, whole_seconds: float) -> ModelSettings:
-        return ModelSettings(
-            max_tokens=max_tokens or self._options.max_tokens,
+    def _request(self, messages: Sequence[ChatMessage], given: CallOptions, whole_seconds: float) -> dict[str, Any]:
+        """The arguments of a request; it may take so many seconds in all."""
+        settings = ModelSettings(
+            max_tokens=given.get("max_tokens") or self._options.max_tokens,
             timeout=self._options.timeout_seconds,
             request_timeout=whole_seconds,
             # A second try of the client's own would be paid for and never booked.
             max_retries=0,
         )
+        return {
+            "messages": wire.to_wire(messages, given.get("instructions", "")),
+            "model_settings": settings,
+            "model_request_parameters": wire.to_parameters(given.get("tools", ())),
+            "instrument": False,
+        }
 
-    async def _pieces(
-        self, prompt: list[ModelMessage], settings: ModelSettings, parameters: ModelRequestParameters
-    ) -> AsyncIterator[str | ModelResponse]:
-        request = model_request_stream(
-            self._model, prompt, model_settings=settings, model_request_parameters=parameters, instrument=False
-        )
-        async with request as stream:
+    async def _pieces(self, request: Mapping[str, Any]) -> AsyncIterator[str | ModelResponse]:
+        async with model_request_stream(self._model, **request) as stream:
             async for event in stream:
                 if text := wire.text_of(event):
                     yield text

@@ -1,4 +1,4 @@
-"""What calls cost, from the price list that ships with `genai-prices`; it is never fetched."""
+"""Prices of calls, from the list that ships with `genai-prices`; it is never fetched."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def price_of(options: ChatOptions, usage: TokenUsage) -> Decimal | None:
     counted = Usage(
         input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
     )
-    by_vendor = _listed(lambda: calc_price(counted, options.model, provider_id=options.vendor))
-    by_url = None
+    listed = None
     if options.url is not None:
-        by_url = _listed(lambda: calc_price(counted, options.model, provider_api_url=options.url))
-    listed = by_vendor if by_url is None else by_url
+        listed = _listed(lambda: calc_price(counted, options.model, provider_api_url=options.url))
+    if listed is None:
+        listed = _listed(lambda: calc_price(counted, options.model, provider_id=options.vendor))
     return Decimal(0) if listed is None and options.is_local else listed
 
 

@@ -8,7 +8,7 @@ import httpx2
 from pydantic_ai.models import Model
 
 from harken.errors import ConfigError
-from harken.providers.options import LOOPBACK, ChatOptions
+from harken.providers.options import LOOPBACK, ChatOptions, check_endpoint, check_key
 
 _CONNECT_SECONDS = 10.0
 # Endpoints on one's own machine ask for no key; the clients insist on one.
@@ -32,7 +32,9 @@ def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
             "Anything that speaks OpenAI's protocol: openai:MODEL with llm.url"
         )
     local = _checked_url(options.url or (_OLLAMA if options.vendor == "ollama" else None))
-    _check_key(options)
+    if not options.api_key and options.url is None and options.vendor != "ollama":
+        raise ConfigError(f"{options.vendor}:{options.model} needs an API key: set {options.key_hint}")
+    check_key(options.api_key, "llm")
     timeout = httpx2.Timeout(options.timeout_seconds, connect=min(_CONNECT_SECONDS, options.timeout_seconds))
     # A proxy for the world outside has no way to an endpoint on this machine.
     connections = httpx2.AsyncClient(timeout=timeout, trust_env=not local)
@@ -96,24 +98,12 @@ _VENDORS: Mapping[str, Callable[[ChatOptions, httpx2.AsyncClient], Model]] = {
 
 
 def _checked_url(url: str | None) -> bool:
-    """Whether it leads to this machine."""
+    """True where it leads to this machine."""
     if url is None:
         return False
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
         raise ConfigError("llm.url is no URL") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ConfigError("llm.url must begin with http:// or https:// and name a host")
-    if parsed.userinfo or parsed.query:
-        raise ConfigError("llm.url must hold no key: put it into llm.api_key")
+    check_endpoint(parsed, "llm")
     return parsed.host in LOOPBACK
-
-
-def _check_key(options: ChatOptions) -> None:
-    key = options.api_key
-    if not key:
-        if options.url is None and options.vendor != "ollama":
-            raise ConfigError(f"{options.vendor}:{options.model} needs an API key: set {options.key_hint}")
-    elif not (key.isascii() and key.isprintable() and " " not in key):
-        raise ConfigError("llm.api_key holds characters that no header can carry")

@@ -1,4 +1,4 @@
-"""Which sentences say most of what all of them say, and little twice."""
+"""Summaries of the sentences that say most of what all of them say, and little twice."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from harken.model.conversations import ExchangeStatus, Role, spoken
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_MOST, ExchangeText, Spoken, Summary, ToolUse
 from harken.text import tokens
-from harken.text.sentences import split_sentences
-from harken.text.words import content_terms
+from harken.text.words import content_terms, split_sentences
 
 Embed = Callable[[Sequence[str]], Vectors]
 
@@ -58,7 +57,9 @@ def choose(
     centroid = rows.sum(axis=0)
     length = float(np.linalg.norm(centroid))
     relevance = (rows @ centroid) / length if length else np.zeros(len(texts), dtype=np.float32)
-    relevance = relevance * _fullness(said)
+    # Towards 1 the more terms a sentence has: a short one is near a centroid for the little that it does not say.
+    counts = np.array([len(set(each)) for each in said], dtype=np.float32)
+    relevance = relevance * np.asarray(counts / (counts + _FEW_TERMS), dtype=np.float32)
     relevance[0] += _LEAD
     sizes = [0 if max_tokens is None else tokens.estimate(text) + 1 for text in texts]
     weight = _RELEVANCE if max_tokens is None else _RELEVANCE_OF_MANY
@@ -83,14 +84,7 @@ def _most_relevant(
 ) -> list[int]:
     """Rows that matter and are unlike each other, the best first; one that finds no room hinders no other.
 
-    Args:
-        rows: `(n, dims)`, unit length or zero.
-        relevance: of each row, higher is better.
-        weight: of relevance, 0 to 1; the rest is that of being unlike what was chosen before.
-        count: how many at most.
-        sizes: of each row.
-        room: for the sizes of all that are chosen.
-    Source: maximal marginal relevance, Carbonell and Goldstein 1998.
+    Relevance has this weight, 0 to 1; the rest is that of being unlike what was chosen before.
     """
     chosen: list[int] = []
     redundancy = np.zeros(len(rows), dtype=np.float32)
@@ -106,19 +100,13 @@ def _most_relevant(
     return chosen
 
 
-def _fullness(terms: Sequence[Sequence[str]]) -> NDArray[np.float32]:
-    """Towards 1 the more terms a sentence has: a short one is near a centroid for the little that it does not say."""
-    counts = np.array([len(set(each)) for each in terms], dtype=np.float32)
-    return np.asarray(counts / (counts + _FEW_TERMS), dtype=np.float32)
-
-
 def term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:
     """A row for each sentence by its words, `(n, terms)` float32, unit length or zero."""
     return _term_rows([content_terms(sentence) for sentence in sentences])
 
 
 def _term_rows(said: Sequence[Sequence[str]]) -> NDArray[np.float32]:
-    """A row for each sentence's terms, unit length or zero: the rarer among the sentences, the heavier."""
+    """A row for each sentence's terms: the rarer a term is among the sentences, the heavier."""
     counted = [Counter(terms) for terms in said]
     frequency = Counter(term for terms in counted for term in terms)
     columns = {term: column for column, term in enumerate(frequency)}
@@ -147,18 +135,14 @@ _Sentence = tuple[str | None, str]
 
 
 class ExtractiveSummarizer:
-    """Chooses sentences, by vectors where an embedding is given, else by terms.
-
-    Args:
-        embed: vectors of sentences, for instance `Embedder.embed_passages`; None weighs by terms, which costs nothing.
-    """
+    """Chooses sentences by their vectors where an embedding is given, else by their terms, which costs nothing."""
 
     def __init__(self, embed: Embed | None = None) -> None:
         self._embed = embed
 
     @property
     def name(self) -> str:
-        """Who writes."""
+        """The constant `extractive`."""
         return EXTRACTIVE
 
     def exchange(self, exchange: ExchangeText) -> Summary:
@@ -173,34 +157,41 @@ class ExtractiveSummarizer:
     def conversation(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """The three sentences that stand for all, and a title: what was asked for first."""
         told = [_told(exchange.spoken) for exchange in exchanges]
-        said = [_summary_of(each) or sentences for each, sentences in zip(exchanges, told, strict=True)]
+        said = [
+            [(None, each.summary)] if each.summary else sentences
+            for each, sentences in zip(exchanges, told, strict=True)
+        ]
         return Summary(self._standing_for(said), _title(exchanges, told))
 
     def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """The three sentences that stand for all."""
-        return Summary(self._standing_for([_summary_of(each) or _told(each.spoken) for each in exchanges]))
+        said = [[(None, each.summary)] if each.summary else _told(each.spoken) for each in exchanges]
+        return Summary(self._standing_for(said))
 
     def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
         """Each call, and the line of its result that tells most."""
         if len(uses) > TOOLS_AT_MOST:
             raise ValueError(f"{len(uses)} tool calls at once, {TOOLS_AT_MOST} at most")
-        return [Summary(_STEP.join(part for part in (_call(use), _outcome(use.result)) if part)) for use in uses]
+        calls = (f"{use.name}({tokens.clip_middle(' '.join(use.call.split()), _CALL_TOKENS)})" for use in uses)
+        outcomes = (_outcome(use.result) for use in uses)
+        return [Summary(_STEP.join(filter(None, parts))) for parts in zip(calls, outcomes, strict=True)]
 
     def _standing_for(self, said: Sequence[Sequence[_Sentence]]) -> str:
-        candidates = _sampled([sentence for each in said for sentence in each])
-        # Weighed without the speakers, whose names would be what all sentences have in common.
-        chosen = choose([sentence for _, sentence in candidates], _CONVERSATION_SENTENCES, self._embed)
-        return " ".join(_ended(spoken(*candidates[index])) for index in chosen)
+        chosen = self._chosen([sentence for each in said for sentence in each], _CONVERSATION_SENTENCES)
+        return " ".join(
+            sentence if re.search(r"[.!?…。！？][\"'”’»)\]」』）]*$", sentence) else f"{sentence}."
+            for sentence in chosen
+        )
 
     def _best(self, said: Sequence[Spoken]) -> str:
-        """The sentence that stands for some messages, with its speaker where one is known."""
-        found = _sampled(_told(said))
-        chosen = choose([sentence for _, sentence in found], 1, self._embed)
-        return spoken(*found[chosen[0]]) if chosen else ""
+        return "".join(self._chosen(_told(said), 1))
 
-
-def _summary_of(exchange: ExchangeText) -> list[_Sentence]:
-    return [(None, exchange.summary)] if exchange.summary else []
+    def _chosen(self, sentences: Sequence[_Sentence], count: int) -> list[str]:
+        """The sentences that stand for all, each with its speaker where one is known."""
+        sampled = _sampled(sentences)
+        # Weighed without the speakers, whose names would be what all sentences have in common.
+        places = choose([sentence for _, sentence in sampled], count, self._embed)
+        return [spoken(*sampled[place]) for place in places]
 
 
 def _told(said: Sequence[Spoken]) -> list[_Sentence]:
@@ -230,7 +221,7 @@ def _title(exchanges: Sequence[ExchangeText], told: Sequence[Sequence[_Sentence]
 
 
 def _recurs(terms: set[str], said: Iterable[Collection[str]]) -> bool:
-    """Whether one of the terms stands in two of the sentences."""
+    """True where one of the terms stands in two of the sentences."""
     seen: set[str] = set()
     for sentence in said:
         mentioned = terms.intersection(sentence)
@@ -248,10 +239,6 @@ def _short(sentence: str) -> str:
     return (head.rsplit(" ", 1)[0] if " " in head[_TITLE_CHARS // 2 :] else head).rstrip(",;:—- ") + "…"
 
 
-def _ended(sentence: str) -> str:
-    return sentence if re.search(r"[.!?…。！？][\"'”’»)\]」』）]*$", sentence) else f"{sentence}."
-
-
 def _ending(exchange: ExchangeText) -> str:
     if exchange.status is not ExchangeStatus.FAILED:
         return ""
@@ -261,10 +248,6 @@ def _ending(exchange: ExchangeText) -> str:
 def _tools_used(uses: Sequence[ToolUse]) -> str:
     counted = Counter(use.name for use in uses)
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.most_common())
-
-
-def _call(use: ToolUse) -> str:
-    return f"{use.name}({tokens.clip_middle(' '.join(use.call.split()), _CALL_TOKENS)})"
 
 
 def _outcome(result: str) -> str:

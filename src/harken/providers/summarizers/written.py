@@ -1,20 +1,20 @@
-"""What a language model is told when it summarizes. The material is quoted data, fenced; nothing in it is obeyed."""
+"""Summaries written by a language model. Its material is quoted data, fenced; nothing in it is obeyed."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, TypeVar
 
-import structlog
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from harken.errors import PromptError
+from harken.log import Log
 from harken.model.conversations import ExchangeStatus, Role, spoken
 from harken.providers.chat_model import ChatMessage, Completer, Finish
 from harken.providers.summarizer import TOOLS_AT_MOST, ExchangeText, Summarizer, Summary, ToolUse
-from harken.providers.summarizers import written as prompts
 from harken.text import tokens
 
 _RULES = (
@@ -45,10 +45,7 @@ _TOOL_TOKENS = 150
 
 
 def fenced(material: str, max_tokens: int) -> str:
-    """The material between two lines that it cannot contain, clipped from its middle.
-
-    The id is a hash of the material itself: who writes the material cannot know it.
-    """
+    """The material, clipped from its middle, between two lines with its own hash, which who writes it cannot know."""
     clipped = tokens.clip_middle(_FENCE.sub(r"‹\1\2", material), max_tokens, "\n[…]\n")
     mark = hashlib.sha256(clipped.encode("utf-8", "replace")).hexdigest()[:16]
     return f"<material id={mark}>\n{clipped}\n</material id={mark}>"
@@ -84,7 +81,7 @@ def _tool(use: ToolUse, max_tokens: int = _TOOL_TOKENS) -> str:
     return f"[tool {use.name}] {call} → {result or '(no result)'}"
 
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 # Room for a model that thinks before it writes, little enough that a day's limit is not held back by it.
 ANSWER_TOKENS = 800
@@ -107,12 +104,10 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 class WrittenSummarizer:
-    """Asks a model once for each summary.
+    """Asks a model, whose calls are booked by whoever gives it, once for each summary.
 
-    Args:
-        model: booked by whoever gives it.
-        fallback: takes over where the model refuses, or its answer does not have the form that was asked for.
-        max_input_tokens: longer material is clipped from its middle.
+    The fallback takes over where the model refuses, or its answer does not have the form that was asked for. Longer
+    material is clipped from its middle.
     """
 
     def __init__(self, model: Completer, fallback: Summarizer, max_input_tokens: int) -> None:
@@ -133,7 +128,7 @@ class WrittenSummarizer:
         """
         if not exchange.spoken and not exchange.tools:
             return Summary("")
-        written = self._ask(_Written, prompts.EXCHANGE, prompts.of_exchange(exchange))
+        written = self._ask(_Written, EXCHANGE, of_exchange(exchange))
         return self._summary(written, lambda: self._fallback.exchange(exchange))
 
     def conversation(self, exchanges: Sequence[ExchangeText]) -> Summary:
@@ -142,11 +137,7 @@ class WrittenSummarizer:
         Raises:
             ProviderError: the endpoint fails, or the day's limit is reached.
         """
-        if not exchanges:
-            return Summary("")
-        material = prompts.of_exchanges(exchanges, self._max_input_tokens)
-        written = self._ask(_Titled, prompts.CONVERSATION, material)
-        return self._summary(written, lambda: self._fallback.conversation(exchanges))
+        return self._of_exchanges(_Titled, CONVERSATION, exchanges, self._fallback.conversation)
 
     def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """Two or three sentences on a part of a conversation.
@@ -154,11 +145,7 @@ class WrittenSummarizer:
         Raises:
             ProviderError: the endpoint fails, or the day's limit is reached.
         """
-        if not exchanges:
-            return Summary("")
-        material = prompts.of_exchanges(exchanges, self._max_input_tokens)
-        written = self._ask(_Written, prompts.SEGMENT, material)
-        return self._summary(written, lambda: self._fallback.segment(exchanges))
+        return self._of_exchanges(_Written, SEGMENT, exchanges, self._fallback.segment)
 
     def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
         """One or two sentences for each of up to ten tool calls, all in one call of the model.
@@ -171,46 +158,50 @@ class WrittenSummarizer:
             raise ValueError(f"{len(uses)} tool calls at once, {TOOLS_AT_MOST} at most")
         if not uses:
             return []
-        answer = self._ask(_Several, prompts.TOOLS, prompts.of_tools(uses, self._max_input_tokens))
+        answer = self._ask(_Several, TOOLS, of_tools(uses, self._max_input_tokens))
         if isinstance(answer, _Several) and len(answer.summaries) == len(uses):
             return [Summary(_flat(text), model=self.name) for text in answer.summaries]
         reason = answer if isinstance(answer, str) else "invalid"
-        return [_instead(summary, reason) for summary in self._fallback.tools(uses)]
+        return [replace(summary, fallback=reason) for summary in self._fallback.tools(uses)]
+
+    def _of_exchanges(
+        self,
+        form: type[_Written],
+        instructions: str,
+        exchanges: Sequence[ExchangeText],
+        fallback: Callable[[Sequence[ExchangeText]], Summary],
+    ) -> Summary:
+        if not exchanges:
+            return Summary("")
+        written = self._ask(form, instructions, of_exchanges(exchanges, self._max_input_tokens))
+        return self._summary(written, lambda: fallback(exchanges))
 
     def _ask(self, form: type[_Form], instructions: str, material: str) -> _Form | str:
         """The answer in its form, or in one word why there is none."""
-        prompt = [ChatMessage(Role.USER, prompts.fenced(material, self._max_input_tokens))]
+        prompt = [ChatMessage(Role.USER, fenced(material, self._max_input_tokens))]
         limit = min(ANSWER_TOKENS, self._model.max_tokens)
         try:
             answer = self._model.complete(prompt, instructions=instructions, max_tokens=limit)
         except PromptError:
             reason = "rejected"
         else:
-            if answer.finish is not Finish.REFUSED:
-                try:
-                    return form.model_validate_json(_object_in(answer.text))
-                except ValidationError:
-                    reason = "cut off" if answer.finish is Finish.LENGTH else "invalid"
-            else:
+            # The JSON object in it, whatever a talkative model puts around it.
+            written = answer.text[answer.text.find("{") : answer.text.rfind("}") + 1]
+            try:
+                if answer.finish is not Finish.REFUSED:
+                    return form.model_validate_json(written)
                 reason = "refused"
+            except ValidationError:
+                reason = "cut off" if answer.finish is Finish.LENGTH else "invalid"
         _log.info("summary_not_written", model=self.name, reason=reason)
         return reason
 
     def _summary(self, written: _Written | str, fallback: Callable[[], Summary]) -> Summary:
         if isinstance(written, str):
-            return _instead(fallback(), written)
+            return replace(fallback(), fallback=written)
         title = _flat(written.title) if isinstance(written, _Titled) else ""
         return Summary(_flat(written.summary), title, self.name)
 
 
-def _object_in(text: str) -> str:
-    """The JSON object in an answer, whatever a talkative model puts around it."""
-    return text[text.find("{") : text.rfind("}") + 1]
-
-
 def _flat(text: str) -> str:
     return " ".join(text.split())
-
-
-def _instead(summary: Summary, reason: str) -> Summary:
-    return Summary(summary.text, summary.title, summary.model, reason)

@@ -1,29 +1,30 @@
-"""`harken import`: the histories that are on this machine, or the files that are named."""
+"""`harken import` and `harken export`: histories of this machine or named files; everything, for another store."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.engine import Harken
 from harken.errors import MissingExtraError, ProviderError, UsageError
-from harken.importers.formats import sort_by_format
-from harken.importers.importer import ImportReport, Progress
-from harken.importers.parsed import TranscriptFormat
-from harken.importers.strangers import claims_of, exports_among
-from harken.jobs.workers import EMBEDDINGS
-from harken.search.coverage import GO_ON
-from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
-from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.cli.session import CommandSession, print_json, with_json
+from harken.serve.operations.status import EMBEDDINGS
 from harken.serve.process import EXIT_INTERRUPTED
+from harken.text.shown import counted, readable_bytes
+
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.importers.importer import ImportReport, Progress
+    from harken.importers.parsed import TranscriptFormat
+    from harken.serve.cli.session import Report
 
 _SHOWN_UNREADABLE = 10
-_AGREED = "yes"
+_COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped")
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
 
@@ -32,8 +33,7 @@ Sources = Sequence[tuple[str, Sequence[Path]]]
 @click.argument("arguments", nargs=-1, metavar="[FORMAT] [PATH]...")
 @click.option("--as-mine", is_flag=True, help="These files are your own memory: all that they say holds; do not ask.")
 @click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later.")
-@json_option
-@with_session
+@with_json
 def import_command(
     session: CommandSession, arguments: tuple[str, ...], as_mine: bool, no_embed: bool, as_json: bool
 ) -> None:
@@ -48,13 +48,17 @@ def import_command(
     or said by --as-mine. Of any other its words come as `imported`, and the rest is left out. So do the words of an
     agent's transcript that lies outside of that agent's own folder.
     """
+    from harken.importers.importer import ImportReport
+
     with session.engine() as harken:
         sources = _sources(session, harken.transcript_formats(), arguments)
         as_mine = as_mine or _is_agreed(session, harken.transcript_formats(), sources)
         report = ImportReport()
         try:
             for format_name, paths in sources:
-                _import(session, harken, format_name, paths, report, as_mine)
+                with session.progress(f"Importing {format_name}", "bytes") as show:
+                    told = partial(_tell_progress, show)
+                    harken.import_transcripts(format_name, paths, progress=told, report=report, as_mine=as_mine)
         finally:
             if not as_json:
                 _print_report(session, report)
@@ -62,7 +66,7 @@ def import_command(
         if no_embed:
             _tell_how_embedding_goes_on(session, harken)
         if as_json:
-            print_json({**_facts(report), "embedded": embedded})
+            print_json({**_import_view(report), "embedded": embedded})
         elif report.added:
             session.note('Try: harken search "what you remember of it"')
 
@@ -88,6 +92,8 @@ def _guessed(session: CommandSession, formats: Mapping[str, TranscriptFormat], p
     if not paths[0].exists():
         raise UsageError(f"'{paths[0]}' is neither a file nor a format. Formats: {', '.join(formats)}")
     _must_exist(paths)
+    from harken.importers.formats import sort_by_format
+
     found = sort_by_format(paths, formats)
     if not found.files:
         raise UsageError(f"No transcript was recognised in {paths[0]}. Name its format: {', '.join(formats)}")
@@ -104,21 +110,9 @@ def _must_exist(paths: Sequence[Path]) -> None:
             raise UsageError(f"{path} does not exist.")
 
 
-def _import(
-    session: CommandSession,
-    harken: Harken,
-    format_name: str,
-    paths: Sequence[Path],
-    report: ImportReport,
-    as_mine: bool,
-) -> None:
-    with session.progress(f"Importing {format_name}", "bytes") as show:
-
-        def on_progress(progress: Progress) -> None:
-            files = f"{progress.files_done} of {counted(progress.files, 'file')}"
-            show(progress.bytes_done, progress.bytes, f"{files}, {progress.added:,} new messages")
-
-        harken.import_transcripts(format_name, paths, progress=on_progress, report=report, as_mine=as_mine)
+def _tell_progress(show: Report, progress: Progress) -> None:
+    files = f"{progress.files_done} of {counted(progress.files, 'file')}"
+    show(progress.bytes_done, progress.bytes, f"{files}, {progress.added:,} new messages")
 
 
 def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -> int | None:
@@ -131,12 +125,18 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
         _tell_how_embedding_goes_on(session, harken)
         return None
     except KeyboardInterrupt as interruption:
+        from harken.search.session import GO_ON
+
         session.note(f"Embedding stopped; everything is recorded and searchable by word. Go on: {GO_ON}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
 
 
 def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None:
     """Who embeds what waits, where that is not done now."""
+    from harken.search.session import GO_ON
+    from harken.serve.daemon.lock import holder
+    from harken.serve.daemon.place import DaemonPaths
+
     (report,) = harken.background.status(EMBEDDINGS)
     if not report.waiting or harken.settings.embedder == "none":
         return
@@ -149,35 +149,28 @@ def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None
         session.note(f"{waiting}. Go on: {GO_ON}")
 
 
-def _facts(report: ImportReport) -> dict[str, Any]:
+def _import_view(report: ImportReport) -> dict[str, Any]:
     return {
-        "files": report.files,
-        "unchanged": report.unchanged,
-        "added": report.added,
-        "known": report.known,
-        "forgotten": report.forgotten,
-        "erased": report.erased,
-        "kept": report.kept,
-        "capped": report.capped,
+        **{name: getattr(report, name) for name in _COUNTS},
         "left_out": {"core": report.left_core, "erasures": report.left_erasures, "changes": report.left_changes},
         "conversations": len(report.conversations),
-        "unreadable": [{"path": str(bad.path), "line": bad.line, "reason": bad.reason} for bad in report.unreadable],
-        "failed": [{"path": str(path), "reason": reason} for path, reason in report.failed],
+        "unreadable": [asdict(bad) for bad in report.unreadable],
+        "failed": [{"path": path, "reason": reason} for path, reason in report.failed],
     }
 
 
 def _print_report(session: CommandSession, report: ImportReport) -> None:
     added, conversations = counted(report.added, "new message"), counted(len(report.conversations), "conversation")
-    session.out.print(
+    session.say(
         f"{added} in {conversations} from {counted(report.files, 'file')}"
         f" ({report.known} known already, {counted(report.unchanged, 'file')} unchanged)."
     )
     if report.kept:
-        session.out.print(f"{counted(report.kept, 'other record')} new or changed: memories and the like.")
+        session.say(f"{counted(report.kept, 'other record')} new or changed: memories and the like.")
     if report.forgotten:
-        session.out.print(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
+        session.say(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
     if report.erased:
-        session.out.print(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
+        session.say(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
     _print_left_out(session, report)
     for path, reason in report.failed:
         session.note(f"Could not be read: {path}: {reason}")
@@ -194,9 +187,9 @@ def _print_left_out(session: CommandSession, report: ImportReport) -> None:
         (report.left_changes, "change of your own records", "changes of your own records"),
     )
     if left:
-        session.out.print(f"Left out, for nobody said that the file is your own memory: {left}.")
+        session.say(f"Left out, for nobody said that the file is your own memory: {left}.")
     if report.capped:
-        session.out.print(f"Came as imported, whatever trust its file claims: {counted(report.capped, 'record')}.")
+        session.say(f"Came as imported, whatever trust its file claims: {counted(report.capped, 'record')}.")
     if left or report.capped:
         session.note("If it is your own, import it once more with --as-mine: that adds what is missing.")
 
@@ -206,6 +199,8 @@ def _is_agreed(session: CommandSession, formats: Mapping[str, TranscriptFormat],
 
     Nothing has been written by then. Anything but a typed yes means no, and the files are imported as a stranger's.
     """
+    from harken.importers.merge import claims_of, exports_among
+
     claims = {
         file: found
         for name, paths in sources
@@ -228,10 +223,32 @@ def _is_agreed(session: CommandSession, formats: Mapping[str, TranscriptFormat],
         "If this is your own memory, all of that holds here as well: core memories stand in every context, and what is "
         "erased is gone for good. If not, its words come as imported, and the rest is left out."
     )
-    answer = click.prompt(f"Type '{_AGREED}' if it is your own", default="", show_default=False, err=True)
-    return bool(answer.strip().lower() == _AGREED)
+    return session.agrees("if it is your own")
 
 
 def _listed(*found: tuple[int, str, str]) -> str:
     """`1 core memory, 1,200 erasures`; what there is none of is left out."""
     return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in found if count)
+
+
+@click.command()
+@click.argument("file", metavar="FILE|-")
+@with_json
+def export(session: CommandSession, file: str, as_json: bool) -> None:
+    """Write everything that was recorded to a file, or with `-` to stdout.
+
+    It holds conversations, segments, exchanges, messages and memories with their ids, and the ids of what was
+    forgotten, so that it can be moved between an embedded file and a server: `harken import jsonl FILE --as-mine`. The
+    same records always give the same file. Vectors are derived and not in it; the other store makes its own.
+    """
+    to_stdout = file == "-"
+    with session.engine() as harken, session.progress("Exporting", "messages") as show:
+        exported = harken.maintenance.export(sys.stdout.buffer if to_stdout else file, show)
+    held = f"{counted(exported.messages, 'message')} in {counted(exported.conversations, 'conversation')}"
+    if exported.kept:
+        held += f", {counted(exported.kept, 'other record')}"
+    line = f"{'stdout' if to_stdout else file}: {held}, {readable_bytes(exported.bytes)}"
+    if to_stdout:
+        session.note(line)
+    else:
+        session.tell(as_json, {"file": file, **asdict(exported)}, line)

@@ -1,127 +1,134 @@
-"""`harken index`: code, commits and documents of a folder, made searchable."""
+"""`harken index`, `code`, `commits` and `documents`: what lies on the disk made searchable, searched and counted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.engine import Harken
 from harken.errors import MissingExtraError
+from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MODES, MOST_COMMITS
+from harken.model.workspace import LANGUAGES
 from harken.serve.cli.importing import embed_now
-from harken.serve.cli.session import CommandSession, Report, counted, json_option, print_json, with_session
-from harken.serve.facts.indexed import report_facts
-from harken.sources.workspace.commits import MOST_COMMITS, CommitReport
-from harken.sources.workspace.documents import NEEDS_EXTRA
-from harken.sources.workspace.files import find_place
-from harken.sources.workspace.tree import IndexReport
+from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, print_json, with_json
+from harken.serve.operations.operation import Piece
 from harken.text.dates import parse_since
+from harken.text.shown import counted
 
-Reported = IndexReport | CommitReport
-Run = Callable[[Harken, Report, Reported], object]
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.model.conversations import ContextItem
+    from harken.sources.source import SourceHit
+    from harken.sources.workspace.commits import CommitReport
+    from harken.sources.workspace.tree import IndexReport
+
+_QUERY = click.argument("query", nargs=-1, required=True)
+_LIMIT = click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, help="At most so many.")
+_PROJECT = click.option("--project", help="Only this project: its short name, key or folder.")
+_MODE = click.option("--mode", type=click.Choice(MODES), default="hybrid", help="Words, meaning, or both.")
+_LANGUAGE = click.option("--language", type=click.Choice(LANGUAGES), help="Only code of this language.")
+_PATH = click.argument("path", default=".", type=click.Path(path_type=Path))
+_NO_EMBED = click.option(
+    "--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later."
+)
 
 
-@click.group()
-def index() -> None:
-    """Make code, commits and documents searchable; only what has changed since the last time is read."""
-
-
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        click.argument("path", default=".", type=click.Path(path_type=Path)),
-        click.option(
-            "--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later."
-        ),
-        json_option,
-        with_session,
-    )[::-1]:
-        command = option(command)
-    return command
+index = click.Group(
+    "index", help="Make code, commits and documents searchable; only what has changed since the last time is read."
+)
 
 
 @index.command("code")
-@_options
-def index_code(session: CommandSession, path: Path, no_embed: bool, as_json: bool) -> None:
+@_PATH
+@_NO_EMBED
+@with_json
+def index_code(session: CommandSession, **given: Any) -> None:
     """Index functions, classes, methods, modules and constants of a folder; what git ignores is left out."""
-    _index(session, {"code": _code(path)}, no_embed, as_json)
+    _index(session, ("code",), **given)
 
 
 @index.command("docs")
-@_options
-def index_docs(session: CommandSession, path: Path, no_embed: bool, as_json: bool) -> None:
+@_PATH
+@_NO_EMBED
+@with_json
+def index_docs(session: CommandSession, **given: Any) -> None:
     """Index Markdown, text and PDF files of a folder; what git ignores is left out."""
-    _index(session, {"documents": _documents(path)}, no_embed, as_json)
+    _index(session, ("documents",), **given)
 
 
 @index.command("commits")
 @click.option("--since", help="Leave earlier commits out; five years ago where nothing is said.")
 @click.option("--limit", type=click.IntRange(1), default=MOST_COMMITS, help="Only so many of the newest.")
-@_options
-def index_commits(
-    session: CommandSession, path: Path, no_embed: bool, as_json: bool, since: str | None, limit: int
-) -> None:
+@_PATH
+@_NO_EMBED
+@with_json
+def index_commits(session: CommandSession, since: str | None, **given: Any) -> None:
     """Index the history that HEAD comes from."""
-    earliest = parse_since(since, datetime.now(UTC)) if since else None
-    _index(session, {"commits": _commits(path, earliest, limit)}, no_embed, as_json)
+    _index(session, ("commits",), since=_moment(since), **given)
 
 
 @index.command("all")
-@_options
-def index_all(session: CommandSession, path: Path, no_embed: bool, as_json: bool) -> None:
+@_PATH
+@_NO_EMBED
+@with_json
+def index_all(session: CommandSession, path: Path, **given: Any) -> None:
     """Index code, commits and documents of a repository; of a folder without git, all but commits."""
-    runs = {"code": _code(path), "commits": _commits(path, None, MOST_COMMITS), "documents": _documents(path)}
+    from harken.sources.workspace.files import find_place
+
+    kinds: tuple[str, ...] = ("code", "commits", "documents")
     if find_place(path).repository is None:
-        del runs["commits"]
+        kinds = ("code", "documents")
         session.note(f"{path} is in no git repository, or git is not installed: there are no commits to index.")
-    _index(session, runs, no_embed, as_json)
+    _index(session, kinds, path, **given)
 
 
-def _code(path: Path) -> tuple[Reported, Run]:
-    return IndexReport(), lambda harken, show, report: harken.code.index(path, show, _of_files(report))
+def _index(
+    session: CommandSession,
+    kinds: Sequence[str],
+    path: Path,
+    no_embed: bool,
+    as_json: bool,
+    since: datetime | None = None,
+    limit: int = MOST_COMMITS,
+) -> None:
+    from harken.sources.workspace.commits import CommitReport
+    from harken.sources.workspace.tree import IndexReport
 
-
-def _documents(path: Path) -> tuple[Reported, Run]:
-    return IndexReport(), lambda harken, show, report: harken.documents.index(path, show, _of_files(report))
-
-
-def _commits(path: Path, since: datetime | None, limit: int) -> tuple[Reported, Run]:
-    def run(harken: Harken, show: Report, report: Reported) -> object:
-        read = report if isinstance(report, CommitReport) else None
-        return harken.commits.index(path, since=since, limit=limit, progress=show, report=read)
-
-    return CommitReport(), run
-
-
-def _of_files(report: Reported) -> IndexReport | None:
-    return report if isinstance(report, IndexReport) else None
-
-
-def _index(session: CommandSession, runs: dict[str, tuple[Reported, Run]], no_embed: bool, as_json: bool) -> None:
-    done: dict[str, Reported] = {}
+    done: dict[str, IndexReport | CommitReport] = {}
     with session.engine() as harken:
         try:
-            for name, (report, run) in runs.items():
-                done[name] = report
-                with session.progress(f"Indexing {name}", "commits" if name == "commits" else "files") as show:
-                    run(harken, show, report)
+            for kind in kinds:
+                with session.progress(f"Indexing {kind}", "commits" if kind == "commits" else "files") as show:
+                    if kind == "commits":
+                        done[kind] = commits = CommitReport()
+                        harken.commits.index(path, since=since, limit=limit, progress=show, report=commits)
+                    else:
+                        done[kind] = files = IndexReport()
+                        (harken.code if kind == "code" else harken.documents).index(path, show, files)
         except MissingExtraError:
             # It read nothing, and what to install is all there is to say.
             done.popitem()
             raise
         finally:
             if not as_json:
-                _print_reports(session, {name: report for name, report in done.items() if report.project})
+                _print_reports(session, {kind: report for kind, report in done.items() if report.project})
         embedded = None if no_embed else embed_now(session, harken, "entries")
     if as_json:
-        print_json({**{name: report_facts(report) for name, report in done.items()}, "embedded": embedded})
+        print_json({**{kind: report.view() for kind, report in done.items()}, "embedded": embedded})
 
 
-def _print_reports(session: CommandSession, done: dict[str, Reported]) -> None:
+def _print_reports(session: CommandSession, done: Mapping[str, IndexReport | CommitReport]) -> None:
+    from harken.sources.workspace.commits import CommitReport
+    from harken.sources.workspace.documents import NEEDS_EXTRA
+
     for name, report in done.items():
         if isinstance(report, CommitReport):
-            session.out.print(
+            session.say(
                 f"commits: {counted(report.added, 'new commit')}, {report.known:,} known already"
                 f", {report.removed:,} on no branch any more."
             )
@@ -132,12 +139,136 @@ def _print_reports(session: CommandSession, done: dict[str, Reported]) -> None:
                 )
             continue
         changes = report.changes
-        session.out.print(
+        session.say(
             f"{name}: {counted(report.indexed, 'file')} read, {report.unchanged:,} unchanged, {report.gone:,} gone"
             f" ({changes.added:,} new parts, {changes.changed:,} changed, {changes.removed:,} removed)."
         )
         if report.skipped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
-            session.out.print(f"{name}: passed over: {reasons}.")
+            session.say(f"{name}: passed over: {reasons}.")
         if NEEDS_EXTRA in report.skipped:
             session.note("PDF files need an extra that is not installed. Try: pip install 'harken[pdf]'")
+
+
+code = click.Group("code", help="Find code that was indexed (`harken index code`).")
+
+
+@code.command("search")
+@_QUERY
+@_LANGUAGE
+@_PROJECT
+@_LIMIT
+@_MODE
+@on_store
+def search_code(harken: Harken, query: Sequence[str], **limits: Any) -> CommandAnswer:
+    """Find functions, classes, methods, modules and constants by what they are for, or are called."""
+    return _found(harken.code.search(" ".join(query), **limits))
+
+
+@code.command("similar")
+@click.argument("snippet")
+@_LANGUAGE
+@_PROJECT
+@_LIMIT
+@on_store
+def similar_code(harken: Harken, snippet: str, **limits: Any) -> CommandAnswer:
+    """Find code like a SNIPPET; `-` reads it from standard input."""
+    return _found(harken.code.similar(sys.stdin.read() if snippet == "-" else snippet, **limits))
+
+
+documents = click.Group("documents", help="Find passages of documents that were indexed (`harken index docs`).")
+
+
+@documents.command("search")
+@_QUERY
+@_PROJECT
+@_LIMIT
+@_MODE
+@on_store
+def search_documents(harken: Harken, query: Sequence[str], **limits: Any) -> CommandAnswer:
+    """Find passages by word and by meaning."""
+    return _found(harken.documents.search(" ".join(query), **limits))
+
+
+commits = click.Group(
+    "commits",
+    help="Find commits that were indexed (`harken index commits`), and count what they say of files and people.",
+)
+
+
+@commits.command("search")
+@_QUERY
+@click.option("--author", help="Only by this one: the whole name, a word of it, or the address.")
+@click.option("--since", help="Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.")
+@_PROJECT
+@_LIMIT
+@_MODE
+@on_store
+def search_commits(harken: Harken, query: Sequence[str], since: str | None, **limits: Any) -> CommandAnswer:
+    """Find commits by what they did."""
+    return _found(harken.commits.search(" ".join(query), since=_moment(since), **limits))
+
+
+@commits.command("history")
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@_LIMIT
+@on_store
+def file_history(harken: Harken, path: Path, limit: int) -> CommandAnswer:
+    """Show the commits that changed FILE, newest first, also under the names that it had before."""
+    from harken.sources.workspace.commits import commit_item
+
+    found = [(commit, commit_item(commit, 1.0)) for commit in harken.commits.history(path, limit)]
+    views = [{**item.metadata, "message": commit.message} for commit, item in found]
+    return CommandAnswer({"commits": views}, _item_lines([item for _, item in found]))
+
+
+@commits.command("churn")
+@click.option("--days", type=click.IntRange(1), default=90, help="How far back.")
+@click.option(
+    "--in", "folder", type=click.Path(path_type=Path), default=".", help="Anywhere in the repository; here by default."
+)
+@_LIMIT
+@on_store
+def churn(harken: Harken, days: int, folder: Path, limit: int) -> CommandAnswer:
+    """Show the files that changed most often."""
+    found = harken.commits.churn(folder, days, limit)
+    lines = [
+        f"{one.changes:5}  {one.path}  +{one.insertions:,} -{one.deletions:,}, {counted(one.authors, 'author')}"
+        for one in found
+    ]
+    return CommandAnswer({"files": _plain(found)}, lines or [f"Nothing changed in {counted(days, 'day')}."])
+
+
+@commits.command("authors")
+@_PATH
+@on_store
+def authors(harken: Harken, path: Path) -> CommandAnswer:
+    """Show who changed a file, or what lies in a folder."""
+    found = harken.commits.authors(path)
+    lines = [
+        f"{one.commits:5}  {one.author} <{one.email}>  +{one.insertions:,} -{one.deletions:,}, "
+        f"last on {one.last_at.date().isoformat()}"
+        for one in found
+    ]
+    return CommandAnswer({"authors": _plain(found)}, lines or ["Nobody changed it in the commits that are indexed."])
+
+
+def _moment(since: str | None) -> datetime | None:
+    return parse_since(since, datetime.now(UTC)) if since else None
+
+
+def _plain(records: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(one).items()}
+        for one in records
+    ]
+
+
+def _found(found: SourceHit) -> CommandAnswer:
+    pairs = zip(found.hits, found.items, strict=True)
+    hits = [{**hit.view(), "markdown": item.content, "metadata": dict(item.metadata)} for hit, item in pairs]
+    return CommandAnswer({"hits": hits, "notes": list(found.notes)}, _item_lines(found.items), found.notes)
+
+
+def _item_lines(items: Sequence[ContextItem]) -> list[Piece]:
+    return [line for item in items for line in (item.content, "")] or ["Nothing was found."]

@@ -9,12 +9,10 @@ from typing import Any
 
 import click
 
-from harken.config.settings import default_home, environment
 from harken.errors import MissingExtraError
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
-from harken.serve.install.command import Command, is_found, own_command, shared_command
+from harken.serve.cli.session import CommandSession, print_json, with_json
 from harken.serve.install.plan import Backups, Change, make, plan_install, plan_uninstall
-from harken.serve.install.targets import TARGETS, Target, Where
+from harken.serve.install.targets import TARGETS, Command, Target, Where, is_found, own_command, shared_command
 
 _UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
 
@@ -30,14 +28,15 @@ _UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
     show_default=True,
     help="Your own settings, or the files of the project in this folder, which others may get with it.",
 )
-@json_option
-@with_session
+@with_json
 def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bool, scope: str, as_json: bool) -> None:
     """Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.
 
     Shows what changes, keeps each file as it was, and changes nothing else in it; installing again changes nothing.
     With --uninstall every file is as it was before, to the byte; where you changed it since, your changes are kept.
     """
+    from harken.config.settings import environment
+
     target, home = TARGETS[agent], session.settings().home.expanduser().absolute()
     project = Path.cwd() if scope == "project" else None
     if not undo and target.hooked and not all(map(find_spec, ("starlette", "uvicorn"))):
@@ -58,6 +57,8 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
 
 
 def _command(home: Path, *, shared: bool) -> Command:
+    from harken.config.settings import default_home, environment
+
     if shared:
         return Command(shared_command())
     plain = {name: value for name, value in environment().items() if name != "HARKEN_HOME"}
@@ -65,6 +66,8 @@ def _command(home: Path, *, shared: bool) -> Command:
 
 
 def _notes(target: Target, home: Path, *, shared: bool) -> list[str]:
+    from harken.config.settings import default_home, environment
+
     notes = list(target.notes)
     if shared and not is_found():
         notes.append("The files name `harken` without a folder, for others have it elsewhere; here, PATH lacks it.")
@@ -88,11 +91,11 @@ def _show(
     session: CommandSession, target: Target, changes: Sequence[Change], notes: Sequence[str], dry_run: bool
 ) -> None:
     for change in changes:
-        session.out.print(f"{change.action:<10} {change.path}", markup=False)
+        session.say(f"{change.action:<10} {change.path}")
     for change in changes:
         session.out.print(change.diff, markup=False, end="")
     if dry_run:
-        session.out.print("Nothing was changed (--dry-run).")
+        session.say("Nothing was changed (--dry-run).")
         return
     for note in notes:
         session.note(note)

@@ -2,45 +2,90 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
 
 import click
-import structlog
 
 from harken import __version__
 from harken.errors import HarkenError, UsageError
-from harken.serve.cli import (
-    assembling,
-    chatting,
-    configuring,
-    exporting,
-    importing,
-    indexed,
-    indexing,
-    inspecting,
-    installing,
-    learning,
-    past,
-    remembering,
-    searching,
-    serving,
-    switching,
-    talking,
-    tasking,
-    upkeep,
-    working,
-)
-from harken.serve.cli.failing import is_help, line_of
-from harken.serve.cli.session import CommandSession
+from harken.serve.cli.commands import LazyGroup
+from harken.serve.cli.session import CommandSession, is_help, line_of, log_to_stderr
 from harken.serve.process import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE
-from harken.serve.repl.command import chat
-from harken.text.terminal import printable
+from harken.text.characters import printable
+
+# Every command by the module that it stands in, with its line in lists: help and completion import nothing else.
+_COMMANDS = {
+    "operations.contexts": {
+        "assemble": "Print what is known about QUERY as Markdown: memories, code, experiences, values, commits and "
+        "more.",
+        "context": "Show what a model would get to see if TEXT were said now: each layer, its tokens, and why it "
+        "is there.",
+        "premortem": "Print what has gone wrong in work of DOMAIN, and why, before it begins.",
+    },
+    "cli.upkeep": {
+        "backup": "Write one file with everything, while others go on using the store.",
+        "config": "Show every setting, and where its value comes from; set one at run time.",
+        "doctor": "Check that database, journal, full text and vectors agree; exit 0 only when all does.",
+        "forget": "Forget messages for good: the words are erased everywhere, and only their ids remain.",
+        "migrate": "Make or upgrade the tables of the store, as their owner; an embedded store is upgraded "
+        "whenever it is opened.",
+        "reindex": "Embed everything again, or make the whole database anew from the journal; ids stay as they are.",
+        "restore": "Put a backup into a home that has no store yet.",
+    },
+    "cli.talking": {
+        "chat": "Talk with the configured model, with all that is remembered; with a MESSAGE, have it answered "
+        "and leave.",
+        "core": "What the agent always knows of its user and of itself: small values that stand in every context.",
+        "model": "Show the language model, or have another one answer from now on: NAME is vendor:model, e.g. "
+        "openai:gpt-5-mini.",
+        "new": "Begin a new segment of a conversation: what was said stays, and the model starts with a clean window.",
+        "task": "Run scheduled tasks, each with what it did before, and see what they did.",
+    },
+    "cli.indexing": {
+        "code": "Find code that was indexed (`harken index code`).",
+        "commits": "Find commits that were indexed (`harken index commits`), and count what they say of files and "
+        "people.",
+        "documents": "Find passages of documents that were indexed (`harken index docs`).",
+        "index": "Make code, commits and documents searchable; only what has changed since the last time is read.",
+    },
+    "cli.working": {
+        "embeddings": "Show how embedding stands, switch it on or off, or have everything, or all of one kind, "
+        "embedded again.",
+        "summarizer": "Show how summaries stand, or switch them on or off; both kinds unless one is named.",
+        "worker": "Run and watch the background work.",
+    },
+    "operations.experiences": {"experience": "What was tried, on what hypothesis, and how it went."},
+    "operations.values": {"values": "Principles that clusters of experiences bear out."},
+    "cli.importing": {
+        "export": "Write everything that was recorded to a file, or with `-` to stdout.",
+        "import": "Import conversations: claude-code, codex, chatgpt, claude-ai or jsonl files, and exports of Harken.",
+    },
+    "cli.serving": {
+        "hook": "Answer an event of a coding agent: its JSON on stdin, ours on stdout. Agents start this, not people.",
+        "mcp": "Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration.",
+        "serve": "Keep the model loaded and the workers running, for hooks and other clients of this home.",
+    },
+    "cli.installing": {
+        "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server."
+    },
+    "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
+    "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
+    "operations.searching": {
+        "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
+        "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
+    },
+    "operations.status": {"status": "Show how much there is, and how it stands."},
+}
+COMMANDS = {
+    name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.option("--home", type=click.Path(path_type=Path), help="Where everything is kept; also HARKEN_HOME.")
 @click.option("--store", help="URL of the database, in place of the embedded file; also HARKEN_STORE.")
 @click.option("--verbose", is_flag=True, help="Show the log on stderr.")
@@ -52,48 +97,8 @@ def cli(context: click.Context, home: Path | None, store: str | None, verbose: b
     Start with `harken import`, which finds the histories of the agents on this machine, then `harken search`; or talk,
     with all of it in mind: `harken chat`.
     """
-    _log_to_stderr(logging.DEBUG if verbose else logging.ERROR)
-    context.obj = CommandSession(home, {} if store is None else {"store": store})
-
-
-for command in (
-    importing.import_command,
-    exporting.export,
-    searching.search,
-    searching.show,
-    indexing.index,
-    indexed.code,
-    indexed.commits,
-    indexed.documents,
-    inspecting.status,
-    switching.summarizer,
-    switching.embeddings,
-    past.rag,
-    configuring.config,
-    chat,
-    talking.new,
-    talking.model,
-    chatting.context_command,
-    chatting.core,
-    assembling.assemble,
-    assembling.premortem,
-    remembering.memory,
-    learning.experience,
-    learning.values,
-    upkeep.doctor,
-    upkeep.forget,
-    upkeep.migrate,
-    upkeep.reindex,
-    upkeep.backup,
-    upkeep.restore,
-    working.worker,
-    serving.serve,
-    serving.hook,
-    serving.mcp,
-    installing.install_command,
-    tasking.task,
-):
-    cli.add_command(command)
+    log_to_stderr(verbose)
+    context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose)
 
 
 def run() -> None:
@@ -126,16 +131,3 @@ def run() -> None:
 
 def _say(line: str) -> None:
     click.echo(f"harken: {printable(line)}", err=True)
-
-
-def _log_to_stderr(level: int) -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

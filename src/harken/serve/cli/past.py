@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from harken.config.settings import RagConfig, SettingValue
-from harken.engine import Harken
 from harken.errors import UsageError
-from harken.search.past import PastConversation, PastExchange, PastRecall
 from harken.serve.cli.reporting import by_kind
-from harken.serve.cli.session import CommandSession, counted, json_option, print_json, with_session
-from harken.storage.past import Retrieval
+from harken.serve.cli.session import CommandSession, json_option, print_json, with_json
+from harken.text.shown import ago, counted, one_line
+
+if TYPE_CHECKING:
+    from harken.config.settings import SettingValue
+    from harken.engine import Harken
+    from harken.search.past import PastConversation
+    from harken.serve.operations.operation import Piece
 
 _SECTION, _SEED_PREFIX = "rag.", "rag_"
 _TITLES = {
@@ -46,44 +47,42 @@ def rag(context: click.Context, as_json: bool) -> None:
 
 
 @rag.command()
-@with_session
+@click.pass_obj
 def on(session: CommandSession) -> None:
     """Let past conversations come back."""
     _switch(session, True)
 
 
 @rag.command()
-@with_session
+@click.pass_obj
 def off(session: CommandSession) -> None:
     """Keep past conversations out of every context."""
     _switch(session, False)
 
 
 @rag.command()
-@json_option
-@with_session
+@with_json
 def config(session: CommandSession, as_json: bool) -> None:
     """Show the limits, and where each comes from."""
     with session.engine() as harken:
         values = _values(harken)
-    if as_json:
-        print_json(_settings_facts(values))
-        return
-    session.out.print("RAG Configuration:")
+    lines = ["RAG Configuration:"]
     for value in values:
         origin = "" if value.origin == "default" else f"  ({value.origin})"
-        session.out.print(f"  {_seeds_key(value.key)}: {_shown(value)}{origin}", markup=False)
-    session.out.print()
-    session.out.print(f"To update: {session.prefix}rag set <key> <value>", markup=False)
-    session.out.print(f"Example: {session.prefix}rag set rag_conversation_limit 5", markup=False)
+        lines.append(f"  {_seeds_key(value.key)}: {_shown(value)}{origin}")
+    lines += ["", f"To update: {session.prefix}rag set <key> <value>"]
+    lines.append(f"Example: {session.prefix}rag set rag_conversation_limit 5")
+    session.tell(as_json, [value.view() for value in values], *lines)
 
 
 @rag.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
-@with_session
+@click.pass_obj
 def set_value(session: CommandSession, key: str, value: str) -> None:
     """Change a limit for every process: conversation_limit, exchange_limit_per_conversation, min_similarity."""
+    from harken.config.settings import RagConfig
+
     name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)
     if name not in RagConfig.model_fields:
         known = ", ".join(_SEED_PREFIX + each for each in RagConfig.model_fields)
@@ -92,33 +91,24 @@ def set_value(session: CommandSession, key: str, value: str) -> None:
         )
     with session.engine() as harken:
         kept = harken.run_time.set(_SECTION + name, value)
-    session.out.print(f"Updated: {_seeds_key(kept.key)} = {_shown(kept)}", markup=False)
-    session.out.print(_MEANINGS[name].format(_shown(kept)), markup=False)
+    session.say(f"Updated: {_seeds_key(kept.key)} = {_shown(kept)}")
+    session.say(_MEANINGS[name].format(_shown(kept)))
 
 
 @rag.command()
 @click.argument("query", nargs=-1, required=True)
-@json_option
-@with_session
-def test(session: CommandSession, query: tuple[str, ...], as_json: bool) -> None:
+@with_json
+def test(session: CommandSession, query: Sequence[str], as_json: bool) -> None:
     """Show which past conversations and exchanges would come back for QUERY; in a chat, not from the chat itself."""
     with session.engine() as harken:
         found = harken.chats.past(" ".join(query), session.talk)
-    if as_json:
-        print_json(recall_facts(found))
-        return
-    if not found.conversations:
-        session.out.print("Nothing comes back.")
-    for talk in found.conversations:
-        _print_conversation(session, talk)
-    for note in found.notes:
-        session.out.print(Text(note, "dim"))
+    lines = [line for talk in found.conversations for line in _conversation_lines(talk)] or ["Nothing comes back."]
+    session.tell(as_json, found.view(), *lines, *((note, "dim") for note in found.notes))
 
 
 @rag.command()
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Only the newest so many.")
-@json_option
-@with_session
+@with_json
 def log(session: CommandSession, limit: int, as_json: bool) -> None:
     """Show how past conversations were looked for lately: how long it took, and how much came back."""
     with session.engine() as harken:
@@ -126,12 +116,14 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
     durations = sorted(each.duration_microseconds / 1000 for each in found)
     p50, p95 = _percentile(durations, 0.5), _percentile(durations, 0.95)
     if as_json:
-        print_json({"p50_ms": p50, "p95_ms": p95, "retrievals": [_log_facts(each) for each in found]})
+        print_json({"p50_ms": p50, "p95_ms": p95, "retrievals": [each.view() for each in found]})
         return
     if not found:
-        session.out.print("Nothing was looked for yet.")
+        session.say("Nothing was looked for yet.")
         return
-    session.out.print(f"{counted(len(found), 'retrieval')}: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
+    session.say(f"{counted(len(found), 'retrieval')}: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
+    from rich.table import Table
+
     table = Table("at", "query", "conversations", "exchanges", "best", "ms", "error", box=None, pad_edge=False)
     for each in found[:_LISTED]:
         best = max((s for s in (each.best_conversation, each.best_exchange) if s is not None), default=None)
@@ -147,56 +139,18 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
     session.out.print(table)
 
 
-def recall_facts(found: PastRecall) -> dict[str, Any]:
-    """What came back as scripts get it."""
-    return {
-        "query": found.query,
-        "conversations": [_conversation_facts(each) for each in found.conversations],
-        "notes": list(found.notes),
-    }
-
-
-def _conversation_facts(talk: PastConversation) -> dict[str, Any]:
-    return {
-        "id": talk.uid,
-        "title": talk.title,
-        "summary": talk.summary,
-        "at": talk.at.isoformat(),
-        "exchange_count": talk.exchange_count,
-        "similarity": talk.similarity,
-        "score": talk.score,
-        "exchanges": [_exchange_facts(each) for each in talk.exchanges],
-    }
-
-
-def _exchange_facts(exchange: PastExchange) -> dict[str, Any]:
-    return {
-        "id": exchange.uid,
-        "at": exchange.at.isoformat(),
-        "similarity": exchange.similarity,
-        "score": exchange.score,
-        "user": exchange.user,
-        "assistant": exchange.assistant,
-        "trust": exchange.trust.value,
-        "untrusted": exchange.trust.is_untrusted,
-    }
-
-
-def _print_conversation(session: CommandSession, talk: PastConversation) -> None:
+def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
     facts = [f"ID: {talk.uid}", f"Date: {talk.at:%Y-%m-%d}", *_similarity(talk.similarity)]
-    session.out.print(Text(f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"))
+    yield f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"
     if talk.summary:
-        session.out.print(Text(f"  Summary: {talk.summary}"))
-    session.out.print(Text(f"  Exchanges: {talk.exchange_count}"))
+        yield f"  Summary: {talk.summary}"
+    yield f"  Exchanges: {talk.exchange_count}"
     for exchange in talk.exchanges:
         trust = [exchange.trust.label] if exchange.trust.is_untrusted else []
-        facts = [exchange.uid, *_similarity(exchange.similarity), *trust]
-        session.out.print(Text(f"  Exchange ID: {', '.join(facts)}"))
+        yield f"  Exchange ID: {', '.join([exchange.uid, *_similarity(exchange.similarity), *trust])}"
         for speaker, text in (("User", exchange.user), ("Assistant", exchange.assistant)):
-            words = " ".join(text.split())
-            if words:
-                shown = words if len(words) <= _EXCERPT else words[: _EXCERPT - 1] + "…"
-                session.out.print(Text(f"  - {speaker}: {shown}"))
+            if words := one_line(text, _EXCERPT):
+                yield f"  - {speaker}: {words}"
 
 
 def _similarity(value: float | None) -> list[str]:
@@ -206,52 +160,31 @@ def _similarity(value: float | None) -> list[str]:
 def _switch(session: CommandSession, enabled: bool) -> None:
     with session.engine() as harken:
         harken.run_time.set("rag.enabled", enabled)
-    session.out.print(f"Past conversations are {'on' if enabled else 'off'}.")
+    session.say(f"Past conversations are {'on' if enabled else 'off'}.")
 
 
 def _show_state(session: CommandSession, as_json: bool) -> None:
     with session.engine() as harken:
         values, vectors, rag = _values(harken), harken.background.vectors(), harken.settings.rag
         last = next(iter(harken.chats.past_log(1)), None)
-    if as_json:
-        embedded = {source: found.embedded for source, found in vectors.items()}
-        retrieval = None if last is None else _log_facts(last)
-        facts = {"enabled": rag.enabled, "embedded": embedded, "last_retrieval": retrieval}
-        print_json({**facts, "settings": _settings_facts(values)})
-        return
+    embedded = {source: found.embedded for source, found in vectors.items()}
+    facts = {"enabled": rag.enabled, "embedded": embedded, "last_retrieval": last.view() if last else None}
     shown = {value.key: _shown(value) for value in values}
     lines = [f"RAG Status: {'ENABLED' if rag.enabled else 'DISABLED'}", "", "Embeddings:"]
-    lines += [f"  - {name}: {found.embedded:,} embedded" for name, found in by_kind(vectors)]
-    lines.append(f"  - Total vectors: {sum(found.embedded for found in vectors.values()):,}")
+    lines += [f"  - {name}: {count:,} embedded" for name, count in by_kind(vectors)]
+    lines.append(f"  - Total vectors: {sum(embedded.values()):,}")
     lines += ["", "Configuration:"]
     lines += [f"  - {title}: {shown[_SECTION + name]}" for name, title in _TITLES.items()]
-    lines += ["", f"Last retrieval: {_last(last)}"]
-    for line in lines:
-        session.out.print(line, markup=False)
-
-
-def _last(last: Retrieval | None) -> str:
-    if last is None:
-        return "none yet"
-    found = f"{counted(last.conversations, 'conversation')}, {counted(last.exchanges, 'exchange')}"
-    return f"{_ago(datetime.now(UTC) - last.at)} ({found})"
-
-
-def _ago(age: timedelta) -> str:
-    """`2 seconds ago`."""
-    seconds = max(0, int(age.total_seconds()))
-    for length, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= length:
-            return f"{counted(seconds // length, unit)} ago"
-    return f"{counted(seconds, 'second')} ago"
+    when = "none yet"
+    if last is not None:
+        found = f"{counted(last.conversations, 'conversation')}, {counted(last.exchanges, 'exchange')}"
+        when = f"{ago(datetime.now(UTC) - last.at)} ({found})"
+    lines += ["", f"Last retrieval: {when}"]
+    session.tell(as_json, {**facts, "settings": [value.view() for value in values]}, *lines)
 
 
 def _values(harken: Harken) -> list[SettingValue]:
     return [each for each in harken.loaded.values() if each.key.startswith(_SECTION)]
-
-
-def _settings_facts(values: Sequence[SettingValue]) -> list[dict[str, Any]]:
-    return [{"key": value.key, "value": value.value, "origin": value.origin} for value in values]
 
 
 def _seeds_key(key: str) -> str:
@@ -265,19 +198,6 @@ def _shown(value: SettingValue) -> str:
     if isinstance(value.value, bool):
         return str(value.value).lower()
     return f"{value.value:.2f}" if isinstance(value.value, float) else str(value.value)
-
-
-def _log_facts(each: Retrieval) -> dict[str, Any]:
-    return {
-        "query_hash": each.query_hash,
-        "conversations": each.conversations,
-        "exchanges": each.exchanges,
-        "best_conversation": each.best_conversation,
-        "best_exchange": each.best_exchange,
-        "duration_ms": each.duration_microseconds / 1000,
-        "error_class": each.error_class,
-        "at": each.at.isoformat(),
-    }
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:

@@ -5,20 +5,22 @@ Source: seed 003, command interface.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from math import ceil
+from typing import TYPE_CHECKING
 
-from harken.engine import Harken
-from harken.jobs.job import WorkerState
-from harken.jobs.workers import EMBEDDINGS, SEGMENT, WorkerReport
-from harken.serve.cli.session import CommandSession, counted
-from harken.serve.facts.standing import state_of
-from harken.storage.enrichment.jobs import VectorCounts
-from harken.storage.enrichment.spend import Spent
-from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
+from harken.serve.operations.status import CONVERSATION, EMBEDDINGS, EXCHANGE, SEGMENT, TOOLS, limit_words
+from harken.text.shown import counted
 
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.jobs.workers import VectorsBySource, WorkerReport
+    from harken.serve.cli.session import CommandSession
+
+HOW_TO_CONFIGURE = (
+    "{prefix}model VENDOR:MODEL, e.g. openai:gpt-5-mini, anthropic:…, google:… or ollama:…; its key in OPENAI_API_KEY, "
+    "ANTHROPIC_API_KEY, GOOGLE_API_KEY or HARKEN_LLM__API_KEY; pip install 'harken[llm]'"
+)
 _TITLES = {
     CONVERSATION: "Conversation Summarizer",
     EXCHANGE: "Exchange Summarizer",
@@ -35,38 +37,34 @@ _SOURCES = {
 
 def title_line(report: WorkerReport, has_model: bool = True) -> str:
     """`Exchange Summarizer: IDLE`; without a model that it needs, `NO MODEL`."""
-    return f"{_TITLES[report.name]}: {state_of(report) if has_model else 'NO MODEL'}"
+    return f"{_TITLES[report.name]}: {report.state_name if has_model else 'NO MODEL'}"
 
 
-def print_summarizer(session: CommandSession, report: WorkerReport) -> None:
+def summarizer_lines(session: CommandSession, report: WorkerReport) -> list[str]:
     """A summarizer's state, progress, what it has in hand, spend, and what is unusual."""
-    current = report.done - report.outlived
+    current = report.done - report.stale
     total = current + report.waiting + report.counts.given_up
     lines = [title_line(report)]
     if report.waiting:
         lines.append(f"  Progress: {current:,}/{total:,} {report.name}s")
-    elif report.state is not WorkerState.STOPPED:
+    elif report.is_run_here:
         lines.append(f"  Total processed this session: {report.done_here:,}")
     lines.append(f"  Completed: {current:,}, Failed: {report.counts.given_up:,}")
     if report.current:
         lines.append(f"  Current: {report.name}_id={report.current}")
-    lines.append(f"  Spend: {spend_words(report.spent, report.spent_today)}")
+    spent, today = report.spent, report.spent_today
+    spend = f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)" if spent.calls else "$0.00"
+    lines.append(f"  Spend: {spend}")
     lines += _unusual(session, report)
     if report.enabled and not report.waiting and not report.counts.given_up:
         lines.append(f"All {report.name}s are summarized. Worker is idle.")
-    _print(session, lines)
+    return lines
 
 
-def print_pipeline(
-    session: CommandSession, report: WorkerReport, vectors: Mapping[str, VectorCounts], model: str
-) -> None:
+def pipeline_lines(session: CommandSession, report: WorkerReport, vectors: VectorsBySource, model: str) -> list[str]:
     """The embedding pipeline's state and progress, what it has embedded by kind, and what is unusual.
 
-    Args:
-        session: where it is shown.
-        report: of the embedding worker.
-        vectors: by what they are of.
-        model: the model's name; empty where the settings name none.
+    The name of the model is empty where the settings name none.
     """
     lines = [title_line(report, bool(model))]
     if report.counts.leased:
@@ -77,38 +75,23 @@ def print_pipeline(
     if report.counts.leased:
         lines.append(f"  Current batch: {counted(report.counts.leased, 'item')}")
     lines.append(f"  Total embeddings: {report.done:,}" + (f" ({model})" if model else ""))
-    lines += [f"    - {name}: {found.embedded:,}" for name, found in by_kind(vectors)]
+    lines += [f"    - {name}: {count:,}" for name, count in by_kind(vectors)]
     if model:
         lines += _unusual(session, report)
     else:
-        lines.append(f"No embedding model is set: search goes by words alone. Set one: {_CONFIGURE}")
-    _print(session, lines)
+        lines.append("No embedding model is set: search goes by words alone. Set one: harken config set embedder onnx")
+    return lines
 
 
-_CONFIGURE = "harken config set embedder onnx"
-
-
-def by_kind(vectors: Mapping[str, VectorCounts]) -> list[tuple[str, VectorCounts]]:
-    """What vectors are of, in words: summaries always, the rest where there is any."""
-    named = [(_SOURCES[source], vectors.get(source, VectorCounts())) for source in (CONVERSATION, EXCHANGE)]
-    return named + [(source_name(each), vectors[each]) for each in sorted(vectors) if each not in _TITLES]
+def by_kind(vectors: VectorsBySource) -> list[tuple[str, int]]:
+    """How many vectors there are, by what they are of in words: summaries always, the rest where there is any."""
+    counts = {CONVERSATION: 0, EXCHANGE: 0, **{source: vectors[source].embedded for source in sorted(vectors)}}
+    return [(source_name(source), count) for source, count in counts.items()]
 
 
 def source_name(source: str) -> str:
     """`Messages` for `message`."""
     return _SOURCES.get(source, source.replace("_", " ").capitalize())
-
-
-def spend_words(spent: Spent, today: Spent) -> str:
-    """`$0.1500 (3 calls, $0.0500 today)`."""
-    if not spent.calls:
-        return "$0.00"
-    return f"${spent.usd:.4f} ({counted(spent.calls, 'call')}, ${today.usd:.4f} today)"
-
-
-def limit_words(limit: Decimal | None) -> str:
-    """`at most $1.00 a day`."""
-    return "without a daily limit" if limit is None else f"at most ${limit:,.2f} a day"
 
 
 def summaries_words(harken: Harken, prefix: str) -> str:
@@ -125,38 +108,6 @@ def summaries_words(harken: Harken, prefix: str) -> str:
     return f"{words}; {older:,} older ones by extraction ({prefix}summarizer backfill)" if older else words
 
 
-def print_reports(session: CommandSession, reports: Sequence[WorkerReport]) -> None:
-    """A line for each worker, and what is unusual about it below."""
-    for report in reports:
-        for line in (report_line(report), *(f"  {why}" for why in troubles_of(report))):
-            session.out.print(line, markup=False)
-
-
-def troubles_of(report: WorkerReport) -> list[str]:
-    """What is tried again, and why a worker stands still; nothing where all goes well."""
-    troubles = []
-    if report.counts.retrying:
-        moment = report.counts.retry_at
-        again = f", the first at {moment.astimezone(UTC):%H:%M:%S} UTC" if moment else ""
-        troubles.append(f"{report.counts.retrying} tried again after a failure{again}")
-    if report.halted:
-        troubles.append(f"stands still: {report.halted}")
-    return troubles
-
-
-def report_line(report: WorkerReport) -> str:
-    """`exchange: on, 3 waiting, 12 done, 0 given up`."""
-    name = report.name if report.name == EMBEDDINGS else f"{report.name} summaries"
-    if report.name == SEGMENT:
-        name = "rolling summaries"
-    line = f"{name}: {'on' if report.enabled else 'off'}, {report.waiting} waiting, {report.done} done"
-    line += f", {report.counts.given_up} given up"
-    if report.counts.leased:
-        line += f", {report.counts.leased} in hand"
-    spent = f", ${report.spent.usd:.4f} for {counted(report.spent.calls, 'call')}" if report.spent.calls else ""
-    return line + spent
-
-
 def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:
     """What a person should know or do: work that nobody does, that is tried again, given up, or stands still."""
     what = "text" if report.name == EMBEDDINGS else report.name
@@ -166,23 +117,16 @@ def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:
     if report.waiting and not report.enabled:
         of = "embeddings" if report.name == EMBEDDINGS else f"summarizer {report.name}"
         lines.append(f"{awaiting} (it is OFF). Switch it on: {session.prefix}{of} on")
-    elif state_of(report) == "WAITING":
+    elif report.state_name == "WAITING":
         lines.append(f"{awaiting}, and no worker runs here. Do it now: harken worker run --until-idle")
     if report.counts.retrying:
-        lines.append(f"⚠ Retry queue: {counted(report.counts.retrying, 'item')} ({_in_words(report.counts.retry_at)})")
+        moment = report.counts.retry_at
+        left = 0 if moment is None else max(0, ceil((moment - datetime.now(UTC)).total_seconds()))
+        when = f"in {counted(left, 'second')}" if left else "now"
+        lines.append(f"⚠ Retry queue: {counted(report.counts.retrying, 'item')} (next retry {when})")
     if report.counts.given_up:
         why = f", lastly {report.counts.last_error}" if report.counts.last_error else ""
         lines.append(f"⚠ {counted(report.counts.given_up, 'item')} given up{why}. Again: harken worker retry")
-    if report.halted:
-        lines.append(f"⚠ Stands still: {report.halted}")
+    if report.blocked_reason:
+        lines.append(f"⚠ Stands still: {report.blocked_reason}")
     return lines
-
-
-def _in_words(moment: datetime | None) -> str:
-    left = 0 if moment is None else max(0, ceil((moment - datetime.now(UTC)).total_seconds()))
-    return f"next retry in {counted(left, 'second')}" if left else "next retry now"
-
-
-def _print(session: CommandSession, lines: Sequence[str]) -> None:
-    for line in lines:
-        session.out.print(line, markup=False)

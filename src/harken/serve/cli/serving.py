@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import time
@@ -12,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-import structlog
 
 from harken import __version__
-from harken.config.settings import environment
 from harken.errors import HarkenError, MissingExtraError, UsageError
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
-from harken.serve.daemon.client import DaemonError, ask
+from harken.log import set_up_log
+from harken.serve.cli.session import CommandSession, with_json
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.place import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
-from harken.serve.daemon.wire import StrangerError
+from harken.serve.daemon.wire import OK, DaemonError, StrangerError, exchange
 from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -42,8 +39,7 @@ _TURN_SECONDS = 30.0
 @click.option("--tls-cert", type=_FILE, help="A certificate of TLS, in PEM.")
 @click.option("--tls-key", type=_FILE, help="Its key.")
 @click.option("--claimed", type=int, hidden=True, help="A descriptor that holds the right to start, until it answers.")
-@json_option
-@with_session
+@with_json
 def serve(
     session: CommandSession,
     what: str | None,
@@ -75,13 +71,21 @@ def serve(
         _run(session, place, quiet, tcp if is_remote else None, claimed)
 
 
+def _keep_quiet() -> None:
+    import logging
+
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
 def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
     if quiet:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        set_up_log(_keep_quiet)
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
     while True:
         try:
@@ -118,8 +122,10 @@ def _answers(place: DaemonPaths) -> bool:
     Raises:
         HarkenError: another user listens where it would, or could.
     """
+    from harken.config.settings import environment
+
     try:
-        return ask(place, "/v1/ping", None, environment(), _SHORT_SECONDS).status == 200
+        return exchange(place.socket, "/v1/ping", None, environment(), _SHORT_SECONDS)[0] == OK
     except StrangerError as error:
         raise HarkenError(str(error)) from error
     except DaemonError:
@@ -131,19 +137,17 @@ def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     if found is not None:
         facts |= {"pid": found.pid, "version": found.version, "answers": answers}
-    if as_json:
-        print_json(facts)
-    elif found is None:
-        session.out.print("No daemon runs for this home; the first client starts one.", markup=False)
-    else:
-        how = "answers" if facts["answers"] else "does not answer"
-        session.out.print(f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}.", markup=False)
+    line = "No daemon runs for this home; the first client starts one."
+    if found is not None:
+        how = "answers" if answers else "does not answer"
+        line = f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}."
+    session.tell(as_json, facts, line)
 
 
 def _stop(session: CommandSession, place: DaemonPaths) -> None:
     found = holder(place)
     if found is None:
-        session.out.print("No daemon runs for this home.")
+        session.say("No daemon runs for this home.")
         return
     _signal(found, signal.SIGTERM)
     # One that was stopped (SIGSTOP) hears the other only when it goes on.
@@ -154,7 +158,7 @@ def _stop(session: CommandSession, place: DaemonPaths) -> None:
         if time.monotonic() > deadline:
             raise HarkenError(f"Process {found.pid} does not end. End it with: kill -9 {found.pid}; nothing is lost.")
         time.sleep(0.05)
-    session.out.print(f"Stopped process {found.pid}.")
+    session.say(f"Stopped process {found.pid}.")
 
 
 def _signal(found: Holder, number: signal.Signals) -> None:
@@ -176,14 +180,16 @@ def hook(words: tuple[str, ...]) -> None:
 
 
 @click.command()
-@with_session
+@click.pass_obj
 def mcp(session: CommandSession) -> None:
     """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration."""
+    from harken.config.settings import environment
+
     try:
-        from harken.serve.mcp.asking import Asking
+        from harken.serve.mcp.daemon_client import DaemonClient
         from harken.serve.mcp.stdio import serve_stdio
     except ModuleNotFoundError as error:
         raise MissingExtraError("MCP", "mcp") from error
     # A daemon knows the home and the environment; what stands on this command line beside them it does not.
     place = None if session.overrides else DaemonPaths(str(session.settings().home))
-    serve_stdio(Asking(place, environment(), Path.cwd(), session.engine))
+    serve_stdio(DaemonClient(place, environment(), Path.cwd(), session.engine))

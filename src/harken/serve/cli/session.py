@@ -1,27 +1,34 @@
-"""What every command shares: the open store, the two outputs, errors, progress."""
+"""One run of the command line: the open store, the two outputs, the log, progress."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import wraps
+from dataclasses import dataclass
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from harken.config.settings import Settings, load_settings
-from harken.context.builder import ContextSession as Talk
-from harken.engine import Harken
-from harken.text.terminal import PlainConsole, printable_json
+from harken.errors import HarkenError
+from harken.log import Log, set_up_log
+from harken.serve.operations.operation import Piece
+from harken.text.characters import printable, printable_json
 
-Parameters = ParamSpec("Parameters")
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from harken.config.settings import Settings
+    from harken.context.builder import ContextSession
+    from harken.engine import Harken
+
 Result = TypeVar("Result")
+_AGREED = "yes"
 
 
 class Report(Protocol):
@@ -32,25 +39,33 @@ class Report(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass
 class CommandSession:
-    """One run of the command line.
+    """One run of the command line; what takes long to import is imported when it is first used.
 
     Attributes:
-        out: the answer; never anything else.
-        err: everything else.
         opened: a store that stays open between commands, as a chat has it.
         talk: the conversation that goes on in that chat; None on the command line.
         prefix: what stands before a command that a person is told to type.
+        is_verbose: whether the whole log is shown on stderr, not errors alone.
     """
 
     home: Path | None
     overrides: Mapping[str, Any]
-    out: Console = field(default_factory=lambda: PlainConsole(highlight=False, soft_wrap=True))
-    err: Console = field(default_factory=lambda: PlainConsole(stderr=True, highlight=False, soft_wrap=True))
+    is_verbose: bool = False
     opened: Harken | None = None
-    talk: Talk | None = None
+    talk: ContextSession | None = None
     prefix: str = "harken "
+
+    @cached_property
+    def out(self) -> Console:
+        """The answer; never anything else."""
+        return _console()
+
+    @cached_property
+    def err(self) -> Console:
+        """Everything else."""
+        return _console(stderr=True)
 
     @contextmanager
     def engine(self) -> Iterator[Harken]:
@@ -58,6 +73,8 @@ class CommandSession:
         if self.opened is not None:
             yield self.opened
             return
+        from harken.engine import Harken
+
         with self.progress("Rebuilding from the journal", "conversations") as report:
             harken = Harken(self.home, settings=self.overrides, on_replay=report)
         with harken:
@@ -70,44 +87,129 @@ class CommandSession:
 
     def settings(self) -> Settings:
         """What is set for this run, without opening a store; values set at run time are not among it."""
+        from harken.config.settings import load_settings
+
         return load_settings(self.home, None, self.overrides).settings
 
+    def say(self, *pieces: Piece, lit: str = "") -> None:
+        """See `Printer.say`."""
+        plain = "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces)
+        if _is_plain(sys.stdout) and "\t" not in plain:
+            self.write(plain)
+            return
+        from rich.text import Text
+
+        parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces or ("",)]
+        line = Text(parts[0][0], style=parts[0][1])
+        for text, style in parts[1:]:
+            line.append(text, style)
+        if lit:
+            line.highlight_regex(lit, "bold yellow")
+        self.out.print(line)
+
+    def write(self, text: str) -> None:
+        """See `Printer.write`."""
+        sys.stdout.write(f"{printable(text)}\n")
+        sys.stdout.flush()
+
+    def tell(self, as_json: bool, view: object, *lines: Piece) -> None:
+        """The answer: as JSON, or as lines for people."""
+        if as_json:
+            print_json(view)
+            return
+        for line in lines:
+            self.say(line)
+
+    def agrees(self, to: str) -> bool:
+        """Whether the person at the terminal types a yes `to` do something; any other answer is a no."""
+        answer: str = click.prompt(f"Type '{_AGREED}' {to}", default="", show_default=False, err=True)
+        return answer.strip().lower() == _AGREED
+
     def note(self, text: str) -> None:
-        """A line beside the answer."""
-        self.err.print(text, markup=False)
+        """See `Printer.note`."""
+        if _is_plain(sys.stderr) and "\t" not in text:
+            sys.stderr.write(f"{printable(text)}\n")
+        else:
+            self.err.print(text, markup=False)
 
     @contextmanager
     def progress(self, title: str, unit: str) -> Iterator[Report]:
-        """A bar with counts on a terminal's stderr, shown from the first report on; silent elsewhere.
-
-        Args:
-            title: what is being done.
-            unit: what is counted, for reports that bring no note of their own.
-        """
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeRemainingColumn(),
-            console=self.err,
-            transient=True,
-            disable=not self.err.is_terminal,
-        )
-        tasks: list[TaskID] = []
+        """A bar on a terminal's stderr from the first report on, counting units where a report brings no note."""
+        bar: Progress | None = None
 
         def report(done: int, total: int, note: str = "") -> None:
-            counts = note or f"{done:,} of {total:,} {unit}"
-            if not tasks:
+            nonlocal bar
+            if bar is None:
+                bar = _bar(self.err)
                 bar.start()
-                tasks.append(bar.add_task(title, total=total, note=counts))
-            bar.update(tasks[0], completed=done, total=total, note=counts)
+                bar.add_task(title, total=total, note="")
+            bar.update(bar.task_ids[0], completed=done, total=total, note=note or f"{done:,} of {total:,} {unit}")
 
         try:
             yield report
         finally:
-            if tasks:
+            if bar is not None:
                 bar.stop()
+
+
+def _bar(console: Console) -> Progress:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    note = TextColumn("{task.fields[note]}", markup=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), note, TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _is_plain(stream: TextIO) -> bool:
+    """Whether nobody sees colours there: then rich, which takes longer to import than a daemon to answer, stays out."""
+    env = os.environ  # noqa: TID251 - as rich reads its own
+    return not stream.isatty() and not env.keys() & {"FORCE_COLOR", "TTY_COMPATIBLE", "JUPYTER_COLUMNS"}
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from harken.text.console import PlainConsole
+
+    return PlainConsole(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def log_to_stderr(is_verbose: bool) -> None:
+    """Have the log written to stderr: whole, or errors alone."""
+
+    def configure() -> None:
+        import logging
+
+        import structlog
+
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+                structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if is_verbose else logging.ERROR),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+
+    set_up_log(configure)
+
+
+def is_help(error: click.ClickException) -> bool:
+    """Whether a command group was called without a command: its whole help is the answer then."""
+    return isinstance(error, click.exceptions.NoArgsIsHelpError)
+
+
+def line_of(error: Exception) -> str:
+    """The error as one line for people; one that nobody meant to raise is logged with its trace, for `--verbose`."""
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        text = f"{error.format_message()} See: {context.command_path if context else 'harken'} --help"
+    elif isinstance(error, HarkenError):
+        text = str(error)
+    else:
+        Log(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=error)
+        text = f"unexpected {type(error).__name__}; run again with --verbose, and please report it."
+    return " ".join(text.split())
 
 
 def print_json(value: object) -> None:
@@ -116,38 +218,31 @@ def print_json(value: object) -> None:
     sys.stdout.write(printable_json(document) + "\n")
 
 
-def json_option(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The option `--json`, for every command that prints facts."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def untrusted_option(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The option `--no-untrusted`, for every command that recalls."""
-    words = "Leave out what is not to be trusted: what tools brought, web pages among it."
-    return click.option("--no-untrusted", is_flag=True, help=words)(command)
+def with_json(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Hand the command its session, and `--json` as `as_json`."""
+    return json_option(click.pass_obj(command))
 
 
-def with_session(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Hand the command its session as the first argument."""
+class CommandAnswer(NamedTuple):
+    """What a command answers: as JSON, or as lines for people, with notes beside them."""
 
-    @click.pass_obj
+    view: object
+    lines: Iterable[Piece]
+    notes: Iterable[str] = ()
+
+
+def on_store(command: Callable[..., CommandAnswer]) -> Callable[..., None]:
+    """Hand the command the open store, and print its answer as `--json` asks for it."""
+
     @wraps(command)
-    def run(session: CommandSession, /, *args: Any, **kwargs: Any) -> Result:
-        return command(session, *args, **kwargs)
+    def run(session: CommandSession, as_json: bool, **given: Any) -> None:
+        with session.engine() as harken:
+            answer = command(harken, **given)
+        for note in [] if as_json else answer.notes:
+            session.note(note)
+        session.tell(as_json, answer.view, *answer.lines)
 
-    return run
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 message`, `1,200 messages`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def readable_bytes(count: int) -> str:
-    """`1.4 MB`."""
-    size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
+    return with_json(run)

@@ -1,31 +1,48 @@
-"""`harken new` and `harken model`: a new segment of a conversation, and the model that answers."""
+"""`harken chat`, `new`, `model`, `core` and `task`: conversations, the model, core memory, scheduled tasks."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.config.settings import LlmConfig, SettingValue, environment
 from harken.errors import ConfigError, HarkenError, UsageError
-from harken.providers.chat_model import TokenUsage
-from harken.providers.options import ChatOptions
-from harken.providers.registry import open_chat_model
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_session
+from harken.model.arguments import SECTIONS
+from harken.model.views import format_moment
+from harken.serve.cli.reporting import HOW_TO_CONFIGURE
+from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, with_json
+from harken.text.shown import counted
+
+if TYPE_CHECKING:
+    from harken.config.settings import LlmConfig, SettingValue
+    from harken.context.task_history import Run
+    from harken.engine import Harken
+    from harken.model.conversations import CoreFact
 
 _MODEL_KEY = "llm.model"
 _MILLION = 1_000_000
-HOW_TO_CONFIGURE = (
-    "{prefix}model VENDOR:MODEL, e.g. openai:gpt-5-mini, anthropic:…, google:… or ollama:…; its key in OPENAI_API_KEY, "
-    "ANTHROPIC_API_KEY, GOOGLE_API_KEY or HARKEN_LLM__API_KEY; pip install 'harken[llm]'"
-)
+
+
+@click.command()
+@click.argument("message", nargs=-1, metavar="[MESSAGE]...")
+@click.option("--continue", "continues", is_flag=True, help="Go on with the chat that was active last.")
+@click.option("--conversation", help="Go on with this conversation: its id, the beginning of it, or its own name.")
+@click.pass_context
+def chat(context: click.Context, message: tuple[str, ...], continues: bool, conversation: str | None) -> None:
+    """Talk with the configured model, with all that is remembered; with a MESSAGE, have it answered and leave.
+
+    /help lists the commands. Where stdin is no terminal, its lines are what is said, and stdout gets the answers alone.
+    """
+    from harken.serve.repl.loop import run_chat
+
+    run_chat(context, message, continues, conversation)
 
 
 @click.command()
 @click.option("--conversation", help="Its id, the beginning of it, or its own name; else the one that was active last.")
-@json_option
-@with_session
+@with_json
 def new(session: CommandSession, conversation: str | None, as_json: bool) -> None:
     """Begin a new segment of a conversation: what was said stays, and the model starts with a clean window."""
     with session.engine() as harken:
@@ -33,65 +50,64 @@ def new(session: CommandSession, conversation: str | None, as_json: bool) -> Non
         if harken.chats.newest(talk.conversation_uid).segment_uid is None:
             raise UsageError("Nothing was said in this conversation yet: it is new.")
         segment = harken.recorder.new_segment(talk.conversation_uid)
-    if as_json:
-        print_json({"conversation_id": talk.conversation_uid, "segment_id": segment.uid, "number": segment.number})
-        return
-    for line in (
+    session.tell(
+        as_json,
+        {"conversation_id": talk.conversation_uid, "segment_id": segment.uid, "number": segment.number},
         f"Segment {segment.number} of conversation {talk.conversation_uid} begins.",
         "  Kept: all that was said, summaries, core memory, the model and other settings; search still finds it.",
         "  Anew: the window, the rolling summary, and what comes back from earlier in this conversation.",
-    ):
-        session.out.print(line, markup=False)
+    )
 
 
 @click.command()
 @click.argument("name", required=False)
-@json_option
-@with_session
+@with_json
 def model(session: CommandSession, name: str | None, as_json: bool) -> None:
     """Show the language model, or have another one answer from now on: NAME is vendor:model, e.g. openai:gpt-5-mini."""
     with session.engine() as harken:
         if name is not None:
             _open(harken.settings.llm.model_copy(update={"model": name}))
             harken.run_time.set(_MODEL_KEY, name)
-        facts = _facts(harken.settings.llm, harken.run_time.get(_MODEL_KEY))
-    if as_json:
-        print_json(facts)
-        return
-    if facts["model"] is None:
-        session.out.print("No language model is configured: nothing is ever sent to one.")
-        session.out.print(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}", markup=False)
-        return
-    session.out.print(f"{facts['model']} ({facts['origin']}), {_price_words(facts)}", markup=False)
+        facts = _model_view(harken.settings.llm, harken.run_time.get(_MODEL_KEY))
+    lines = [f"{facts['model']} ({facts['origin']}), {_price_words(facts)}"]
     if facts["problem"]:
-        session.out.print(f"It cannot be used: {facts['problem']}", markup=False)
+        lines.append(f"It cannot be used: {facts['problem']}")
+    if facts["model"] is None:
+        how = HOW_TO_CONFIGURE.format(prefix=session.prefix)
+        lines = ["No language model is configured: nothing is ever sent to one.", f"Set one: {how}"]
+    session.tell(as_json, facts, *lines)
 
 
-def _open(wanted: LlmConfig) -> tuple[Decimal | None, Decimal | None]:
+def _open(wanted: LlmConfig) -> tuple[float | None, float | None]:
     """Prices in USD for a million tokens of input and of output; nothing is sent.
 
     Raises:
         HarkenError: the model cannot be opened.
     """
+    from harken.config.settings import environment
+    from harken.providers.chat_model import TokenUsage
+    from harken.providers.options import ChatOptions
+    from harken.providers.registry import open_chat_model
+
     options = ChatOptions.of(wanted, environment())
     if options is None:
         raise ConfigError("A model is written as vendor:model, e.g. openai:gpt-5-mini.")
     opened = open_chat_model(options)
     try:
-        return opened.price(TokenUsage(input_tokens=_MILLION)), opened.price(TokenUsage(output_tokens=_MILLION))
+        into = opened.price(TokenUsage(input_tokens=_MILLION))
+        out = opened.price(TokenUsage(output_tokens=_MILLION))
     finally:
         opened.close()
+    return (None if into is None else float(into)), (None if out is None else float(out))
 
 
-def _facts(wanted: LlmConfig, kept: SettingValue) -> dict[str, Any]:
-    prices: tuple[Decimal | None, Decimal | None] = (None, None)
-    problem = ""
+def _model_view(wanted: LlmConfig, kept: SettingValue) -> dict[str, Any]:
+    into, out, problem = None, None, ""
     if wanted.model:
         try:
-            prices = _open(wanted)
+            into, out = _open(wanted)
         except HarkenError as error:
             problem = str(error)
-    into, out = (None if price is None else float(price) for price in prices)
     shown = {"model": wanted.model or None, "origin": kept.origin, "url": wanted.url, "problem": problem or None}
     return {**shown, "input_usd_per_million": into, "output_usd_per_million": out}
 
@@ -101,3 +117,128 @@ def _price_words(facts: dict[str, Any]) -> str:
     if into is None or out is None:
         return "of no known price"
     return f"${into:.2f} for a million tokens of input, ${out:.2f} of output"
+
+
+core = click.Group(
+    "core", help="What the agent always knows of its user and of itself: small values that stand in every context."
+)
+
+
+_SECTION = click.argument("section", type=click.Choice(SECTIONS))
+_KEY = click.argument("key")
+
+
+@core.command()
+@_SECTION
+@_KEY
+@on_store
+def get(harken: Harken, section: str, key: str) -> CommandAnswer:
+    """Print a value."""
+    value = harken.core.get(section, key)
+    return CommandAnswer({"section": section, "key": key, "value": value}, [value])
+
+
+@core.command("set")
+@_SECTION
+@_KEY
+@click.argument("value", nargs=-1, required=True)
+@on_store
+def set_value(harken: Harken, section: str, key: str, value: Sequence[str]) -> CommandAnswer:
+    """Set a value, in place of the one before."""
+    fact = harken.core.update(section, key, " ".join(value))
+    return CommandAnswer(_core_view(fact), [_core_line(fact)])
+
+
+@core.command()
+@_SECTION
+@_KEY
+@on_store
+def delete(harken: Harken, section: str, key: str) -> CommandAnswer:
+    """Forget a value."""
+    harken.core.delete(section, key)
+    return CommandAnswer({"forgotten": {"section": section, "key": key}}, [f"Forgot {section} {key}."])
+
+
+@core.command("list")
+@click.argument("section", type=click.Choice(SECTIONS), required=False)
+@with_json
+def list_facts(session: CommandSession, section: str | None, as_json: bool) -> None:
+    """Show every value."""
+    with session.engine() as harken:
+        facts = harken.core.list(section)
+    empty = f"Nothing is kept. Keep something: {session.prefix}core set user KEY VALUE"
+    session.tell(as_json, [_core_view(fact) for fact in facts], *(map(_core_line, facts) if facts else [empty]))
+
+
+def _core_line(fact: CoreFact) -> str:
+    return f"{fact.section} {fact.key}: {fact.value}"
+
+
+def _core_view(fact: CoreFact) -> dict[str, Any]:
+    return {"section": fact.section, "key": fact.key, "value": fact.value, "updated_at": fact.at.isoformat()}
+
+
+task = click.Group("task", help="Run scheduled tasks, each with what it did before, and see what they did.")
+
+
+@task.command()
+@click.argument("name")
+@click.argument("message")
+@click.option("--answer", metavar="TEXT|-", help="What another program has answered; - reads it from stdin.")
+@click.option("--deliver", metavar="CONVERSATION", help="Record the answer in this conversation too, by its id.")
+@on_store
+def run(harken: Harken, name: str, message: str, answer: str | None, deliver: str | None) -> CommandAnswer:
+    """Run a task once and record it: what it was asked, what was answered, how it ended.
+
+    The answer is silent: it stands in the task's own history, and nowhere else unless it is delivered.
+    """
+    given = sys.stdin.read() if answer == "-" else answer
+    if given is not None and not given.strip():
+        raise UsageError("The answer is empty. Nothing was recorded.")
+    done = harken.run_task(name, message, None if given is None else lambda _context: given, deliver)
+    delivered = done.delivered.uid if done.delivered else None
+    said = f", delivered as {delivered}" if delivered else ""
+    view = {"task": done.task, **_run_view(done.run), "delivered": delivered}
+    return CommandAnswer(view, [f"Recorded run {done.run.uid} of {done.task}{said}."])
+
+
+@task.command("list")
+@on_store
+def list_tasks(harken: Harken) -> CommandAnswer:
+    """List the tasks that have run."""
+    views, lines = [], []
+    for one in harken.tasks.list():
+        facts = {"name": one.name, "id": one.uid, "runs": one.runs, "completed": one.completed}
+        views.append({**facts, "last_at": format_moment(one.last_at), "last_status": one.last_status.value})
+        last = f"{one.last_status.value} {one.last_at:%Y-%m-%d %H:%M}"
+        lines.append(f"{one.name}  {counted(one.runs, 'run')}, {one.completed} completed, last {last}")
+    return CommandAnswer(views, lines or ["No task has run. Run one: harken task run NAME MESSAGE --answer TEXT"])
+
+
+@task.command()
+@click.argument("name")
+@click.option("--runs", type=int, help="How many at most; the setting context.subagent_history unless given.")
+@click.option("--complete", is_flag=True, help="Only what the next run will see: runs that came to their answer.")
+@on_store
+def history(harken: Harken, name: str, runs: int | None, complete: bool) -> CommandAnswer:
+    """Show a task's last runs, oldest first."""
+    found = harken.tasks.history(name, runs, complete)
+    lines = []
+    for one in found:
+        error = f": {one.error}" if one.error else ""
+        lines.append(f"{one.started_at:%Y-%m-%d %H:%M}  {one.status.value}{error}  {one.uid}")
+        lines += [f"  {message.role.value}: {message.text}" for message in one.messages]
+    return CommandAnswer([_run_view(one) for one in found], lines)
+
+
+def _run_view(found: Run) -> dict[str, Any]:
+    return {
+        "id": found.uid,
+        "status": found.status.value,
+        "started_at": format_moment(found.started_at),
+        "ended_at": None if found.ended_at is None else format_moment(found.ended_at),
+        "error": found.error,
+        "messages": [
+            {"id": one.uid, "role": one.role.value, "type": one.type.value, "text": one.text} for one in found.messages
+        ],
+    }

@@ -28,11 +28,7 @@ class DaemonRunsError(HarkenError):
 
 
 class Holder(NamedTuple):
-    """Who holds the lock.
-
-    Attributes:
-        version: of Harken, as it started.
-    """
+    """The process that holds the lock, and the version of Harken with which it started."""
 
     pid: int
     version: str
@@ -64,7 +60,7 @@ def held(place: DaemonPaths) -> Iterator[None]:
 
 
 def holder(place: DaemonPaths) -> Holder | None:
-    """Who holds the lock now; None where nobody does.
+    """Return who holds the lock now; None where nobody does.
 
     Raises:
         HarkenError: the lock is none of this user's files.
@@ -73,7 +69,12 @@ def holder(place: DaemonPaths) -> Holder | None:
         content = held_content(place)
     except OSError as error:
         raise _unusable(place, error) from error
-    return None if content is None else _read(content)
+    try:
+        fields = json.loads(content or b"")
+        return Holder(int(fields["pid"]), str(fields["version"]))
+    except (ValueError, KeyError, TypeError):
+        # Nobody holds it, or somebody has taken it and not written into it yet.
+        return None
 
 
 def own_folder(place: DaemonPaths) -> None:
@@ -83,14 +84,17 @@ def own_folder(place: DaemonPaths) -> None:
         HarkenError: somebody else made one of them first.
     """
     for folder in {Path(place.folder), Path(place.socket).parent}:
-        if why := foreign(folder):
-            raise HarkenError(f"{folder} {why}, so no socket is put there. {OTHER_FOLDER}")
+        _check_own(folder)
         make_private(folder)
         # Somebody else may have been quicker.
-        if why := foreign(folder):
-            raise HarkenError(f"{folder} {why}, so no socket is put there. {OTHER_FOLDER}")
+        _check_own(folder)
         if is_open(folder):
             folder.chmod(0o700)
+
+
+def _check_own(folder: Path) -> None:
+    if why := foreign(folder):
+        raise HarkenError(f"{folder} {why}, so no socket is put there. {OTHER_FOLDER}")
 
 
 def _unusable(place: DaemonPaths, error: OSError) -> HarkenError:
@@ -102,22 +106,11 @@ def _take(descriptor: int, place: DaemonPaths) -> None:
     deadline = time.monotonic() + _LOOK_SECONDS
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            found = holder(place)
-            if found is not None or time.monotonic() > deadline:
-                who = f"process {found.pid}" if found else "another process"
+            other = holder(place)
+            if other is not None or time.monotonic() > deadline:
+                who = f"process {other.pid}" if other else "another process"
                 raise DaemonRunsError(f"{place.home} is served by {who}. Stop it: harken serve --stop") from None
-        else:
-            return
         # Only somebody who looks whether it is held, or has just taken it and not said so yet.
         time.sleep(0.01)
-
-
-def _read(content: bytes) -> Holder | None:
-    try:
-        fields = json.loads(content)
-        return Holder(int(fields["pid"]), str(fields["version"]))
-    except (ValueError, KeyError, TypeError):
-        # Between taking the lock and writing into it.
-        return None

@@ -59,13 +59,13 @@ def home_of(env: Mapping[str, str]) -> str:
 
 
 def settings_mark(env: Mapping[str, str]) -> str:
-    """What tells whether a daemon was started with the same settings; says nothing about them."""
+    """Return a checksum of the settings in an environment, by which a daemon and its client compare theirs."""
     named = sorted(f"{name}={value}" for name, value in env.items() if name.startswith("HARKEN_") and name != DEADLINE)
     return f"{zlib.crc32(os.fsencode(chr(0).join(named))):08x}"
 
 
 def _short(home: str) -> str:
-    """A path that a socket can have, which the home alone decides, in a folder of this user's."""
+    """Return a path that a socket can have, which the home alone decides, in a folder of this user's."""
     import hashlib
 
     name = f"{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.sock"

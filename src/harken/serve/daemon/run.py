@@ -1,4 +1,4 @@
-"""The daemon's life: the lock, the socket, the workers, and an end that loses nothing."""
+"""The daemon's life: the lock, the socket, the workers, the transcripts it reads, and an end that loses nothing."""
 
 from __future__ import annotations
 
@@ -9,34 +9,37 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
 from harken.config.settings import environment
 from harken.engine import Harken
-from harken.errors import HarkenError
+from harken.errors import HarkenError, StoreError
 from harken.journal.journal import DATABASE_NAME
-from harken.serve.daemon.intake import Intake
+from harken.log import Log
+from harken.serve.daemon import spool
 from harken.serve.daemon.place import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
-from harken.serve.http.app import make_app
 from harken.serve.http.guard import Guard
+from harken.serve.http.routes import make_app
 from harken.serve.http.tcp import Tcp
 from harken.serve.mcp.mount import Mount
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 _LOOK_SECONDS = 1.0
 _QUESTION = "what was said before"
 _DRAIN_SECONDS = 20.0
 _BACKLOG = 128
-
+# Hooks that found no daemon leave their reports without a word.
+_POLL_SECONDS = 2.0
+# An agent may write the last lines of a turn after the hook that reports it.
+_WATCHED_SECONDS = 60.0
 
 _Identity = tuple[int, int] | None
 
@@ -50,12 +53,7 @@ class _DaemonServer(uvicorn.Server):
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What clients over TCP come to.
-
-    Attributes:
-        listening: a socket of its own.
-        token: that they have to show.
-    """
+    """What clients over TCP come to: a listening socket, and the token that they have to show."""
 
     tcp: Tcp
     listening: socket.socket
@@ -69,7 +67,7 @@ class Daemon:
         harken: the open store.
         place: of its home.
         ready: called when the socket answers.
-        remote: where it listens over TCP beside the socket, and the token; it stays then, however long nobody asks.
+        remote: where it listens over TCP beside the socket; it stays then, however long nobody asks.
 
     Attributes:
         was_idle: it left because nobody asked.
@@ -79,6 +77,8 @@ class Daemon:
         self, harken: Harken, place: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
     ) -> None:
         self.settings_mark = settings_mark(environment())
+        self.reports = place.reports
+        self.unwritten: set[Transcript] = set()
         self.was_idle = False
         self._harken = harken
         self._place = place
@@ -86,89 +86,77 @@ class Daemon:
         self._asked_at = time.monotonic()
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
-        self.unwritten: set[Transcript] = set()
-        self._intake = Intake(Path(place.reports), self._bring_in, self.unwritten)
+        self._own: _Identity = None
+        self._watcher = TranscriptWatcher(Path(place.reports), self._bring_in, self.unwritten)
         self._mcp = Mount(harken)
         app = make_app(harken, self, self._mcp)
-        self._server = _server(app)
         self._remote = remote
-        self._remote_server = None if remote is None else _remote_server(app, remote, harken.settings.serve.hosts)
+        self._servers = [_server(app)]
+        if remote is not None:
+            self._servers.append(_server(Guard(app, remote.token, harken.settings.serve.hosts), remote.tcp))
 
     def run(self) -> None:
         """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
         listening = _listen(self._place)
-        own = _identity(self._place.socket)
+        self._own = _identity(self._place.socket)
         try:
-            self._intake.start()
+            self._watcher.start()
             self._start_workers()
-            asyncio.run(self._serve(listening, own))
+            asyncio.run(self._serve(listening))
         finally:
             # Another's stands there where the home was deleted and made anew.
-            if _identity(self._place.socket) == own:
+            if _identity(self._place.socket) == self._own:
                 with suppress(FileNotFoundError):
                     Path(self._place.socket).unlink()
             listening.close()
-            self._intake.stop(_DRAIN_SECONDS)
+            self._watcher.stop(_DRAIN_SECONDS)
 
     def touch(self) -> None:
-        """Somebody asks: it is not idle."""
+        """Note that somebody asks: it is not idle."""
         self._asked_at = time.monotonic()
 
     def leave(self) -> None:
         """End, once everything that was asked has been answered."""
-        self._server.should_exit = True
-        if self._remote_server is not None:
-            self._remote_server.should_exit = True
+        for server in self._servers:
+            server.should_exit = True
 
     def wake_intake(self) -> None:
-        """A transcript was reported."""
-        self._intake.wake()
+        """Have a transcript read that was reported."""
+        self._watcher.wake()
 
-    @property
-    def reports(self) -> str:
-        """Where hooks report."""
-        return self._place.reports
-
-    async def _serve(self, listening: socket.socket, own: _Identity) -> None:
-        watching = asyncio.create_task(self._watch(own))
+    async def _serve(self, listening: socket.socket) -> None:
+        watching = asyncio.create_task(self._watch())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
-        serving = [self._server.serve([listening])]
-        if self._remote is not None and self._remote_server is not None:
-            serving.append(self._remote_server.serve([self._remote.listening]))
+        sockets = [listening] if self._remote is None else [listening, self._remote.listening]
         try:
-            await asyncio.gather(*serving)
+            await asyncio.gather(*(server.serve([each]) for server, each in zip(self._servers, sockets, strict=True)))
         finally:
             watching.cancel()
             await self._mcp.close()
 
-    async def _watch(self, own: _Identity) -> None:
-        while not self._server.started:
+    async def _watch(self) -> None:
+        while not self._servers[0].started:
             await asyncio.sleep(0.01)
         self._ready()
-        while not self._server.should_exit:
+        while not self._servers[0].should_exit:
             idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
             with suppress(HarkenError):
                 # Somebody may have switched something off: the next hook has to know.
                 await asyncio.to_thread(self._harken.run_time.refresh)
-            waited = time.monotonic() - self._asked_at
-            self.was_idle = (
-                bool(idle_seconds)
-                and waited > idle_seconds
-                and self._intake.idle
-                and not self._harken.background.is_busy
-            )
-            if self.was_idle or self._is_lost(own):
+            is_over = idle_seconds and time.monotonic() - self._asked_at > idle_seconds
+            self.was_idle = bool(is_over and self._watcher.idle and not self._harken.background.is_busy)
+            if self.was_idle or self.is_lost():
                 self.leave()
 
-    def _is_lost(self, own: _Identity) -> bool:
+    def is_lost(self) -> bool:
         """Whether nobody can find this daemon any more, or what it serves is no longer what others open.
 
         The home was deleted under it, its lock file or its socket; or a damaged database was set aside.
         """
-        found = _identity(self._place.socket) == own and Path(self._place.lock).exists()
+        found = _identity(self._place.socket) == self._own and Path(self._place.lock).exists()
         return not found or _identity(self._database) != self._opened
 
     def _start_workers(self) -> None:
@@ -210,12 +198,8 @@ def _server(app: ASGIApp, tcp: Tcp | None = None) -> _DaemonServer:
     )
 
 
-def _remote_server(app: ASGIApp, remote: Remote, hosts: Sequence[str]) -> _DaemonServer:
-    return _server(Guard(app, remote.token, hosts), remote.tcp)
-
-
 def _identity(path: str) -> _Identity:
-    """Which file stands at a path: its device and number; None where there is none."""
+    """Return the device and number of the file at a path; None where there is none."""
     try:
         found = Path(path).lstat()
     except OSError:
@@ -224,7 +208,7 @@ def _identity(path: str) -> _Identity:
 
 
 def _listen(place: DaemonPaths) -> socket.socket:
-    """A socket for this user alone; one that a dead daemon left is in nobody's way."""
+    """Open a socket for this user alone; one that a dead daemon left is in nobody's way."""
     with suppress(FileNotFoundError):
         Path(place.socket).unlink()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -238,3 +222,97 @@ def _listen(place: DaemonPaths) -> socket.socket:
         os.umask(mask)
     listening.listen(_BACKLOG)
     return listening
+
+
+class TranscriptWatcher:
+    """Imports the transcripts that hooks report, and for a while what is written behind it, in a thread of its own.
+
+    The same import as `harken import`: by byte offset, known messages known again. So a report may come twice, late, or
+    while its transcript is being read.
+
+    Args:
+        folder: of the reports.
+        bring_in: imports one transcript; what the store refuses waits and is tried again.
+        unwritten: transcripts whose report the disk refused; put down as soon as it takes them.
+    """
+
+    def __init__(self, folder: Path, bring_in: Callable[[Transcript], None], unwritten: set[Transcript]) -> None:
+        self._folder = folder
+        self._bring_in = bring_in
+        self._unwritten = unwritten
+        self._signal = threading.Event()
+        self._ending = threading.Event()
+        self._watched: dict[Transcript, tuple[float, int]] = {}
+        self._thread = threading.Thread(target=self._run, name="harken-intake", daemon=True)
+
+    def start(self) -> None:
+        """Begin, with what a daemon before this one left."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the reports now; returns at once."""
+        self._signal.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being read, and nothing waits."""
+        return not self._unwritten and not spool.is_waiting(self._folder)
+
+    def stop(self, seconds: float) -> None:
+        """Read what waits, as far as that gets within so many seconds; the rest waits for the next daemon."""
+        self._ending.set()
+        self._signal.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while True:
+            ending = self._ending.is_set()
+            self._signal.clear()
+            try:
+                spool.restore(self._folder)
+                for transcript in list(self._unwritten):
+                    spool.put(str(self._folder), transcript)
+                    self._unwritten.discard(transcript)
+                for report in spool.waiting(self._folder):
+                    self._read(report)
+                self._look_again()
+            except OSError as error:
+                # A disk that is full or gone may be neither the next time; the reports wait where they are.
+                _log.warning("reports_not_read", error_class=type(error).__name__)
+            if ending:
+                return
+            self._signal.wait(_POLL_SECONDS)
+
+    def _read(self, report: Path) -> None:
+        taken, transcript = spool.take(report)
+        if transcript is None or self._import(transcript):
+            taken.unlink(missing_ok=True)
+        else:
+            spool.give_back(taken)
+
+    def _look_again(self) -> None:
+        now = time.monotonic()
+        for transcript, (until, size) in list(self._watched.items()):
+            if now > until:
+                del self._watched[transcript]
+            elif _size(transcript) != size and not self._import(transcript):
+                self._unwritten.add(transcript)
+
+    def _import(self, transcript: Transcript) -> bool:
+        """Whether the store took it, or there is nothing to take."""
+        self._watched[transcript] = (time.monotonic() + _WATCHED_SECONDS, _size(transcript))
+        try:
+            self._bring_in(transcript)
+        except StoreError as error:
+            _log.warning("intake_failed", error_class=type(error).__name__)
+            return False
+        except Exception as error:  # noqa: BLE001 - one transcript that cannot be read must not stop the others
+            _log.warning("transcript_failed", error_class=type(error).__name__)
+        return True
+
+
+def _size(transcript: Transcript) -> int:
+    try:
+        return Path(transcript.path).stat().st_size
+    except OSError:
+        return -1

@@ -28,12 +28,7 @@ _DRAFT_SECONDS = 60.0
 
 
 class Transcript:
-    """A transcript that has grown.
-
-    Args:
-        format: as `harken import` calls it.
-        path: absolute.
-    """
+    """A transcript that has grown: its format, as `harken import` calls it, and its absolute path."""
 
     # By hand: what would write it imports more than a hook needs.
     __slots__ = ("format", "path")
@@ -67,12 +62,13 @@ def put(folder: str, transcript: Transcript) -> None:
             file.write(json.dumps([transcript.format, transcript.path]))
         os.replace(draft, os.path.join(folder, f"{name}{_WAITING}"))
     except OSError:
-        _remove(draft)
+        if os.path.lexists(draft):
+            os.unlink(draft)
         raise
 
 
 def waiting(folder: Path) -> list[Path]:
-    """The reports that nobody took yet, oldest first."""
+    """Return the reports that nobody took yet, oldest first."""
     found: list[tuple[int, Path]] = []
     for file in folder.glob(f"*{_WAITING}"):
         try:
@@ -86,7 +82,7 @@ def take(file: Path) -> tuple[Path, Transcript | None]:
     """Take a report. What is reported while it is worked on waits anew.
 
     Returns:
-        What `done` wants, and the transcript; None where the file is damaged.
+        The file that goes once the transcript is read, and the transcript; None where the report is damaged.
     """
     taken = file.with_suffix(_TAKEN)
     file.replace(taken)
@@ -97,13 +93,8 @@ def take(file: Path) -> tuple[Path, Transcript | None]:
         return taken, None
 
 
-def done(taken: Path) -> None:
-    """The transcript was read: the report goes."""
-    taken.unlink(missing_ok=True)
-
-
 def give_back(taken: Path) -> None:
-    """The transcript could not be read now: the report waits again."""
+    """Have a report wait again whose transcript could not be read now."""
     taken.replace(taken.with_suffix(_WAITING))
 
 
@@ -125,10 +116,3 @@ def restore(folder: Path) -> None:
                 draft.unlink()
         except FileNotFoundError:
             continue
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return

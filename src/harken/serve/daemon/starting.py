@@ -1,4 +1,4 @@
-"""Starting a daemon from a hook, and telling whether one runs. On the way of hooks, which pay for each import."""
+"""Starting a daemon, and telling whether one runs. On the way of hooks, which pay for each import."""
 
 from __future__ import annotations
 
@@ -19,18 +19,13 @@ if TYPE_CHECKING:
 
     from harken.serve.daemon.place import DaemonPaths
 
-_LISTED = "/dev/fd"
-_UNDER_WAY = b"starting"
 # A second of processor time each: what is wrong may be put right meanwhile.
 _AGAIN_SECONDS = 10.0
 
 
 def open_lock(path: str, make: bool) -> int:
-    """A lock file's descriptor; never that of another user's file, nor of what a link leads to.
+    """Open a lock file, to make or write it or else to read it: never another user's, nor what a link leads to.
 
-    Args:
-        path: of the lock.
-        make: open it for writing, and make it where there is none; else for reading.
     Raises:
         OSError: it cannot be opened, or is no file of this user's.
     """
@@ -45,7 +40,7 @@ def open_lock(path: str, make: bool) -> int:
 
 
 def held_content(place: DaemonPaths) -> bytes | None:
-    """What the one that holds a home's lock has written into it; None where nobody holds it.
+    """Return what the one that holds a home's lock has written into it; None where nobody holds it.
 
     Raises:
         OSError: the lock cannot be read.
@@ -64,18 +59,8 @@ def held_content(place: DaemonPaths) -> bytes | None:
         os.close(descriptor)
 
 
-def is_held(place: DaemonPaths) -> bool:
-    """Whether a daemon of this version holds the lock, and only does not answer: another would be one process more.
-
-    Raises:
-        OSError: the lock cannot be read.
-    """
-    content = held_content(place)
-    return content is not None and f'"version": "{__version__}"'.encode() in content
-
-
 def claim(place: DaemonPaths) -> int | None:
-    """The right to start a daemon; None where one runs, is being started, or ended just now before it answered.
+    """Take the right to start a daemon; None where one runs, is being started, or ended just now before it answered.
 
     It takes a daemon a second to come to the lock of its home, and many on a busy machine. Whatever asks meanwhile
     would start another, and make that second longer for them all. One that cannot live would be started at every event.
@@ -97,8 +82,10 @@ def claim(place: DaemonPaths) -> int | None:
         os.close(opened)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_held(place) and not _has_just_failed(descriptor):
-            os.pwrite(descriptor, _UNDER_WAY, 0)
+        # One of this version that holds the lock only does not answer.
+        is_held = f'"version": "{__version__}"'.encode() in (held_content(place) or b"")
+        if not is_held and not _has_just_failed(descriptor):
+            os.pwrite(descriptor, b"starting", 0)
             return descriptor
     except BlockingIOError:
         pass
@@ -120,9 +107,41 @@ def _has_just_failed(claimed: int) -> bool:
     return found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
 
 
-def words_of(place: DaemonPaths, claimed: int) -> list[str]:
-    """What starts a daemon for a home, with the right to start it."""
+def _words_of(place: DaemonPaths, claimed: int) -> list[str]:
     return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet", "--claimed", str(claimed)]
+
+
+def start(place: DaemonPaths, env: Mapping[str, str]) -> None:
+    """Start a daemon and leave it to itself; returns at once, whether or not it can live.
+
+    Where one of this version runs, and only does not answer, or is being started, none is started: it would be one more
+    process each time.
+
+    Raises:
+        OSError: no process can be started.
+    """
+    # Not on the way of hooks, which pay for each import.
+    import subprocess
+    import threading
+
+    claimed = claim(place)
+    if claimed is None:
+        return
+    try:
+        process = subprocess.Popen(
+            _words_of(place, claimed),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=dict(env),
+            start_new_session=True,
+            pass_fds=(claimed,),
+        )
+    finally:
+        os.close(claimed)
+    # For those who outlive it: the kernel keeps a dead child until its end was asked for.
+    threading.Thread(target=process.wait, name="harken-daemon-end", daemon=True).start()
 
 
 def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
@@ -136,7 +155,7 @@ def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
         NotImplementedError: this system cannot start one in a session of its own.
     """
     # The agent's pipes: it would wait for whoever holds their other end.
-    inherited = [int(name) for name in os.listdir(_LISTED) if _is_inherited(int(name))]
+    inherited = [int(name) for name in os.listdir("/dev/fd") if _is_inherited(int(name))]
     claimed = claim(place)
     if claimed is None:
         return
@@ -145,7 +164,7 @@ def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
         os.set_inheritable(claimed, True)
         os.posix_spawn(
             sys.executable,
-            words_of(place, claimed),
+            _words_of(place, claimed),
             env,
             file_actions=[
                 *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)),

@@ -44,7 +44,7 @@ class StrangerError(DaemonError):
 def exchange(
     listening: str, route: str, content: bytes | None, env: Mapping[str, str], seconds: float
 ) -> tuple[int, bytes]:
-    """Ask the daemon once.
+    """Ask the daemon once, and return the status of HTTP and the body.
 
     Args:
         listening: its socket.
@@ -52,8 +52,6 @@ def exchange(
         content: posted as JSON; None asks by GET.
         env: the settings of this process, which the daemon's must equal.
         seconds: for everything together.
-    Returns:
-        The status of HTTP, and the body.
     Raises:
         StrangerError: another user listens there, or could; nothing was sent.
         DaemonError: it is not there, or does not answer in time.
@@ -79,7 +77,7 @@ def exchange(
 
 
 def check_folder(listening: str) -> None:
-    """See that nobody else can have put a socket where the daemon's is expected; for every client, before it connects.
+    """Check that nobody else can have put a socket where the daemon's is expected; for clients, before they connect.
 
     Raises:
         StrangerError: the folder is another user's, or open to others.
@@ -99,11 +97,8 @@ def check_folder(listening: str) -> None:
 
 
 def check_peer(stream: Any, listening: str) -> None:
-    """See that a process of this user's listens at the other end; for every client, before it sends anything.
+    """Check that a process of this user's is at the other end; for every client, before it sends anything.
 
-    Args:
-        stream: a connected socket.
-        listening: where.
     Raises:
         StrangerError: it is another user's.
         OSError: the system does not tell whose it is.

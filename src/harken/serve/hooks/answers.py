@@ -1,4 +1,4 @@
-"""What was saved on purpose, and what a project's last conversation came to, as hooks quote it."""
+"""Answers to hooks: what a model is to read as a session begins, with a prompt, or after a failed check."""
 
 from __future__ import annotations
 
@@ -8,53 +8,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import structlog
-
-from harken.config.settings import SearchConfig
-from harken.context.past import past_quotes
 from harken.context.render import Quote, block, core_block, fenced
 from harken.engine import Harken
-from harken.model.conversations import ContextItem, Hit, Kept, Message, MessageType, SearchScope, Trust
+from harken.log import Log
+from harken.model.conversations import ContextItem, SavedRecord, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
 from harken.model.experiences import EXPERIENCE, read_experience, read_value
 from harken.record.ids import conversation_uid
-from harken.record.project import identify_project
-from harken.search.query import parse_query
-from harken.search.small_talk import is_small_talk
-from harken.search.weights import least_similarity
 from harken.serve.daemon.spool import Transcript, put
-from harken.serve.hooks.agents import AGENTS, CHECKED, PROMPT, SESSION_START, TOOL_FAILED, Agent, event_name, is_path
-from harken.serve.hooks.reports import grown, read_payload
+from harken.serve.hooks.events import (
+    AGENTS,
+    CHECKED,
+    PROMPT,
+    SESSION_START,
+    TOOL_FAILED,
+    Agent,
+    event_name,
+    grown,
+    is_path,
+    read_payload,
+)
 from harken.sources.experiences.checks import CheckFailure, failure_of
-from harken.storage.conversations import messages_of_exchange
-from harken.storage.past import latest_exchange_summaries, latest_of_project
-from harken.storage.records.rows import find_kept
-from harken.storage.scopes import present_sources
-from harken.storage.state import INJECTIONS, given_to, note_given
 from harken.text import tokens
 from harken.text.fence import BRIEF, PAST, PREMORTEM
-from harken.text.words import content_terms
-
-SAVED = SearchScope(sources=("memory", "experience", "value"))
-_MOST = 12
-_MEMORIES_SHOWN = 4
-_LAST_EXCHANGES = 3
-
-
-def saved_quotes(harken: Harken, prompt: str) -> list[Quote]:
-    """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
-    query = parse_query(prompt)
-    if not query.text or is_small_talk(query):
-        return []
-    with harken.store.reading() as tx:
-        if not present_sources(tx, SAVED.sources):
-            # A second search would cost the person who waits as much as the first.
-            return []
-    found = harken.search(query.text, scope=SAVED, limit=_MOST)
-    config = harken.settings.search
-    near = [hit for hit in found.hits if _is_near(hit, found.threshold, config)]
-    once = {hit.entry.ref_uid: _quote(hit) for hit in reversed(near)}
-    return list(reversed(once.values()))[:_MEMORIES_SHOWN]
 
 
 def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]:
@@ -69,44 +45,6 @@ def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]
     if found.is_orphan:
         text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
     return [Quote(text, "experience", one.uid, "", one.updated_at, "agent")]
-
-
-def last_conversation(harken: Harken, directory: str, conversation_uid: str) -> list[Quote]:
-    """What the conversation before this one in a folder's project came to.
-
-    Until it has rested long enough to be summarized: what its last exchanges came to.
-    """
-    project = identify_project(directory)
-    keys = (project.key, *project.aliases) if project else ()
-    with harken.store.reading() as tx:
-        latest = latest_of_project(tx, keys, conversation_uid)
-        if latest is None:
-            return []
-        last = {} if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)
-        whole = tuple(uid for uid, text in last.items() if _tells_whole(text, messages_of_exchange(tx, uid)))
-    lines = [latest.summary] if latest.summary else list(last.values())
-    if not latest.title and not lines:
-        return []
-    text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
-    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
-
-
-def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
-    """Whether all that a person or an agent said stands in the summary, so that quoting it would say it twice."""
-    told = set(content_terms(summary))
-    return all(told.issuperset(content_terms(each.text)) for each in said if each.type is MessageType.TEXT)
-
-
-def _is_near(hit: Hit, threshold: float | None, config: SearchConfig) -> bool:
-    """By meaning alone: one shared word is no reason to tell of something that nobody asked for."""
-    if hit.similarity is None or threshold is None:
-        return False
-    return hit.similarity >= least_similarity(threshold, hit.entry.trust, config)
-
-
-def _quote(hit: Hit) -> Quote:
-    entry = hit.entry
-    return Quote(entry.text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value)
 
 
 _DEFAULT_DOMAIN = "debugging"
@@ -125,7 +63,7 @@ def failed_check(event: str, agent: Agent, payload: Mapping[str, Any]) -> CheckF
     """The test or build that an event tells the failure of; None where it tells of none.
 
     Args:
-        event: `agents.TOOL_USED` or `agents.TOOL_FAILED`.
+        event: `events.TOOL_USED` or `events.TOOL_FAILED`.
         agent: whose.
         payload: what it told its hook.
     """
@@ -157,17 +95,15 @@ def premortem_quotes(harken: Harken, failure: CheckFailure, directory: str | Non
 
 def _quotes(harken: Harken, items: Sequence[ContextItem]) -> list[Quote]:
     """One quotation for each record, whichever parts of the premortem it stands in."""
-    keys = dict.fromkeys((item.source, item.metadata["id"]) for item in items)
-    with harken.store.reading() as tx:
-        found = [find_kept(tx, source, [uid]).get(uid) for source, uid in keys]
-    return [_failure_quote(kept) for kept in found if kept]
+    found = harken.sources.records((item.source, item.metadata["id"]) for item in items)
+    return [_failure_quote(kept) for kept in found]
 
 
-def _failure_quote(kept: Kept) -> Quote:
+def _failure_quote(kept: SavedRecord) -> Quote:
     return Quote(_story(kept), kept.source, kept.uid, "", kept.at, (kept.fields or {}).get("trust", Trust.AGENT.value))
 
 
-def _story(kept: Kept) -> str:
+def _story(kept: SavedRecord) -> str:
     """All that a record tells, root cause included; cut in each of its lines, for what a warning is about ends it."""
     is_experience = kept.source == EXPERIENCE
     told = (
@@ -192,17 +128,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """What a conversation is told.
-
-    Attributes:
-        text: as its model reads it; empty where nothing matters.
-        given: ids of what is in it, and of what it is told for.
-    """
+    """The text that a conversation's model reads, empty where nothing matters, and the ids of what it is told by it."""
 
     conversation_uid: str = ""
     text: str = ""
@@ -227,47 +158,35 @@ class Hooks:
     unwritten: set[Transcript] = field(default_factory=set)
 
     def answer(self, event: str, agent: str, content: bytes, is_gone: Callable[[], bool] = lambda: False) -> bytes:
-        """What the hook is to print; nothing where nothing matters.
+        """Return what the hook is to print; nothing where nothing matters.
 
         Args:
             event: in any spelling.
-            agent: one of `agents.AGENTS`.
+            agent: one of `events.AGENTS`.
             content: what the agent told its hook, unread.
             is_gone: whether nobody waits for the answer any more; what was not heard is told another time.
         """
-        name, payload = event_name(event), read_payload(content)
+        payload = read_payload(content)
         transcripts = grown(event, agent, payload)
         if payload is None or transcripts is None:
             return b""
         for transcript in transcripts:
-            self._report(transcript)
-        said = self.context(name, agent, payload)
-        if not said.text or not self._noted(said, is_gone):
+            try:
+                put(self.reports, transcript)
+            except OSError as error:
+                _log.warning("report_failed", error_class=type(error).__name__)
+                self.unwritten.add(transcript)
+        answer = self.context(event_name(event), agent, payload)
+        if not answer.text:
+            return b""
+        if answer.given and not self.harken.chats.note_given(answer.conversation_uid, answer.given, unless=is_gone):
             return b""
         called = payload.get("hook_event_name")
-        told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": said.text}
+        told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": answer.text}
         return json.dumps({"hookSpecificOutput": told}).encode()
 
-    def _noted(self, said: HookAnswer, is_gone: Callable[[], bool]) -> bool:
-        """Whether somebody waits for it; if so it is written down that the conversation has been given this."""
-        if not said.given:
-            return True
-        with self.harken.store.writing(of=INJECTIONS) as tx:
-            # Asked now: the store may have been busy for longer than a hook waits.
-            if is_gone():
-                return False
-            note_given(tx, said.conversation_uid, said.given, self.harken.recorder.now())
-        return True
-
-    def _report(self, transcript: Transcript) -> None:
-        try:
-            put(self.reports, transcript)
-        except OSError as error:
-            _log.warning("report_failed", error_class=type(error).__name__)
-            self.unwritten.add(transcript)
-
     def context(self, event: str, agent_name: str, payload: Mapping[str, Any]) -> HookAnswer:
-        """What the agent's model is to read with this event."""
+        """Return what the agent's model is to read with this event."""
         agent, wanted = AGENTS[agent_name], self.harken.settings.hooks
         session_id = payload.get("session_id")
         if not isinstance(session_id, str) or not session_id:
@@ -282,13 +201,13 @@ class Hooks:
         return NOTHING
 
     def _recall(self, agent: Agent, session_id: str, prompt: str) -> HookAnswer:
-        """What was saved or said elsewhere about the prompt, and this conversation was not told yet."""
+        """Return what was saved or said elsewhere about the prompt, and this conversation was not told yet."""
         session = self.harken.chats.session(session_id, agent.format)
-        past = past_quotes(self.harken.chats.past(prompt, session).conversations)
-        return self._told(agent, session.conversation_uid, PAST, [*saved_quotes(self.harken, prompt), *past])
+        found = self.harken.chats.quotes_about(prompt, session)
+        return self._told(agent, session.conversation_uid, PAST, found)
 
     def _premortem(self, event: str, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
-        """What earlier work says about the test or build that failed; once for each cause."""
+        """Return what earlier work says about the test or build that failed; once for each cause."""
         failure = failed_check(event, agent, payload)
         if failure is None:
             return NOTHING
@@ -296,65 +215,60 @@ class Hooks:
         # A subagent's conversation is one of its own, by the name that its transcript has.
         name = f"{session_id}/agent-{side}" if isinstance(side, str) and side else session_id
         uid = conversation_uid(agent.format, name)
-        with self.harken.store.reading() as tx:
-            if failure.cause in given_to(tx, uid):
-                return NOTHING
-        found = premortem_quotes(self.harken, failure, _directory(payload))
-        said = self._told(agent, uid, PREMORTEM, found)
-        return replace(said, given=(failure.cause, *said.given)) if said.text else said
+        if failure.cause in self.harken.chats.given(uid):
+            return NOTHING
+        quotes = premortem_quotes(self.harken, failure, _directory(payload))
+        answer = self._told(agent, uid, PREMORTEM, quotes)
+        return replace(answer, given=(failure.cause, *answer.given)) if answer.text else answer
 
     def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
-        """What is always known, what is under way in the project, and what its last conversation came to.
+        """Return what is always known, what is under way in the project, and what its last conversation came to.
 
         After a compaction all of it again: what was told before it is no longer in the context.
         """
         cwd = _directory(payload)
         uid = conversation_uid(agent.format, session_id)
-        found: list[Quote] = []
+        quotes: list[Quote] = []
         if cwd is not None:
-            found = [*open_experience(self.harken, cwd, session_id), *last_conversation(self.harken, cwd, uid)]
-        return self._told(agent, uid, BRIEF, found, self._known(agent), again=payload.get("source") == "compact")
-
-    def _known(self, agent: Agent) -> str:
-        """Core memory, in no more than half of the room."""
+            quotes = [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
         facts = self.harken.core.list()
-        text = tokens.clip(core_block(facts), self._room(agent) // 2) if facts else ""
-        return text[: agent.max_chars // 2]
+        # Core memory, in no more than half of the room.
+        core = tokens.clip(core_block(facts), self._room(agent) // 2)[: agent.max_chars // 2] if facts else ""
+        return self._told(agent, uid, BRIEF, quotes, core, again=payload.get("source") == "compact")
 
     def _room(self, agent: Agent) -> int:
         return min(self.harken.settings.hooks.max_tokens, agent.max_tokens)
 
     def _told(
-        self, agent: Agent, uid: str, heading: str, found: Sequence[Quote], before: str = "", again: bool = False
+        self, agent: Agent, uid: str, heading: str, quotes: Sequence[Quote], before: str = "", again: bool = False
     ) -> HookAnswer:
-        """As much as fits of what the conversation was not given yet, or, told again, of all.
+        """Return as much as fits of what the conversation was not given yet, or, told again, of all.
 
         Args:
             agent: whose limits hold.
             uid: of the conversation.
             heading: above the quotations.
-            found: the most important first.
+            quotes: the most important first.
             before: stands above the heading, and counts.
             again: whether what it was given before is gone from its context.
         """
-        with self.harken.store.reading() as tx:
-            known = set() if again else given_to(tx, uid)
-        fresh = [quote for quote in found if quote.uid not in known]
-        told: list[Quote] = []
+        known = set() if again else self.harken.chats.given(uid)
+        given: list[str] = []
         quotations: list[str] = []
         text = before
-        for quote in fresh:
+        for quote in quotes:
+            if quote.uid in known:
+                continue
             quotations.append(fenced(quote))
             quoted = block(heading, quotations)
             longer = f"{before}\n\n{quoted}" if before else quoted
             if len(longer) > agent.max_chars or tokens.estimate(longer) > self._room(agent):
                 break
-            told.append(quote)
+            given += (quote.uid, *quote.whole)
             text = longer
-        return HookAnswer(uid, text, tuple(given for quote in told for given in (quote.uid, *quote.whole)))
+        return HookAnswer(uid, text, tuple(given))
 
 
 def _directory(payload: Mapping[str, Any]) -> str | None:
-    """Where the agent works."""
     cwd = payload.get("cwd")
-    return cwd if isinstance(cwd, str) and is_path(cwd) and Path(cwd).is_absolute() else None
+    return cwd if is_path(cwd) and Path(cwd).is_absolute() else None

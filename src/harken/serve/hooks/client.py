@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_DEADLINE_SECONDS = 1.5
 _LONGEST_PAYLOAD = 32 * 1024 * 1024
 # The rest is for writing down what a daemon that does not answer would have read.
 _SHARE_OF_DAEMON = 0.7
@@ -33,8 +32,8 @@ def main(arguments: Sequence[str]) -> None:
     # Whatever hangs (a pipe that nobody closes, a disk that does not answer), this ends it.
     _thread.start_new_thread(_leave_after, (seconds,))
     try:
-        if said := _answer(arguments, env, seconds * _SHARE_OF_DAEMON):
-            sys.stdout.buffer.write(said)
+        if answer := _answer(arguments, env, seconds * _SHARE_OF_DAEMON):
+            sys.stdout.buffer.write(answer)
             sys.stdout.buffer.flush()
     except BaseException:  # noqa: BLE001, S110 - the agent must never feel that its memory failed
         pass
@@ -43,21 +42,22 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) -> bytes:
-    event, agent, home = _asked(arguments)
+    words = list(arguments)
+    agent, home = _plain(_option(words, "--agent") or "claude-code"), _option(words, "--home")
+    event = _plain(words[0])
     if home:
         env = {**env, "HARKEN_HOME": home}
     payload = sys.stdin.buffer.read(_LONGEST_PAYLOAD)
     place = DaemonPaths(home_of(env))
     try:
-        status, said = exchange(place.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
+        status, answer = exchange(place.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
     except DaemonError:
-        _alone(place, event, agent, payload, env)
-        return b""
-    if status != OK:
-        # One of another version, with other settings or in trouble has not looked at what was reported.
-        _alone(place, event, agent, payload, env)
-        return b""
-    return said
+        status = 0
+    if status == OK:
+        return answer
+    # Also one of another version, with other settings or in trouble has not looked at what was reported.
+    _alone(place, event, agent, payload, env)
+    return b""
 
 
 def _alone(place: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
@@ -65,24 +65,15 @@ def _alone(place: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapp
     if foreign(place.folder):
         # Whose it is would read which transcripts there are.
         return
-    from harken.serve.hooks.reports import report
+    from harken.serve.hooks.events import report
 
     if report(place.reports, event, agent, payload):
-        from harken.serve.daemon.starting import spawn
+        from harken.serve.daemon.starting import spawn, start
 
         try:
             spawn(place, env)
         except NotImplementedError:
-            from harken.serve.daemon.client import start
-
             start(place, env)
-
-
-def _asked(arguments: Sequence[str]) -> tuple[str, str, str]:
-    """The event and the agent, both fit for a URL, and the home: `EVENT [--agent NAME] [--home PATH]`."""
-    words = list(arguments)
-    agent, home = _option(words, "--agent") or "claude-code", _option(words, "--home")
-    return _plain(words[0]), _plain(agent), home
 
 
 def _option(words: list[str], name: str) -> str:
@@ -96,6 +87,7 @@ def _option(words: list[str], name: str) -> str:
 
 
 def _plain(text: str) -> str:
+    """Return what of a text is fit for a URL."""
     return "".join(letter for letter in text if letter.isascii() and (letter.isalnum() or letter in "-_"))
 
 
@@ -103,7 +95,7 @@ def _deadline(env: Mapping[str, str]) -> float:
     try:
         return min(30.0, max(0.05, float(env[DEADLINE])))
     except (KeyError, ValueError):
-        return _DEADLINE_SECONDS
+        return 1.5
 
 
 def _leave_after(seconds: float) -> None:

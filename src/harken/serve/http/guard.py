@@ -1,69 +1,22 @@
-"""Who may speak over TCP, and how much and how long: the token, this machine's own name, no foreign web page."""
+"""The guard of TCP: the token, this machine's own name, no foreign web page."""
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-
-# Less than a daemon that ends waits for what it still answers.
-PATIENCE_SECONDS = 15.0
-
-
-class BodyError(Exception):
-    """A request is not what the route takes.
-
-    Args:
-        status: of HTTP.
-        message: what is wrong, and what to send.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-async def content_of(request: Request, longest: int) -> bytes:
-    """The body.
-
-    Raises:
-        BodyError: it is longer than so many bytes, or does not come whole.
-    """
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            async for part in request.stream():
-                size += len(part)
-                if size > longest:
-                    raise BodyError(413, f"The body is longer than {longest} bytes.")
-                parts.append(part)
-    except TimeoutError:
-        raise BodyError(408, f"The body did not come within {PATIENCE_SECONDS:g} s. Send it at once.") from None
-    except ClientDisconnect:
-        raise BodyError(400, "The body was cut off.") from None
-    return b"".join(parts)
-
 
 REMOTE = "harken.remote"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Guard:
-    """Lets in what is meant for this machine, by somebody who has the token; marks it as from afar.
-
-    Args:
-        app: what is guarded.
-        token: as every request has to show it.
-        hosts: names of this machine beside its own.
-    """
+    """Lets in what is meant for this machine or one of `hosts`, with the token; marks it as from afar."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: Sequence[str] = ()) -> None:
         self._app = app
@@ -75,10 +28,7 @@ class Guard:
         if scope["type"] != "http":
             return
         refused = self._refusal(scope)
-        if refused is not None:
-            await refused(scope, receive, send)
-            return
-        await self._app({**scope, REMOTE: True}, receive, send)
+        await (refused or self._app)({**scope, REMOTE: True}, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)

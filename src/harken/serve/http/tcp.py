@@ -15,11 +15,13 @@ from harken.errors import HarkenError, UsageError
 from harken.serve.daemon.lock import own_folder
 from harken.serve.daemon.place import DaemonPaths
 
+HOST, PORT = "127.0.0.1", 4275
+_BACKLOG = 128
 _SHORTEST = 32
 
 
 def own_token(place: DaemonPaths) -> str:
-    """The token of a home, made where there is none; only for who holds the lock.
+    """Return the token of a home, made where there is none; only for who holds the lock.
 
     Raises:
         HarkenError: somebody else could have read or written it.
@@ -28,7 +30,11 @@ def own_token(place: DaemonPaths) -> str:
     try:
         descriptor = os.open(place.token, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        return _make(place.token)
+        token = secrets.token_urlsafe(_SHORTEST)
+        descriptor = os.open(place.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{token}\n")
+        return token
     except OSError as error:
         raise HarkenError(f"The token cannot be read: {place.token}: {error.strerror}. Remove it.") from error
     try:
@@ -43,28 +49,9 @@ def own_token(place: DaemonPaths) -> str:
     return token
 
 
-def _make(path: str) -> str:
-    token = secrets.token_urlsafe(_SHORTEST)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, f"{token}\n".encode("ascii"))
-    finally:
-        os.close(descriptor)
-    return token
-
-
-HOST, PORT = "127.0.0.1", 4275
-_BACKLOG = 128
-
-
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """Where to listen.
-
-    Attributes:
-        port: 0 takes any that is free.
-        certificate: of TLS, in PEM; with `key`.
-    """
+    """Where to listen: port 0 takes any that is free; `certificate` and `key` of TLS, in PEM, go together."""
 
     host: str = HOST
     port: int = PORT
@@ -72,7 +59,7 @@ class Tcp:
     key: Path | None = None
 
     def url(self, listening: socket.socket) -> str:
-        """Where clients find it."""
+        """Return where clients find it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
 
@@ -89,14 +76,14 @@ class Tcp:
                 ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certificate, self.key)
             except (OSError, ValueError) as error:
                 raise UsageError(f"TLS cannot be had with {self.certificate} and {self.key}: {error}") from error
-        elif not all(_is_loopback(address) for address in self._addresses()):
+        elif not all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in self._addresses()):
             raise UsageError(
                 f"{self.host} is reached from other machines, and the token would travel in the clear. Give --tls-cert "
                 f"and --tls-key, or leave --host at {HOST}."
             )
 
     def listen(self) -> socket.socket:
-        """A socket that listens.
+        """Open a socket that listens.
 
         Raises:
             UsageError: there is no such host.
@@ -116,7 +103,3 @@ class Tcp:
         except (OSError, UnicodeError) as error:
             raise UsageError(f"There is no host '{self.host}'. Give an address: --host {HOST}") from error
         return [str(address[0]) for *_, address in found]
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

@@ -1,7 +1,8 @@
-"""Entries put into the text of a configuration file, and taken out of it."""
+"""Our entries in the text of a configuration file, JSON with comments or TOML; what is not ours stays as it is."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +11,23 @@ from typing import Any, NamedTuple
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from harken.serve.install import jsonc
-from harken.serve.install.jsonc import Keys, SyntaxFault
+Keys = tuple[str, ...]
 
 _OUR_HOOK = re.compile(r"(?:\bharken['\"]?|-m harken)\s+hook\s")
+_STRING = r'("(?:[^"\\]|\\.)*")'
+_COMMENT = re.compile(rf"{_STRING}|\A\ufeff|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_INDENT = re.compile(r"\n([ \t]+)\"")
+_SPACE = re.compile(r"\s*")
+_decode = json.JSONDecoder(strict=False).raw_decode
+
+
+class SyntaxFault(Exception):
+    """A file cannot be read as what it should be, or not be changed; the text says what is wrong, and where."""
 
 
 class Syntax(NamedTuple):
-    """How one kind of file is read and changed: its data, a value put at keys, what is there dropped, an empty text."""
+    """Reads the data of one kind of file, puts a value at keys, drops what is there; `empty` is a text without data."""
 
     data: Callable[[str], dict[str, Any]]
     put: Callable[[str, Keys, Any], str]
@@ -26,39 +36,28 @@ class Syntax(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One thing that is ours.
-
-    Attributes:
-        keys: where it stands.
-        value: what it is.
-        listed: whether it is one item of the list at these keys, a hook; else it is an MCP server.
-    """
+    """One thing of ours and where it stands: an MCP server, or, listed there with others, a hook."""
 
     keys: Keys
     value: Mapping[str, Any]
     listed: bool = False
 
     def added_to(self, there: Any) -> Any:
-        """What is to stand at the keys, once, where there was this, or None."""
+        """Return what is to stand at the keys, with this once, in place of what stands there."""
         value = dict(self.value)
         if not self.listed:
             return value
         if not isinstance(there, list | None):
             raise SyntaxFault(f"'{'.'.join(self.keys)}' is not a list there")
-        kept = [item for item in there or () if item == value or not runs_our_hook(item)]
-        return kept if value in kept else [*kept, value]
+        others = [item for item in there or () if item == value or not runs_our_hook(item)]
+        return others if value in others else [*others, value]
 
     def taken_from(self, there: Any, before: Any) -> Any:
-        """What is to stand at the keys without us; None for nothing.
-
-        Args:
-            there: what stands there.
-            before: what stood there before we came, if that is known.
-        """
+        """Return what is to stand at the keys without us, None for nothing; `before` stood there when we came."""
         if self.listed:
-            kept = [item for item in there if not runs_our_hook(item)] if isinstance(there, list) else there
-            return before if kept == [] else kept
-        return before if before is not None or runs_our_server(there) else there
+            others = [item for item in there if not runs_our_hook(item)] if isinstance(there, list) else there
+            return before if others == [] else others
+        return before if before is not None or _runs_our_server(there) else there
 
 
 def runs_our_hook(item: Any) -> bool:
@@ -68,14 +67,14 @@ def runs_our_hook(item: Any) -> bool:
     return any(isinstance(command, str) and _OUR_HOOK.search(command) for command in commands)
 
 
-def runs_our_server(value: Any) -> bool:
+def _runs_our_server(value: Any) -> bool:
     """Whether an MCP server of our name is `harken mcp`, and not something else that is called so."""
     words = (value.get("args") or value.get("command")) if isinstance(value, dict) else None
     return isinstance(words, list) and words[-1:] == ["mcp"]
 
 
 def with_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry]) -> str:
-    """The text with all entries, and nothing else changed; itself where they are there.
+    """Return the text with all entries, and nothing else changed; itself where they are there.
 
     Raises:
         SyntaxFault: the text is damaged, or something else stands where an entry belongs.
@@ -98,7 +97,7 @@ def with_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry]) -> s
 
 
 def without_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry], original: str) -> str:
-    """The text without the entries, and without what was made to hold them.
+    """Return the text without the entries, and without what was made to hold them.
 
     Args:
         syntax: of both texts.
@@ -123,10 +122,111 @@ def without_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry], o
 
 
 def _at(data: Any, keys: Keys) -> Any:
-    """What is at these keys; None where nothing is."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+def _json_data(text: str) -> dict[str, Any]:
+    plain = _plain(text) if text.strip() else "{}"
+    try:
+        value, end = _decode(plain, _skip(plain, 0))
+    except json.JSONDecodeError as error:
+        raise SyntaxFault(f"line {text.count(chr(10), 0, error.pos) + 1}: {error.msg}") from error
+    except RecursionError as error:
+        raise SyntaxFault("it is nested too deeply") from error
+    if not isinstance(value, dict) or _skip(plain, end) != len(plain):
+        raise SyntaxFault("it holds no JSON object, or more than one value")
+    return value
+
+
+def _json_put(text: str, keys: Keys, value: Any) -> str:
+    """Put the value on top of what is beside it; objects on the way are made."""
+    plain = _plain(text)
+    start = _skip(plain, 0)
+    for depth, key in enumerate(keys):
+        members = _members(plain, start)
+        if key not in members:
+            for inner in reversed(keys[depth + 1 :]):
+                value = {inner: value}
+            return _json_insert(text, start, key, value, "," if members else "")
+        _, start, end = members[key]
+    return text[:start] + _json_text(text, value, _indent_at(text, start)) + text[end:]
+
+
+def _json_insert(text: str, start: int, key: str, value: Any, comma: str) -> str:
+    """Put one more member on top of the object that begins at `start`."""
+    own, rest, newline = _indent_at(text, start), text[start + 1 :], _newline(text)
+    inner = own + _indent(text)
+    if rest.lstrip(" \t")[:1] not in ("\r", "\n"):
+        rest = f"{newline}{inner if comma else own}{rest.lstrip()}"
+    member = f"{newline}{inner}{json.dumps(key, ensure_ascii=False)}: {_json_text(text, value, inner)}"
+    return text[: start + 1] + member + comma + rest
+
+
+def _json_drop(text: str, keys: Keys) -> str:
+    """Drop what is at the keys; comments beside it stay."""
+    bare, plain = _bare(text), _plain(text)
+    start = _skip(plain, 0)
+    for key in keys:
+        begin, start, end = _members(plain, start)[key]
+    head, tail, comma = bare[:begin].rstrip(), text[end:].lstrip(), _skip(bare, end)
+    if bare[comma] == ",":
+        return text[:begin] + text[end:comma] + text[comma + 1 :].lstrip()
+    if head[-1] == ",":
+        return text[: len(head) - 1] + text[len(head) : begin] + tail
+    is_all = len(text[:begin].rstrip()) == len(head) and tail[0] == "}"
+    return text[: len(head) if is_all else begin] + tail
+
+
+def _members(plain: str, start: int) -> dict[str, tuple[int, int, int]]:
+    """Return where each member of the object at `start` begins, and where its value starts and ends."""
+    members: dict[str, tuple[int, int, int]] = {}
+    position = _skip(plain, start + 1)
+    while plain[start] == "{" and plain[position] != "}":
+        begin = position
+        key, position = _decode(plain, begin)
+        position = _skip(plain, _skip(plain, position) + 1)
+        end = _decode(plain, position)[1]
+        members[key] = begin, position, end
+        position = _skip(plain, end)
+        position = _skip(plain, position + 1) if plain[position] == "," else position
+    return members
+
+
+def _bare(text: str) -> str:
+    """Return the text with spaces in the place of comments: every other character is where it was."""
+    return _COMMENT.sub(lambda found: found[1] or " " * len(found[0]), text)
+
+
+def _plain(text: str) -> str:
+    """Return the text as strict JSON, with spaces for commas at the end of objects and lists as well."""
+    return _LAST_COMMA.sub(lambda found: found[1] or " ", _bare(text))
+
+
+def _skip(plain: str, position: int) -> int:
+    found = _SPACE.match(plain, position)
+    return found.end() if found else position
+
+
+def _json_text(text: str, value: Any, indent: str) -> str:
+    """Return a value as the text would have it, on a line with this indentation."""
+    lines = json.dumps(value, ensure_ascii=False, indent=_indent(text)).split("\n")
+    return f"{_newline(text)}{indent}".join(lines)
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _indent(text: str) -> str:
+    found = _INDENT.search(text)
+    return found[1] if found else "  "
+
+
+def _indent_at(text: str, position: int) -> str:
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _toml_data(text: str) -> dict[str, Any]:
@@ -156,5 +256,5 @@ def _toml_drop(text: str, keys: Keys) -> str:
     return left[:-1] if left.endswith("\n\n") and not text.endswith("\n\n") else left
 
 
-JSON = Syntax(jsonc.data, jsonc.put, jsonc.drop, "{}\n")
+JSON = Syntax(_json_data, _json_put, _json_drop, "{}\n")
 TOML = Syntax(_toml_data, _toml_put, _toml_drop, "")

@@ -5,25 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
+from glob import escape
 from pathlib import Path
 
-from harken.files import make_private
-from harken.serve.install.entries import ConfigEntry, Syntax, with_entries, without_entries
-from harken.serve.install.files import InstallError, check_writable, read, remove_empty, replace
-from harken.serve.install.jsonc import SyntaxFault
+from harken.errors import HarkenError
+from harken.files import make_private, remove_abandoned
+from harken.serve.install.entries import ConfigEntry, Syntax, SyntaxFault, with_entries, without_entries
+
+_LONGEST_BYTES = 64 * 1024 * 1024
+_DRAFT = ".harken"
+
+
+class InstallError(HarkenError):
+    """An agent's configuration cannot be changed; nothing was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is wanted in one file.
-
-    Attributes:
-        path: as the agent looks for it.
-        new_mode: of the file, if it is made.
-    """
+    """What is wanted in one file; `new_mode` is for one that is made."""
 
     path: Path
     syntax: Syntax
@@ -33,28 +38,24 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What is kept of one changed file until that is undone.
-
-    Attributes:
-        before: its content before we came; None where it did not exist.
-        after: hash of what was left there.
-        folders: made for it, outermost first.
-    """
+    """A file's content before we came, None where there was none, the hash of what we left, and folders made for it."""
 
     before: bytes | None
     after: str
     folders: tuple[Path, ...]
 
+    def is_ours(self, content: bytes) -> bool:
+        """Whether the file is as it was left, or, where an install was killed, as it was before."""
+        return content == self.before or _hash(content) == self.after
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file, as it is and as it will be.
+    """One file's content as it is and as it will be, None where there is none.
 
     Attributes:
         place: its path without symbolic links: what is written is what a link points to.
-        now: its content; None where there is no file.
-        then: likewise.
-        folders: made for it, at this or an earlier time.
+        folders: made for it, at this or an earlier time, outermost first.
         backup: kept from now on; None where nothing of ours is left.
     """
 
@@ -93,17 +94,17 @@ class Backups:
         self._folder = home / "installed"
 
     def find(self, place: Path) -> Backup | None:
-        """What is kept of a file.
+        """Return what is kept of a file.
 
         Raises:
             InstallError: the record is damaged.
         """
-        content = read(self._record(place))
+        content = _read(self._record(place))
         if content is None:
             return None
         try:
             facts = json.loads(content)
-            before = read(self.copy(place)) if facts["existed"] else None
+            before = _read(self.copy(place)) if facts["existed"] else None
             return Backup(before, str(facts["after"]), tuple(map(Path, facts["folders"])))
         except (ValueError, KeyError, TypeError) as error:
             raise InstallError(f"{self._record(place)} is damaged. Remove it, then try again.") from error
@@ -116,16 +117,16 @@ class Backups:
         """
         facts = {"path": str(place), "existed": backup.before is not None, "after": backup.after}
         make_private(self._folder)
-        replace(self.copy(place), backup.before)
-        replace(self._record(place), json.dumps({**facts, "folders": list(map(str, backup.folders))}).encode())
+        _replace(self.copy(place), backup.before)
+        _replace(self._record(place), json.dumps({**facts, "folders": list(map(str, backup.folders))}).encode())
 
     def drop(self, place: Path) -> None:
-        """Nothing of ours is in the file any more."""
+        """Remove the backup of a file in which nothing of ours is left."""
         self._record(place).unlink(missing_ok=True)
         self.copy(place).unlink(missing_ok=True)
 
     def copy(self, place: Path) -> Path:
-        """Where a file's content from before is kept."""
+        """Return where a file's content from before is kept."""
         return self._record(place).with_suffix(".before")
 
     def _record(self, place: Path) -> Path:
@@ -133,45 +134,21 @@ class Backups:
 
 
 def plan_install(edits: Sequence[Edit], backups: Backups) -> list[Change]:
-    """What is to be done so that all entries are there; nothing is done yet.
+    """Plan that all entries are there; nothing is done yet.
 
     Raises:
         InstallError: a file is damaged, or may not be written.
     """
-
-    def change(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
-        then = with_entries(edit.syntax, _text(edit.path, now), edit.entries).encode()
-        missing = {each for each in place.parents if not each.exists()}
-        folders = tuple(sorted(missing.union(kept.folders if kept else ())))
-        if kept is None or now is None:
-            backup = Backup(now, _hash(then), folders)
-        else:
-            # What somebody else changed since is not what we left, and is not to be lost with what we add.
-            backup = Backup(kept.before, _hash(then) if _is_ours(now, kept) else kept.after, folders)
-        return Change(edit, place, now, then, folders, backup)
-
-    return _planned(edits, backups, change)
+    return _planned(edits, backups, _installed)
 
 
 def plan_uninstall(edits: Sequence[Edit], backups: Backups) -> list[Change]:
-    """What is to be done so that nothing of ours is left; nothing is done yet.
+    """Plan that nothing of ours is left; nothing is done yet.
 
     Raises:
         InstallError: a file is damaged, or may not be written.
     """
-
-    def change(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
-        then = now
-        if now is not None and kept is not None and _is_ours(now, kept):
-            then = kept.before
-        elif now is not None:
-            before = kept.before if kept else None
-            text = without_entries(edit.syntax, _text(edit.path, now), edit.entries, _text(edit.path, before))
-            is_needless = kept is not None and before is None and text.strip() in ("", "{}")
-            then = None if is_needless else text.encode()
-        return Change(edit, place, now, then, kept.folders if kept else (), None)
-
-    return _planned(edits, backups, change)
+    return _planned(edits, backups, _uninstalled)
 
 
 def make(changes: Sequence[Change], backups: Backups) -> None:
@@ -190,24 +167,24 @@ def make(changes: Sequence[Change], backups: Backups) -> None:
                 _write(change, begun)
     except (OSError, InstallError) as error:
         for change in reversed(begun):
-            replace(change.place, change.now, change.edit.new_mode)
-            remove_empty(change.folders)
+            _replace(change.place, change.now, change.edit.new_mode)
+            _remove_empty(change.folders)
         if isinstance(error, InstallError):
             raise
         raise InstallError(f"{error.filename} cannot be written: {error.strerror}. Nothing was changed.") from error
     for change in changes:
         if change.backup is None:
-            remove_empty(change.folders if change.then is None else ())
+            _remove_empty(change.folders if change.then is None else ())
             backups.drop(change.place)
 
 
 def _write(change: Change, begun: list[Change]) -> None:
-    if read(change.place) != change.now:
+    if _read(change.place) != change.now:
         raise InstallError(f"{change.path} was changed by somebody else just now. Try again.")
     begun.append(change)
     for folder in change.folders if change.then is not None else ():
         folder.mkdir(mode=0o700, exist_ok=True)
-    replace(change.place, change.then, change.edit.new_mode)
+    _replace(change.place, change.then, change.edit.new_mode)
 
 
 def _planned(
@@ -217,19 +194,36 @@ def _planned(
     for edit in edits:
         place = Path(os.path.realpath(edit.path))
         try:
-            changes.append(change(edit, place, read(place), backups.find(place)))
+            changes.append(change(edit, place, _read(place), backups.find(place)))
         except SyntaxFault as error:
-            said = f"{edit.path} cannot be changed: {error}. Nothing was changed; repair it and try again."
-            raise InstallError(said) from error
+            message = f"{edit.path} cannot be changed: {error}. Nothing was changed; repair it and try again."
+            raise InstallError(message) from error
     for planned in changes:
         if planned.action != "unchanged":
-            check_writable(planned.place)
+            _check_writable(planned.place)
     return changes
 
 
-def _is_ours(now: bytes, kept: Backup) -> bool:
-    """Whether a file is as it was left, or, where an install was killed, as it was before."""
-    return now == kept.before or _hash(now) == kept.after
+def _installed(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
+    then = with_entries(edit.syntax, _text(edit.path, now), edit.entries).encode()
+    missing = {each for each in place.parents if not each.exists()}
+    folders = tuple(sorted(missing.union(kept.folders if kept else ())))
+    backup = Backup(now, _hash(then), folders)
+    if kept is not None and now is not None:
+        # What somebody else changed since is not what we left, and is not to be lost with what we add.
+        backup = Backup(kept.before, backup.after if kept.is_ours(now) else kept.after, folders)
+    return Change(edit, place, now, then, folders, backup)
+
+
+def _uninstalled(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
+    then = before = kept.before if kept else None
+    if now is None:
+        then = None
+    elif kept is None or not kept.is_ours(now):
+        text = without_entries(edit.syntax, _text(edit.path, now), edit.entries, _text(edit.path, before))
+        is_needless = kept is not None and before is None and text.strip() in ("", "{}")
+        then = None if is_needless else text.encode()
+    return Change(edit, place, now, then, kept.folders if kept else (), None)
 
 
 def _text(path: Path, content: bytes | None) -> str:
@@ -241,3 +235,52 @@ def _text(path: Path, content: bytes | None) -> str:
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _LONGEST_BYTES:
+                raise InstallError(f"{path} is no file that holds settings. Nothing was changed.")
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InstallError(f"{path} cannot be read: {error.strerror}. Nothing was changed.") from error
+
+
+def _check_writable(path: Path) -> None:
+    folder = next(each for each in path.parents if each.exists())
+    # A file that its owner made read-only could be replaced all the same; he meant that it should not be.
+    locked = path.exists() and not path.stat().st_mode & stat.S_IWUSR
+    if locked or not os.access(folder, os.W_OK):
+        raise InstallError(f"{path} may not be written. Nothing was changed; make it writable (chmod u+w) first.")
+
+
+def _replace(path: Path, content: bytes | None, new_mode: int = 0o600) -> None:
+    """Put a content whole in a file's place, with the file's mode and owner; None removes it. The folder must exist."""
+    if content is None:
+        path.unlink(missing_ok=True)
+        return
+    remove_abandoned(path.parent, f".{escape(path.name)}.*{_DRAFT}")
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_DRAFT, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            found = path.stat() if path.exists() else None
+            if found:
+                with suppress(PermissionError):
+                    os.fchown(descriptor, found.st_uid, found.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(found.st_mode) if found else new_mode)
+            file.flush()
+            os.fsync(descriptor)
+        Path(draft).replace(path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+def _remove_empty(folders: tuple[Path, ...]) -> None:
+    for folder in reversed(folders):
+        with suppress(OSError):
+            folder.rmdir()

@@ -6,51 +6,96 @@ here; Cursor and OpenCode were not, theirs is from their documentation.
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harken.serve.hooks.agents import CHECKED, CLAUDE_CODE, CODEX, GEMINI, event_name
-from harken.serve.install.command import Command
-from harken.serve.install.entries import JSON, TOML, ConfigEntry
+from harken.errors import UsageError
+from harken.serve.hooks.events import CHECKED, CLAUDE_CODE, CODEX, GEMINI, event_name
+from harken.serve.install.entries import JSON, TOML, ConfigEntry, Syntax
 from harken.serve.install.plan import Edit
 
 CURSOR, OPENCODE = "cursor", "opencode"
 _NAME = "harken"
-_SHARED_MODE = 0o644
+# Where `uvx` puts what it runs; its next cleaning takes it away.
+_PASSING = ("archive-v", "environments-v")
+_GROWING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
+
+
+class Command(NamedTuple):
+    """The words that start Harken from wherever an agent is; `home` is None where Harken finds it by itself."""
+
+    words: tuple[str, ...]
+    home: str | None = None
+
+    def hook(self, event: str, agent: str) -> str:
+        """Return a hook as a line of a shell."""
+        home = ["--home", self.home] if self.home else []
+        return shlex.join([*self.words, "hook", event, "--agent", agent, *home])
+
+    def server(self, **more: Any) -> dict[str, Any]:
+        """Return the MCP server as most agents write it."""
+        environment = {"env": self.environment} if self.environment else {}
+        return {**more, "command": self.words[0], "args": [*self.words[1:], "mcp"], **environment}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the MCP server is to find in its environment."""
+        return {} if self.home is None else {"HARKEN_HOME": self.home}
+
+
+def own_command() -> tuple[str, ...]:
+    """This Harken, named so that it is found without a PATH: agents that were not started in a shell have another.
+
+    Raises:
+        UsageError: this one will be gone soon.
+    """
+    script = Path(sys.executable).parent / _NAME
+    if any(part.startswith(_PASSING) for part in script.parts):
+        raise UsageError(
+            "This Harken runs out of a cache that is emptied some day. First, in a clone: uv tool install '.[all]'"
+        )
+    found = shutil.which(_NAME)
+    if found and script.exists() and Path(found).samefile(script):
+        # The link that `uv tool` and `pipx` make outlives the environment that it points into.
+        return (str(Path(found).absolute()),)
+    return (str(script),) if script.exists() else (sys.executable, "-m", _NAME)
+
+
+def shared_command() -> tuple[str, ...]:
+    """Harken as a file names it that others get with the project: their machines have it elsewhere."""
+    return (_NAME,)
+
+
+def is_found() -> bool:
+    """Whether a shell finds Harken by its name."""
+    return shutil.which(_NAME) is not None
 
 
 class Where(NamedTuple):
-    """Where an agent is looked for.
-
-    Attributes:
-        person: `~`.
-        project: the folder whose files are changed; None for the person's own.
-        env: `CLAUDE_CONFIG_DIR`, `CODEX_HOME` and `XDG_CONFIG_HOME` of the agents.
-    """
+    """The home folder of a person, or the project whose files are changed instead, and the agents' own variables."""
 
     person: Path
     project: Path | None
     env: Mapping[str, str]
 
     def folder(self, variable: str, otherwise: str) -> Path:
-        """A person's folder that a variable may have moved."""
+        """Return a person's folder that a variable may have moved."""
         named = self.env.get(variable)
         return Path(named) if named else self.person / otherwise
 
-    def at(self, person: Path, project: str) -> Path:
-        """The file of the person, or the one of the project."""
-        return person if self.project is None else self.project / project
+    def edit(self, person: Path, project: str, syntax: Syntax, *entries: ConfigEntry) -> Edit:
+        """Return the change of the file of the person, or of the one of the project."""
+        if self.project is None:
+            return Edit(person, syntax, entries)
+        return Edit(self.project / project, syntax, entries, new_mode=0o644)
 
 
 class Hooked(NamedTuple):
-    """How an agent starts hooks.
-
-    Attributes:
-        events: those that are answered, as the agent calls them.
-        timeout: in the agent's own unit.
-        shell: the tool that runs commands, as the agent calls it; of no other is what it came to reported.
-    """
+    """The events that are answered, the timeout in the agent's unit, and its shell, whose results alone are told."""
 
     events: tuple[str, ...]
     timeout: int
@@ -58,14 +103,7 @@ class Hooked(NamedTuple):
 
 
 class Target(NamedTuple):
-    """An agent.
-
-    Attributes:
-        title: its name as people write it.
-        edits: makes the changes to its files.
-        hooked: None where it has the MCP server alone.
-        notes: what is left to be done, or not to be had.
-    """
+    """An agent; `hooked` is None where it has the MCP server alone, `notes` say what is left to be done by hand."""
 
     title: str
     edits: Callable[[Where, Command, Hooked | None], list[Edit]]
@@ -73,68 +111,55 @@ class Target(NamedTuple):
     notes: tuple[str, ...]
 
 
-_GROWING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
-
-
-def _hooks(agent: str, hooked: Hooked, command: Command) -> tuple[ConfigEntry, ...]:
-    def entry(event: str) -> ConfigEntry:
+def _hooks(agent: str, hooked: Hooked | None, command: Command) -> list[ConfigEntry]:
+    if hooked is None:
+        return []
+    entries = []
+    for event in hooked.events:
         handler = {"type": "command", "command": command.hook(event, agent), "timeout": hooked.timeout}
         matcher = {"matcher": hooked.shell} if event_name(event) in CHECKED else {}
-        return ConfigEntry(("hooks", event), {**matcher, "hooks": [handler]}, listed=True)
-
-    return tuple(map(entry, hooked.events))
-
-
-def _server(command: Command, **more: Any) -> dict[str, Any]:
-    program, arguments = command.server
-    environment = {"env": dict(command.environment)} if command.environment else {}
-    return {**more, "command": program, "args": arguments, **environment}
-
-
-def _mode(where: Where) -> int:
-    return 0o600 if where.project is None else _SHARED_MODE
+        entries.append(ConfigEntry(("hooks", event), {**matcher, "hooks": [handler]}, listed=True))
+    return entries
 
 
 def _claude_code(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
     folder = where.folder("CLAUDE_CONFIG_DIR", ".claude")
     # The other file is beside the folder, unless the folder was moved.
     state = folder / ".claude.json" if "CLAUDE_CONFIG_DIR" in where.env else where.person / ".claude.json"
-    settings, servers = where.at(folder / "settings.json", ".claude/settings.json"), where.at(state, ".mcp.json")
-    server = ConfigEntry(("mcpServers", _NAME), _server(command, type="stdio"))
-    hooks = _hooks(CLAUDE_CODE, hooked, command) if hooked else ()
-    return [Edit(settings, JSON, hooks, _mode(where)), Edit(servers, JSON, (server,), _mode(where))]
+    server = ConfigEntry(("mcpServers", _NAME), command.server(type="stdio"))
+    return [
+        where.edit(folder / "settings.json", ".claude/settings.json", JSON, *_hooks(CLAUDE_CODE, hooked, command)),
+        where.edit(state, ".mcp.json", JSON, server),
+    ]
 
 
 def _codex(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
-    folder = where.at(where.folder("CODEX_HOME", ".codex"), ".codex")
-    server = ConfigEntry(("mcp_servers", _NAME), _server(command))
-    hooks = _hooks(CODEX, hooked, command) if hooked else ()
+    folder = where.folder("CODEX_HOME", ".codex")
+    server = ConfigEntry(("mcp_servers", _NAME), command.server())
     return [
-        Edit(folder / "hooks.json", JSON, hooks, _mode(where)),
-        Edit(folder / "config.toml", TOML, (server,), _mode(where)),
+        where.edit(folder / "hooks.json", ".codex/hooks.json", JSON, *_hooks(CODEX, hooked, command)),
+        where.edit(folder / "config.toml", ".codex/config.toml", TOML, server),
     ]
 
 
 def _gemini(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
-    settings = where.at(where.person / ".gemini" / "settings.json", ".gemini/settings.json")
-    hooks = _hooks(GEMINI, hooked, command) if hooked else ()
-    return [Edit(settings, JSON, (*hooks, ConfigEntry(("mcpServers", _NAME), _server(command))), _mode(where))]
+    name, server = ".gemini/settings.json", ConfigEntry(("mcpServers", _NAME), command.server())
+    return [where.edit(where.person / name, name, JSON, *_hooks(GEMINI, hooked, command), server)]
 
 
 def _cursor(where: Where, command: Command, _hooked: Hooked | None) -> list[Edit]:
-    servers = where.at(where.person / ".cursor" / "mcp.json", ".cursor/mcp.json")
-    return [Edit(servers, JSON, (ConfigEntry(("mcpServers", _NAME), _server(command)),), _mode(where))]
+    name = ".cursor/mcp.json"
+    return [where.edit(where.person / name, name, JSON, ConfigEntry(("mcpServers", _NAME), command.server()))]
 
 
 def _opencode(where: Where, command: Command, _hooked: Hooked | None) -> list[Edit]:
-    folder = where.at(where.folder("XDG_CONFIG_HOME", ".config") / "opencode", "")
-    files = [folder / "opencode.jsonc", folder / "opencode.json"]
-    program, arguments = command.server
-    server: dict[str, Any] = {"type": "local", "command": [program, *arguments], "enabled": True}
+    folder = where.project or where.folder("XDG_CONFIG_HOME", ".config") / "opencode"
+    path = folder / "opencode.jsonc"
+    path = path if path.exists() else folder / "opencode.json"
+    server: dict[str, Any] = {"type": "local", "command": [*command.words, "mcp"], "enabled": True}
     if command.environment:
-        server["environment"] = dict(command.environment)
-    path = next((file for file in files if file.exists()), files[-1])
-    return [Edit(path, JSON, (ConfigEntry(("mcp", _NAME), server),), _mode(where))]
+        server["environment"] = command.environment
+    return [where.edit(path, path.name, JSON, ConfigEntry(("mcp", _NAME), server))]
 
 
 _NO_HOOKS = "{} gets the MCP server alone: it searches when it is asked to, and its conversations are not recorded."

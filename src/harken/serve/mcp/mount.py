@@ -13,18 +13,14 @@ from starlette.types import Receive, Scope, Send
 from harken.engine import Harken
 from harken.errors import MissingExtraError
 from harken.serve.http.routes import caller_of
-from harken.serve.verbs.verb import Verb
+from harken.serve.operations.operation import AnyOperation
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 
 class Mount:
-    """Answers MCP over streamable HTTP from an open store; no session is kept, so none has to be found again.
-
-    Args:
-        harken: the open store.
-    """
+    """Answers MCP over streamable HTTP from an open store; no session is kept, so none has to be found again."""
 
     def __init__(self, harken: Harken) -> None:
         self._harken = harken
@@ -74,7 +70,7 @@ class Mount:
         return StreamableHTTPSessionManager(make_server(self._answer), stateless=True)
 
     async def _answer(
-        self, verb: Verb, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
+        self, operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
     ) -> dict[str, Any]:
         caller = caller_of(context.request.scope, is_agent=True, progress=progress)
-        return await run_sync(verb.call, self._harken, given, caller)
+        return await run_sync(operation.call, self._harken, given, caller)

@@ -1,4 +1,4 @@
-"""Answers messages that nobody can read, so that no client waits for ever."""
+"""The MCP server on stdin and stdout: it ends with its client, and answers messages that nobody can read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from harken.errors import HarkenError
 from harken.serve import process as parent
-from harken.serve.mcp.asking import Asking
+from harken.serve.mcp.daemon_client import DaemonClient
 from harken.serve.mcp.server import make_server
 
 _ADVICE = {
@@ -30,19 +30,57 @@ _ADVICE = {
     INVALID_REQUEST: "This is no message of JSON-RPC 2.0. Send an object with jsonrpc, id, method and params.",
 }
 _LONGEST_ID_DIGITS = 20
+_LOOK_SECONDS, _END_SECONDS = 1.0, 5.0
+
+
+def serve_stdio(client: DaemonClient) -> None:
+    """Serve the client that started this process; returns when it closes stdin.
+
+    Where it goes without that, killed or with the pipe held open by another process, this process ends by itself.
+    """
+    threading.Thread(target=_leave_with_parent, name="harken-parent", daemon=True).start()
+    # A reader that hangs in a thread hears no exception.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        anyio.run(_run, client)
+    except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+    finally:
+        # What is still being done in a thread is a transaction, whole or not at all.
+        threading.Thread(target=_leave_soon, name="harken-end", daemon=True).start()
+        client.close()
+
+
+async def _run(client: DaemonClient) -> None:
+    # Also starts the daemon where there is none, so that it is there when the first question comes.
+    try:
+        await client.is_served()
+    except HarkenError as error:
+        # Each call answers so, too.
+        sys.stderr.write(f"harken: {error}\n")
+    server: Any = make_server(client.answer)
+    async with stdio_server() as (incoming, outgoing), answering_unreadable(incoming, outgoing) as messages:
+        await server.run(messages, outgoing, server.create_initialization_options())
+
+
+def _leave_with_parent() -> None:
+    while not parent.is_gone():
+        time.sleep(_LOOK_SECONDS)
+    os._exit(0)
+
+
+def _leave_soon() -> None:
+    time.sleep(_END_SECONDS)
+    os._exit(0)
 
 
 @asynccontextmanager
 async def answering_unreadable(
     incoming: Any, outgoing: Any
 ) -> AsyncIterator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
-    """What comes in, without what could not be read: that is answered here, with an error.
+    """Give what comes in without what could not be read, which stands there as exceptions: that is answered here.
 
     The SDK drops such messages in silence, and the client waits until its own patience ends.
-
-    Args:
-        incoming: the transport's messages, and its exceptions in place of those that it could not read.
-        outgoing: where answers go.
     """
     readable, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
@@ -61,26 +99,24 @@ async def answering_unreadable(
 
 
 def _answer(error: Exception) -> JSONRPCError | None:
-    """The error that goes back; None where nobody waits for one: blank lines, answers."""
+    """Return the error that goes back; None where nobody waits for one: blank lines, answers."""
     if not isinstance(error, ValidationError):
         return None
     problems = error.errors(include_url=False, include_context=False)
     found = problems[0]["input"]
     if problems[0]["type"] == "json_invalid":
-        return _refusal(PARSE_ERROR, _tolerantly(found)) if found.strip() else None
+        if not found.strip():
+            return None
+        try:
+            # As Python reads it, which takes halves of characters.
+            return _refusal(PARSE_ERROR, json.loads(found, parse_int=_number))
+        except (ValueError, RecursionError):
+            return _refusal(PARSE_ERROR, None)
     # One of them is told of the whole message: what an answer would have to hold.
     whole = next((each["input"] for each in problems if isinstance(each["input"], dict)), found)
     if isinstance(whole, dict) and ("result" in whole or "error" in whole):
         return None
     return _refusal(INVALID_REQUEST, whole)
-
-
-def _tolerantly(line: str) -> object:
-    """The message as Python reads it, which takes halves of characters; None where it cannot either."""
-    try:
-        return json.loads(line, parse_int=_number)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _number(digits: str) -> int | str:
@@ -92,48 +128,3 @@ def _refusal(code: int, message: object) -> JSONRPCError:
     if isinstance(uid, bool) or not isinstance(uid, int | str) or not str(uid).isprintable():
         uid = None
     return JSONRPCError(jsonrpc="2.0", id=uid, error=ErrorData(code=code, message=_ADVICE[code]))
-
-
-_LOOK_SECONDS = 1.0
-_END_SECONDS = 5.0
-
-
-def serve_stdio(asking: Asking) -> None:
-    """Serve the client that started this process; returns when it closes stdin.
-
-    Where it goes without that, killed or with the pipe held open by another process, this process ends by itself.
-    """
-    threading.Thread(target=_watch, name="harken-parent", daemon=True).start()
-    # A reader that hangs in a thread hears no exception.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        anyio.run(_run, asking)
-    except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass
-    finally:
-        # What is still being done in a thread is a transaction, whole or not at all.
-        threading.Thread(target=_leave_after, args=(_END_SECONDS,), name="harken-end", daemon=True).start()
-        asking.close()
-
-
-async def _run(asking: Asking) -> None:
-    # Also starts the daemon where there is none, so that it is there when the first question comes.
-    try:
-        await asking.is_served()
-    except HarkenError as error:
-        # Each call answers so, too.
-        sys.stderr.write(f"harken: {error}\n")
-    server: Any = make_server(asking.answer)
-    async with stdio_server() as (incoming, outgoing), answering_unreadable(incoming, outgoing) as messages:
-        await server.run(messages, outgoing, server.create_initialization_options())
-
-
-def _watch() -> None:
-    while not parent.is_gone():
-        time.sleep(_LOOK_SECONDS)
-    os._exit(0)
-
-
-def _leave_after(seconds: float) -> None:
-    time.sleep(seconds)
-    os._exit(0)

@@ -1,28 +1,37 @@
-"""What a person says: plain lines of any stdin."""
+"""A chat begun or gone on with, at a terminal or with lines of stdin, and its loop."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+import click
 from rich.text import Text
 
-from harken.chat.turn import Turn
+from harken.chat.turn import CHAT_CHANNEL, Turn
 from harken.context.builder import ContextSession as Talk
 from harken.context.layers import LayerName
 from harken.engine import Harken
-from harken.serve.cli.failing import line_of
-from harken.serve.cli.session import CommandSession, counted
-from harken.serve.repl.showing import AnswerView
-from harken.serve.repl.slash import Slash, is_command
+from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
+from harken.journal.backup import TYPED_NAME
+from harken.model.conversations import MessageType, Role
+from harken.serve.cli.reporting import HOW_TO_CONFIGURE, summaries_words
+from harken.serve.cli.session import CommandSession, line_of
+from harken.serve.process import EXIT_INTERRUPTED
+from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
+from harken.serve.repl.slash import CONTINUES, Slash, is_command
+from harken.text.characters import printable
+from harken.text.shown import counted, one_line
 
-CONTINUES = "\\"
+_SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
 
 
 class Reader(Protocol):
@@ -61,7 +70,7 @@ class Repl:
     harken: Harken
     talk: Talk
     slash: Slash
-    view: Callable[[], AnswerView]
+    view: Callable[[], PlainAnswer | TerminalAnswer]
     is_terminal: bool
     told_halts: set[str] = field(default_factory=set)
 
@@ -112,7 +121,7 @@ class Repl:
 
     def _tell_halts(self) -> None:
         """Say once why work in the background stands still; `/status` says it for as long as it lasts."""
-        for why in self.harken.background.halts.values():
+        for why in self.harken.background.blocked_reasons.values():
             if why not in self.told_halts:
                 self.told_halts.add(why)
                 self._aside(f"Work in the background stands still for now: {' '.join(why.split())}")
@@ -120,7 +129,7 @@ class Repl:
     def _aside(self, words: str) -> None:
         """A dim line below an answer, for a person."""
         if self.is_terminal:
-            self.session.err.print(Text(words, "dim"))
+            _dim(self.session, words)
 
 
 def _footer(turn: Turn) -> str:
@@ -139,7 +148,7 @@ def _footer(turn: Turn) -> str:
     if earlier is not None:
         back.append(counted(len(earlier.items), "earlier message"))
     parts.append(f"back came {', '.join(back)}" if back else "nothing came back")
-    return " · ".join(parts)
+    return " · ".join([*parts, *turn.context.failures])
 
 
 @contextmanager
@@ -157,3 +166,120 @@ def _stopped_by_ctrl_c() -> Iterator[threading.Event]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def run_chat(context: click.Context, words: Sequence[str], continues: bool, conversation: str | None) -> None:
+    """Begin a chat, or go on with the last one or the one named; without words, lines are answered until they end.
+
+    Raises:
+        UsageError: both are given.
+    """
+    session: CommandSession = context.obj
+    if continues and conversation is not None:
+        raise UsageError("Say --continue or --conversation, not both.")
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    with session.engine() as harken, _ended_by_signals():
+        session.opened, session.prefix = harken, "/"
+        session.talk = _talk(harken, continues, conversation)
+        slash = Slash(session, context.find_root())
+        # Before anything is shown: what is missing is said at once.
+        reader = None if words else _reader(harken, slash) if is_terminal else PlainReader()
+        shows = session.out.is_terminal
+        repl = Repl(
+            session,
+            harken,
+            session.talk,
+            slash,
+            view=lambda: TerminalAnswer(session.out) if shows else PlainAnswer(session.err),
+            is_terminal=shows,
+        )
+        if reader is not None:
+            _talk_on(repl, reader, is_terminal, continues or conversation is not None)
+            return
+        turn = repl.say(" ".join(words))
+        if turn.stopped:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED)
+        if turn.error:
+            raise HarkenError(turn.error)
+
+
+def _talk(harken: Harken, continues: bool, conversation: str | None) -> Talk:
+    if not continues and conversation is None:
+        return harken.chat.begin(Path.cwd())
+    try:
+        return harken.chats.find(conversation, CHAT_CHANNEL)
+    except NotFoundError:
+        if conversation is not None:
+            raise
+        raise NotFoundError("There is no chat to go on with yet. Begin one: harken chat") from None
+
+
+def _reader(harken: Harken, slash: Slash) -> Reader:
+    try:
+        from harken.serve.repl.terminal import TerminalReader, TypedLines
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Chatting at a terminal", "chat") from error
+    typed = TypedLines(harken.home / TYPED_NAME, lambda text: harken.recorder.redactor.redact(text).text)
+    return TerminalReader(typed, slash.names)
+
+
+def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) -> None:
+    session, harken = repl.session, repl.harken
+    harken.background.hold(repl.talk.conversation_uid)
+    try:
+        harken.start_worker()
+    except HarkenError as error:
+        repl.told_halts.add(str(error))
+        _dim(session, f"Some work in the background has to wait: {' '.join(str(error).split())}")
+    if is_terminal:
+        _greet(session, harken)
+        if is_resumed:
+            _recall(session, harken, repl.talk.conversation_uid)
+    repl.run(reader)
+    if is_terminal and harken.chats.newest(repl.talk.conversation_uid).segment_uid is not None:
+        _dim(session, f"Go on with: harken chat --conversation {repl.talk.conversation_uid}")
+
+
+def _greet(session: CommandSession, harken: Harken) -> None:
+    _dim(session, f"Harken · {harken.chat.model_name or 'no model'} · /help lists the commands, Ctrl-D leaves")
+    if harken.chat.model_name is None:
+        session.note("No language model is configured: nothing answers, and the commands work.")
+        session.note(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
+    _dim(session, summaries_words(harken, session.prefix))
+
+
+def _recall(session: CommandSession, harken: Harken, conversation_uid: str) -> None:
+    """Where the conversation was left."""
+    title = harken.chats.titles([conversation_uid]).get(conversation_uid, "untitled")
+    said = [
+        message
+        for message in harken.show(conversation_uid).messages
+        if message.type is MessageType.TEXT and message.role in (Role.USER, Role.ASSISTANT)
+    ]
+    _dim(session, f"Going on with “{printable(title)}” · {counted(len(said), 'message')} · {conversation_uid}")
+    for message in said[-_SHOWN_MESSAGES:]:
+        _dim(session, f"{message.role.value}: {one_line(printable(message.text), _SHOWN_CHARS)}")
+
+
+def _dim(session: CommandSession, words: str) -> None:
+    session.err.print(Text(words, "dim"))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A closed terminal, or a request to end, ends the chat in good order: workers stop, what was said is kept."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            # The terminal is gone, and whatever is written to it fails.
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (1, 2):
+                os.dup2(nowhere, descriptor)
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,8 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -15,29 +14,11 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, TurnEvent
-from harken.text.terminal import printable
+from harken.text.characters import printable
 
 _FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 _TOOL_CHARS = 100
 _REFRESH_PER_SECOND = 10
-
-
-class AnswerView(Protocol):
-    """Shows one answer while its `with` block lasts."""
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Show what is left."""
-        ...
-
-    def listen(self, event: TurnEvent) -> None:
-        """Something happened."""
-        ...
 
 
 class PlainAnswer:
@@ -51,13 +32,11 @@ class PlainAnswer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._end_line()
 
     def listen(self, event: TurnEvent) -> None:
-        """See `AnswerView.listen`."""
+        """Show what happened."""
         if isinstance(event, TextPiece):
             sys.stdout.write(printable(event.text))
             sys.stdout.flush()
@@ -95,15 +74,13 @@ class TerminalAnswer:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._live.update(Text(""))
         self._live.stop()
         self._print(self._block)
 
     def listen(self, event: TurnEvent) -> None:
-        """See `AnswerView.listen`."""
+        """Show what happened."""
         if isinstance(event, TextPiece):
             self._block += printable(event.text)
             complete, self._block = _complete(self._block)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 from rich.table import Table
 
 from harken.errors import UsageError
-from harken.serve.cli.failing import is_help, line_of
-from harken.serve.cli.session import CommandSession
+from harken.serve.cli.session import CommandSession, is_help, line_of
 
 # Those of the command line that make sense within a conversation, in the order in which they are listed.
 _OFFERED = (
@@ -19,6 +18,8 @@ _OFFERED = (
     "model",
 )
 _LEAVING = ("exit", "quit")
+# At the end of a line that goes on.
+CONTINUES = "\\"
 _HELP = "help"
 _COMMAND = re.compile(r"/(?P<name>[a-z]*)(?P<rest>\s.*)?", re.IGNORECASE | re.DOTALL)
 # Quotes hold words together only around whole words, so that an apostrophe needs none.
@@ -36,12 +37,16 @@ class Slash:
 
     Args:
         session: with the open store and the conversation that goes on.
-        commands: of the command line, by name.
+        context: of the command line, whose commands they are.
     """
 
-    def __init__(self, session: CommandSession, commands: Mapping[str, click.Command]) -> None:
+    def __init__(self, session: CommandSession, context: click.Context) -> None:
         self._session = session
-        self._commands = {name: commands[name] for name in _OFFERED if name in commands}
+        found = context.command
+        commands = (
+            {name: found.get_command(context, name) for name in _OFFERED} if isinstance(found, click.Group) else {}
+        )
+        self._commands = {name: command for name, command in commands.items() if command is not None}
 
     @property
     def names(self) -> tuple[str, ...]:

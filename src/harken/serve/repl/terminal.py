@@ -1,8 +1,12 @@
-"""What was typed in earlier chats, for the arrow keys: a file of one's own, without secrets."""
+"""Lines typed at a terminal, with completion and the arrow keys; needs an extra."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -11,9 +15,10 @@ from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from harken.serve.repl.loop import CONTINUES
-from harken.serve.repl.typed import TypedLines
+from harken.files import make_private
+from harken.serve.repl.slash import CONTINUES
 
+_KEPT_LINES = 1000
 _PROMPT = FormattedText([("bold", "> ")])
 
 
@@ -27,7 +32,7 @@ class TerminalReader:
 
     def __init__(self, typed: TypedLines, commands: Sequence[str]) -> None:
         self._session: PromptSession[str] = PromptSession(
-            history=_History(typed),
+            history=typed,
             completer=_Commands(commands),
             complete_while_typing=False,
             key_bindings=_keys(),
@@ -35,7 +40,7 @@ class TerminalReader:
         )
 
     def read(self) -> str | None:
-        """See `Reader.read`."""
+        """See `Reader.read` of the loop."""
         try:
             return self._session.prompt(_PROMPT)
         except KeyboardInterrupt:
@@ -44,16 +49,56 @@ class TerminalReader:
             return None
 
 
-class _History(History):
-    def __init__(self, typed: TypedLines) -> None:
-        super().__init__()
-        self._typed = typed
+class TypedLines(History):
+    """What was typed in earlier chats, one JSON string a line, in a file that only its owner can read.
 
-    def load_history_strings(self) -> Iterable[str]:
-        return reversed(self._typed.load())
+    Args:
+        path: the file; made with the first line.
+        redacted: takes secrets out of a text; a line that it changes is not kept at all.
+    """
+
+    def __init__(self, path: Path, redacted: Callable[[str], str]) -> None:
+        super().__init__()
+        self._path = path
+        self._redacted = redacted
+
+    def load_history_strings(self) -> list[str]:
+        """The newest lines, the last one first; what cannot be read is passed over."""
+        try:
+            written = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
+        if len(written) > 2 * _KEPT_LINES:
+            written = written[-_KEPT_LINES:]
+            self._replace(written)
+        return [line for line in map(_line, reversed(written[-_KEPT_LINES:])) if line]
 
     def store_string(self, string: str) -> None:
-        self._typed.keep(string)
+        """Add a line, unless it holds a secret; a disk that refuses costs the history, not the chat."""
+        if self._redacted(string) != string:
+            return
+        with suppress(OSError):
+            make_private(self._path.parent)
+            self._write(self._path, os.O_APPEND, [json.dumps(string, ensure_ascii=False)])
+
+    def _replace(self, lines: list[str]) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        with suppress(OSError):
+            self._write(fresh, os.O_TRUNC, lines)
+            fresh.replace(self._path)
+
+    def _write(self, path: Path, how: int, lines: list[str]) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+
+
+def _line(written: str) -> str:
+    try:
+        found = json.loads(written)
+    except ValueError:
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 class _Commands(Completer):

@@ -1,4 +1,4 @@
-"""Failed checks that no experience tells of yet: candidates, in the words that were said and printed around them."""
+"""Checks as evidence for experiences: a suggestion for the active one, or a candidate for a new one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid5
 
 from harken.model.conversations import Message, MessageType, ProjectIdentity, Role
-from harken.model.experiences import EXPERIENCE, STATEMENT_CHARS
-from harken.sources.experiences.check_commands import command_line
-from harken.sources.experiences.checks import FAILED, see_checks, told_lines
+from harken.model.experiences import EXPERIENCE, STATEMENT_CHARS, Experience, ExperienceStatus
+from harken.model.views import format_moment
+from harken.sources.experiences.checks import (
+    FAILED,
+    PASSED,
+    SHELL_TOOLS,
+    check_command,
+    check_result,
+    command_line,
+    told_lines,
+)
 from harken.storage.conversations import find_tombstones, messages_of_exchange
-from harken.storage.ports import Store
-from harken.storage.records.checks import SeenCheck, all_checks
-from harken.storage.records.experiences import experience_spans
+from harken.storage.ports import Store, Transaction
+from harken.storage.records.checks import SeenCheck, ShellResult, all_checks, put_checks, unseen_results
+from harken.storage.records.lists import experience_spans
 from harken.storage.records.rows import find_kept
 
 _REVIEWED = 2000
@@ -28,14 +37,72 @@ _EXPLAINS = re.compile(
     r"|\b(?:потому что|из-за|похоже|причина)",
     re.IGNORECASE,
 )
+_AT_ONCE = 500
+_FAILURE = re.compile(r"(?:\S+\s+){0,3}?\b(?:fail(?:s|ed|ing|ure)?|crash(?:es)?|breaks?|errors?)\b", re.IGNORECASE)
+_DENIAL = re.compile(
+    r"\b(?:no|not|never|without|stops?|ends?|fix(?:es)?|none|0|zero|longer|gone|don't|doesn't|won't)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The outcome that a check suggests for the active experience of its project.
+
+    Attributes:
+        result: the lines that it printed; the evidence is the message with all of them.
+    """
+
+    status: ExperienceStatus
+    result: str
+    command: str
+    evidence_uid: str
+    at: datetime
+
+    def view(self) -> dict[str, Any]:
+        """The suggestion as JSON."""
+        return {
+            "status": self.status.value,
+            "result": self.result,
+            "command": self.command,
+            "evidence_id": self.evidence_uid,
+            "at": format_moment(self.at),
+        }
+
+
+def see_checks(store: Store, since: datetime | None = None) -> None:
+    """Look at results of shell commands that nobody has looked at; at none before a moment."""
+    tools = sorted({form for name in SHELL_TOOLS for form in (name, name.capitalize())})
+    while True:
+        with store.reading() as tx:
+            results = unseen_results(tx, tools, _AT_ONCE, since)
+        if not results:
+            return
+        outcomes: list[tuple[ShellResult, str | None]] = []
+        for one in results:
+            check = check_command(command_line(one.tool_name, one.call))
+            outcomes.append((one, check_result(check, one.channel, one.printed, one.facts) if check else None))
+        with store.writing() as tx:
+            put_checks(tx, outcomes)
+
+
+def suggestion_of(one: Experience, check: SeenCheck) -> Suggestion:
+    """Suggest an outcome by a check: a success confirms the experience, unless it was predicted to fail."""
+    expects_failure = _FAILURE.search(one.prediction) is not None and _DENIAL.search(one.prediction) is None
+    as_predicted = (check.outcome == PASSED) is not expects_failure
+    return Suggestion(
+        ExperienceStatus.CONFIRMED if as_predicted else ExperienceStatus.FALSIFIED,
+        told_lines(check.printed, check.outcome),
+        command_line(check.tool_name, check.call),
+        check.result_uid,
+        check.at,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A check that failed while no experience was active: one may be started from it.
+    """A check that failed while no experience was active: one of the same id may be started from it.
 
     Attributes:
-        uid: the experience's id, should it be accepted.
         printed: the lines that say what failed.
         goal, hypothesis, prediction: what was said around it; empty where nothing like it was said.
         failures: how often it failed before it passed, or until now.
@@ -54,20 +121,22 @@ class Candidate:
     has_passed: bool
     evidence_uid: str
 
-
-@dataclass(frozen=True, slots=True)
-class Streak:
-    """A check's failures in one conversation, up to its next success."""
-
-    first: SeenCheck
-    command: str
-    failures: int
-    has_passed: bool
-
-    @property
-    def uid(self) -> str:
-        """The id of the experience that may come of it; the same whenever it is found."""
-        return str(uuid5(_CANDIDATES, self.first.result_uid))
+    def view(self) -> dict[str, Any]:
+        """The candidate as JSON; what was not said is null."""
+        return {
+            "id": self.uid,
+            "project": self.project.key if self.project else None,
+            "conversation_id": self.conversation_uid,
+            "evidence_id": self.evidence_uid,
+            "at": format_moment(self.at),
+            "command": self.command,
+            "printed": self.printed,
+            "goal": self.goal or None,
+            "hypothesis": self.hypothesis or None,
+            "prediction": self.prediction or None,
+            "failures": self.failures,
+            "has_passed": self.has_passed,
+        }
 
 
 def open_candidates(store: Store) -> list[Candidate]:
@@ -77,12 +146,12 @@ def open_candidates(store: Store) -> list[Candidate]:
     """
     see_checks(store)
     with store.reading() as tx:
-        found = streaks(all_checks(tx, _REVIEWED))
-        uids = [one.uid for one in found]
+        streaks = {str(uuid5(_CANDIDATES, one[0].result_uid)): one for one in _streaks(all_checks(tx, _REVIEWED))}
+        uids = list(streaks)
         taken = find_kept(tx, EXPERIENCE, uids).keys() | find_tombstones(tx, uids)
         spans = experience_spans(tx)
-        wanted = [one for one in reversed(found) if one.uid not in taken and not _is_told(one.first, spans)]
-        return [candidate_of(one, messages_of_exchange(tx, one.first.exchange_uid)) for one in wanted]
+        wanted = (uid for uid in reversed(uids) if uid not in taken and not _is_told(streaks[uid][0], spans))
+        return [_candidate(tx, uid, streaks[uid]) for uid in wanted]
 
 
 def _is_told(check: SeenCheck, spans: Iterable[tuple[str, datetime, datetime]]) -> bool:
@@ -90,56 +159,44 @@ def _is_told(check: SeenCheck, spans: Iterable[tuple[str, datetime, datetime]]) 
     return any(key == project and begun <= check.at < ended for key, begun, ended in spans)
 
 
-def streaks(seen: Iterable[SeenCheck]) -> list[Streak]:
-    """Failures of one command in one conversation as one, the oldest first.
-
-    Args:
-        seen: oldest first.
-    """
-    done: list[Streak] = []
+def _streaks(seen: Iterable[SeenCheck]) -> list[list[SeenCheck]]:
+    """Failures of one command in one conversation, and the success that ended them; each, and all, oldest first."""
+    done: list[list[SeenCheck]] = []
     running: dict[tuple[str, str], list[SeenCheck]] = {}
     for check in seen:
-        command = command_line(check.tool_name, check.call)
-        key = (check.conversation_uid, command)
+        key = (check.conversation_uid, command_line(check.tool_name, check.call))
         if check.outcome == FAILED:
             running.setdefault(key, []).append(check)
         elif key in running:
-            failures = running.pop(key)
-            done.append(Streak(failures[0], command, len(failures), has_passed=True))
-    done += [Streak(failures[0], command, len(failures), False) for (_, command), failures in running.items()]
-    return sorted(done, key=lambda one: (one.first.at, one.first.result_uid))
+            done.append([*running.pop(key), check])
+    return sorted([*done, *running.values()], key=lambda one: (one[0].at, one[0].result_uid))
 
 
-def candidate_of(streak: Streak, exchange: Sequence[Message]) -> Candidate:
-    """The streak with what was said around its first failure.
-
-    Args:
-        streak: the failures.
-        exchange: the messages of the first failure's exchange, oldest first.
-    """
-    check = streak.first
+def _candidate(tx: Transaction, uid: str, streak: Sequence[SeenCheck]) -> Candidate:
+    """The streak with what was said around its first failure."""
+    check = streak[0]
+    exchange = messages_of_exchange(tx, check.exchange_uid)
     place = next((number for number, one in enumerate(exchange) if one.uid == check.result_uid), len(exchange))
     asked = [one.text for one in exchange if one.role is Role.USER and one.type is MessageType.TEXT]
-    before, behind = _agent_words(exchange[:place]), _agent_words(exchange[place:])
-    expected = [sentence for sentence in before if _EXPECTS.search(sentence)]
-    explained = [sentence for sentence in behind if _EXPLAINS.search(sentence)]
+    expected = [each for each in _agent_sentences(exchange[:place]) if _EXPECTS.search(each)]
+    explained = [each for each in _agent_sentences(exchange[place:]) if _EXPLAINS.search(each)]
+    has_passed = streak[-1].outcome == PASSED
     return Candidate(
-        uid=streak.uid,
+        uid=uid,
         project=check.project,
         conversation_uid=check.conversation_uid,
         at=check.at,
-        command=streak.command,
+        command=command_line(check.tool_name, check.call),
         printed=told_lines(check.printed, FAILED),
         goal=asked[0].strip()[:STATEMENT_CHARS] if asked else "",
         hypothesis=explained[0][:STATEMENT_CHARS] if explained else "",
         prediction=expected[-1][:STATEMENT_CHARS] if expected else "",
-        failures=streak.failures,
-        has_passed=streak.has_passed,
+        failures=len(streak) - has_passed,
+        has_passed=has_passed,
         evidence_uid=check.result_uid,
     )
 
 
-def _agent_words(messages: Sequence[Message]) -> list[str]:
-    """The agent's sentences, as they were said."""
+def _agent_sentences(messages: Sequence[Message]) -> list[str]:
     texts = [one.text for one in messages if one.role is Role.ASSISTANT and one.type is MessageType.TEXT]
     return [found.strip() for text in texts for found in _SENTENCE.findall(text) if found.strip()]

@@ -1,19 +1,177 @@
-"""What tests and builds say: whether one passed, whether a failure is the same again, and of which experience."""
+"""Tests and builds that ran in a shell: the command, how it went, and a failure in words that stay the same."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from harken.model.experiences import Experience, ExperienceStatus
-from harken.sources.experiences.check_commands import SHELL_TOOLS, CheckCommand, check_command, command_line
-from harken.storage.ports import Store
-from harken.storage.records.checks import SeenCheck, ShellResult, put_checks, unseen_results
 from harken.text.words import STOP_WORDS, words_of
+
+SHELL_TOOLS = frozenset(
+    [
+        *("bash", "shell", "sh", "zsh", "exec", "execute", "exec_command", "shell_command", "local_shell"),
+        *("run_command", "run_shell_command", "run_terminal_cmd", "terminal"),
+    ]
+)
+_OPERATOR = re.compile(r"[;&|<>()\n]+")
+_REDIRECTED = re.compile(r"\s*(?:\b[0-9]\s?|&)?[<>].*", re.DOTALL)
+_ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
+# What only runs the command behind it, and those of its options that have a value.
+_RUNNERS = frozenset(
+    [
+        *("sudo", "time", "env", "command", "exec", "nohup", "timeout", "npx", "bunx", "pnpm exec", "yarn exec"),
+        *("uv run", "poetry run", "pipenv run", "hatch run", "bundle exec", "coverage run"),
+    ]
+)
+_VALUED = frozenset(
+    [
+        *("-p", "-u", "-g", "-C", "--user", "--with", "--extra", "--group", "--python"),
+        *("--package", "--project", "--directory", "--env-file"),
+    ]
+)
+# Their failure is no word on the check behind them only where they do something of their own.
+_PREPARING = frozenset(["cd", "export", "set", "source", ".", "pushd", "popd", "mkdir", "clear", "echo"])
+_ASKS_ONLY = frozenset(["--help", "-h", "--version", "-V", "--collect-only", "--list-tests", "--dry-run"])
+# By program: what its first words must be, as a regular expression on the words behind it.
+_TESTS = {
+    **dict.fromkeys(("pytest", "py.test", "tox", "nox", "jest", "mocha", "ctest", "rspec", "phpunit"), ""),
+    "vitest": "",
+    "playwright": "test",
+    "unittest": "",
+    "cargo": "(test|nextest)",
+    "go": "test",
+    "swift": "test",
+    "mix": "test",
+    "dotnet": "test",
+    "rake": "(test|spec)",
+    "manage.py": "test",
+    "bun": "test",
+    "deno": "test",
+    **dict.fromkeys(("npm", "pnpm", "yarn"), r"(t|test(:\S+)?|run (test|spec|e2e)([:-]\S+)?)"),
+    **dict.fromkeys(("mvn", "mvnw", "gradle", "gradlew"), r"(.* )?:?(\S+:)?(test|verify|check|integration-?[tT]est)"),
+    **dict.fromkeys(("make", "gmake", "just"), r"(.* )?\S*(test|check)\S*"),
+}
+_BUILDS = {
+    **dict.fromkeys(("tsc", "gcc", "g++", "cc", "c++", "clang", "clang++", "rustc", "javac", "mypy", "pyright"), ""),
+    "cargo": "(build|check|clippy)",
+    "go": "(build|vet)",
+    "swift": "build",
+    "dotnet": "build",
+    "cmake": ".*--build",
+    "ninja": "",
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), r"run (build|typecheck|type-check|compile|lint)([:-]\S+)?"),
+    **dict.fromkeys(("mvn", "mvnw", "gradle", "gradlew"), r"(.* )?:?(\S+:)?(compile|package|install|build|assemble)"),
+    **dict.fromkeys(("make", "gmake"), r"(?!.*\b(clean|install|help|format|fmt|run|serve|start|dev)\b).*"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCommand:
+    """A command line that runs a test or a build.
+
+    Attributes:
+        check: the part that tests or builds, without what leads to it or passes its output on.
+        owns_exit: that how the line ended is how the check did.
+    """
+
+    check: str
+    owns_exit: bool
+
+
+def command_line(tool_name: str | None, call: str) -> str:
+    """The command line that a tool call ran; empty for tools that are no shell.
+
+    A call begins with the tool's name; what it was given follows, as JSON or as it is.
+    """
+    if (tool_name or "").lower() not in SHELL_TOOLS:
+        return ""
+    given = call.removeprefix(tool_name or "").strip()
+    if not given.startswith("{"):
+        return given
+    try:
+        fields = json.loads(given)
+    except json.JSONDecodeError:
+        return ""
+    return _command_of(fields.get("command") or fields.get("cmd") or fields.get("script"))
+
+
+def check_command(line: str) -> CheckCommand | None:
+    """The check in a command line; None where it checks nothing, or cannot be read.
+
+    The last check of the line counts: what comes before it is usually there to reach it. The exit code is its own where
+    nothing comes behind it, and nothing before it that could have failed in its place. What a script, another shell or
+    a container is given to run is not looked into.
+    """
+    parts = _parts(line.partition("<<")[0])
+    checks = [place for place, (words, _) in enumerate(parts) if _is_check(words)]
+    if not checks:
+        return None
+    place = checks[-1]
+    owns_exit = place == len(parts) - 1 and all(
+        then in (";", "\n") or (then == "&&" and (words[0] in _PREPARING or number in checks))
+        for number, (words, then) in enumerate(parts[:place])
+    )
+    return CheckCommand(_REDIRECTED.sub("", " ".join(parts[place][0])), owns_exit)
+
+
+def _parts(line: str) -> list[tuple[list[str], str]]:
+    """The simple commands of a line, each with the operator behind it."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    parts: list[tuple[list[str], str]] = []
+    words: list[str] = []
+    try:
+        for token in lexer:
+            if not _OPERATOR.fullmatch(token) or "<" in token or ">" in token:
+                words.append(token)
+            elif words:
+                parts.append((words, token.strip("()") or token))
+                words = []
+    except ValueError:
+        return []
+    return [*parts, (words, "")] if words else parts
+
+
+def _is_check(words: Sequence[str]) -> bool:
+    program, *rest = _bare(words) or [""]
+    name = program.replace("\\", "/").rpartition("/")[2].removesuffix(".cmd").removesuffix(".exe")
+    if _ASKS_ONLY & set(rest):
+        return False
+    if re.fullmatch(r"(python|py)[\d.]*", name):
+        if rest[:1] != ["-m"] and not (rest and rest[0].endswith("manage.py")):
+            return False
+        name, rest = (rest[1], rest[2:]) if rest[0] == "-m" and len(rest) > 1 else ("manage.py", rest[1:])
+    asked = " ".join(rest)
+    wanted = (known[name] or ".*" for known in (_TESTS, _BUILDS) if name in known)
+    return any(re.fullmatch(rf"(?:{each})(?:\s.*)?", asked, re.DOTALL) for each in wanted)
+
+
+def _bare(words: Sequence[str]) -> list[str]:
+    """The command behind what only runs it: assignments, `sudo`, `uv run`, `timeout 60`…"""
+    left = list(words)
+    while left:
+        runner = next((length for length in (1, 2) if " ".join(left[:length]) in _RUNNERS), 0)
+        if not runner and not _ASSIGNMENT.fullmatch(left[0]):
+            break
+        left = left[runner or 1 :]
+        while runner and left and (left[0].startswith("-") or left[0][:1].isdigit()):
+            left = left[2 if left[0] in _VALUED else 1 :]
+    return left
+
+
+def _command_of(given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
+        return ""
+    is_script = len(given) == 3 and given[1] in ("-c", "-lc")
+    return given[2] if is_script else shlex.join(given)
+
 
 PASSED = "passed"
 FAILED = "failed"
@@ -76,12 +234,7 @@ def check_result(check: CheckCommand, channel: str, printed: str, facts: Mapping
     """`passed` or `failed`; None where neither can be told.
 
     A printed failure counts before everything; then the exit code, where it is the check's own; then a printed success.
-
-    Args:
-        check: the command that ran.
-        channel: of the conversation; some agents mark every command that ended badly.
-        printed: the result's text.
-        facts: the result's metadata.
+    The facts are the result's metadata; the agents of some channels mark every command that ended badly.
     """
     text = _COLOUR.sub("", printed)
     code = _exit_code(channel, text, facts)
@@ -100,9 +253,8 @@ def check_result(check: CheckCommand, channel: str, printed: str, facts: Mapping
 def told_lines(printed: str, result: str) -> str:
     """The lines that say how it went, as they were printed: those of failures, or of success, else the last ones."""
     text = _COLOUR.sub("", printed)
-    found = [
-        _BAR.sub("", each.group()).strip() for each in (_FAILURES if result == FAILED else _SUCCESSES).finditer(text)
-    ]
+    matches = (_FAILURES if result == FAILED else _SUCCESSES).finditer(text)
+    found = (_BAR.sub("", each.group()).strip() for each in matches)
     lines = list(filter(None, found)) or [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
     if len(lines) > _TOLD_LINES:
         # The first failure and the summary at the end say the most.
@@ -122,73 +274,6 @@ def _exit_code(channel: str, text: str, facts: Mapping[str, Any]) -> int | None:
     return 0 if channel in _MARKING_CHANNELS or facts.get("is_error") is False else None
 
 
-_AT_ONCE = 500
-_FAILURE = re.compile(r"(?:\S+\s+){0,3}?\b(?:fail(?:s|ed|ing|ure)?|crash(?:es)?|breaks?|errors?)\b", re.IGNORECASE)
-_DENIAL = re.compile(
-    r"\b(?:no|not|never|without|stops?|ends?|fix(?:es)?|none|0|zero|longer|gone|don't|doesn't|won't)\b", re.IGNORECASE
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """What a check says about the active experience of its project.
-
-    Attributes:
-        status: the outcome that it suggests.
-        result: the lines that it printed.
-        evidence_uid: the message with all that it printed.
-    """
-
-    status: ExperienceStatus
-    result: str
-    command: str
-    evidence_uid: str
-    at: datetime
-
-
-def see_checks(store: Store, since: datetime | None = None) -> int:
-    """Look at results of shell commands that nobody has looked at; how many there were.
-
-    Args:
-        store: where messages are.
-        since: look at no older ones.
-    """
-    tools = sorted({form for name in SHELL_TOOLS for form in (name, name.capitalize())})
-    looked = 0
-    while True:
-        with store.reading() as tx:
-            found = unseen_results(tx, tools, _AT_ONCE, since)
-        if not found:
-            return looked
-        told = [(one, _outcome_of(one)) for one in found]
-        with store.writing() as tx:
-            put_checks(tx, told)
-        looked += len(found)
-
-
-def _outcome_of(one: ShellResult) -> str | None:
-    check = check_command(command_line(one.tool_name, one.call))
-    return None if check is None else check_result(check, one.channel, one.printed, one.facts)
-
-
-def suggestion_of(one: Experience, check: SeenCheck) -> Suggestion:
-    """What a check says of an experience: a success confirms it, unless it was predicted to fail."""
-    as_predicted = (check.outcome == PASSED) is not expects_failure(one.prediction)
-    return Suggestion(
-        ExperienceStatus.CONFIRMED if as_predicted else ExperienceStatus.FALSIFIED,
-        told_lines(check.printed, check.outcome),
-        command_line(check.tool_name, check.call),
-        check.result_uid,
-        check.at,
-    )
-
-
-def expects_failure(prediction: str) -> bool:
-    """Whether a prediction says that something fails, and not that it fails no more."""
-    found = _FAILURE.search(prediction)
-    return found is not None and _DENIAL.search(prediction) is None
-
-
 # What changes from one run to the next although nothing else has failed.
 _PASSING = re.compile(
     r"=*\s?(?:\d+ \w+, )*\d+ \w+\b.* in [\d.]+m?s.*"  # pytest's last line
@@ -206,25 +291,20 @@ _FRAME = STOP_WORDS | words_of("failure_words")
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """A test or build that failed.
-
-    Attributes:
-        check: the command.
-        told: the lines that say what failed.
-    """
+    """A test or build that failed: its command, and the lines that say what failed."""
 
     check: str
     told: str
 
     @property
     def words(self) -> str:
-        """What it is about, for a search: names taken apart, without the words that every failure is told in.
+        """The words that it is about, for a search: names taken apart, without those that every failure is told in.
 
         Empty where that leaves less than two, so that nothing could be found but by chance.
         """
         plain = " ".join(_plain(line) for line in self.told.splitlines())
-        found = dict.fromkeys(word.lower() for word in _WORD.findall(_NAME_BORDER.sub(" ", plain)))
-        kept = [word for word in found if word not in _FRAME]
+        words = dict.fromkeys(word.lower() for word in _WORD.findall(_NAME_BORDER.sub(" ", plain)))
+        kept = [word for word in words if word not in _FRAME]
         return " ".join(kept) if sum(not word.isdigit() for word in kept) > 1 else ""
 
     @property
@@ -238,11 +318,7 @@ class CheckFailure:
 def failure_of(tool_name: str, given: str, printed: str, facts: Mapping[str, Any]) -> CheckFailure | None:
     """The failure that a tool's call came to; None where it ran no test or build, or that did not fail.
 
-    Args:
-        tool_name: as the agent calls the tool.
-        given: what it was given: a command, or JSON that holds one.
-        printed: what came of it.
-        facts: `exit_code` or `is_error`, where the agent tells.
+    The facts are `exit_code` or `is_error`, where the agent tells.
     """
     check = check_command(command_line(tool_name, given))
     if check is None or check_result(check, "", printed, facts) != FAILED:

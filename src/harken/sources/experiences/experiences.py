@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import Kept, ProjectIdentity
+from harken.model.arguments import DEFAULT_AGENT
+from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.model.experiences import (
     EXPERIENCE,
     OUTCOMES,
@@ -22,18 +25,50 @@ from harken.model.experiences import (
     kept_experience,
     read_experience,
 )
-from harken.sources.experiences.candidates import Candidate, open_candidates
-from harken.sources.experiences.checks import Suggestion, see_checks, suggestion_of
-from harken.sources.experiences.tiers import tier_of
-from harken.sources.source import RecordWriter
+from harken.record.project import identify_project
+from harken.record.recorder import Recorder, RecordTransaction
+from harken.sources.experiences.candidates import Candidate, Suggestion, open_candidates, see_checks, suggestion_of
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.checks import latest_check
-from harken.storage.records.experiences import list_experiences
+from harken.storage.records.lists import list_experiences
 from harken.storage.records.rows import find_kept, kept_uid
 from harken.storage.scopes import project_row
+from harken.text.words import content_terms, words_of
 
-DEFAULT_AGENT = "agent"
+GOLD, SILVER, BRONZE, ABANDONED = TIERS = ("gold", "silver", "bronze", "abandoned")
+TIER_WEIGHTS = {GOLD: 1.0, SILVER: 0.8, BRONZE: 0.5, ABANDONED: 0.2}
+"""The weight of an experience in a cluster's centroid; 0.5 where it has no tier."""
+_LEAST_WORDS = {"hypothesis": 3, "prediction": 2}
+_CONCRETE = re.compile(r"\d|`|\"[^\"]+\"|\w\(|\w[/\\]\w|\w\.\w|\w_\w|\w::\w|[a-z][A-Z]|--\w")
 _MOST_LISTED = 500
+
+
+def tier_of(one: Experience) -> str:
+    """The confidence tier of an experience, how far it may be believed; empty while it is active.
+
+    1. `abandoned`: it was given up; nothing was shown.
+    2. `gold`: its outcome was captured from a test or build that ran, not told by the agent.
+    3. `bronze`: it is vague: its hypothesis or its prediction says nothing that could be checked.
+    4. `silver`: everything else; the agent told the outcome of something definite.
+
+    A text is vague when it names nothing concrete (a number, a path, a call, a quoted or compound name) and has too few
+    different words that say something, fewer than three in a hypothesis, fewer than two in a prediction: stop words,
+    hedges and the words in which every report of work is written do not count.
+    """
+    if one.outcome is None:
+        return ""
+    if one.outcome.status is ExperienceStatus.ABANDONED:
+        return ABANDONED
+    if one.outcome.auto_captured:
+        return GOLD
+    return BRONZE if any(_is_vague(getattr(one, name), least) for name, least in _LEAST_WORDS.items()) else SILVER
+
+
+def _is_vague(text: str, least_words: int) -> bool:
+    if _CONCRETE.search(text):
+        return False
+    vague = words_of("vague_words")
+    return len({word for word in content_terms(text) if len(word) > 1 and word not in vague}) < least_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +84,11 @@ class Active:
     is_orphan: bool = False
     suggestion: Suggestion | None = None
 
+    def view(self) -> dict[str, Any]:
+        """The experience as JSON, with what was found of it."""
+        suggestion = self.suggestion and self.suggestion.view()
+        return {**self.experience.view(), "is_orphan": self.is_orphan, "suggestion": suggestion}
+
 
 @dataclass(slots=True)
 class Experiences:
@@ -56,15 +96,10 @@ class Experiences:
 
     A project and an agent have one active experience at a time. Every state is journalled as it comes about, so a
     crash loses nothing.
-
-    Args:
-        keeper: writes them.
-        identify: says which project a directory belongs to.
     """
 
     store: Store
-    keeper: RecordWriter
-    identify: Callable[[str | Path], ProjectIdentity | None]
+    recorder: Recorder
 
     def start(
         self,
@@ -79,53 +114,15 @@ class Experiences:
         agent: str = DEFAULT_AGENT,
         session: str = "",
     ) -> Experience:
-        """Begin an experience.
+        """Begin an experience, in the project of a working directory or in none.
 
-        Args:
-            domain: one of `DOMAINS`.
-            strategy: one of `STRATEGIES`.
-            goal: what is wanted; as the three that follow, up to 1,000 characters.
-            hypothesis: what is believed.
-            action: what is done.
-            prediction: what is to be seen then, if the hypothesis is right.
-            directory: the working directory, which tells the project; None for no project.
-            agent: whose.
-            session: the agent's own, by which an orphan is known.
+        Goal, hypothesis, action and prediction have up to 1,000 characters; an orphan is known by its session.
+
         Raises:
             UsageError: another one is active, or a value is not possible.
         """
-        texts = (goal, hypothesis, action, prediction)
-        return self._begun(self._project(directory), agent, session, domain, strategy, texts)
-
-    def _begun(
-        self,
-        project: ProjectIdentity | None,
-        agent: str,
-        session: str,
-        domain: str,
-        strategy: str,
-        texts: Sequence[str],
-        uid: str = "",
-        note: str = "",
-    ) -> Experience:
-        moment = self.keeper.now()
-        goal, hypothesis, action, prediction = (text.strip() for text in texts)
-        new = Experience(
-            uid or self.keeper.new_uid(), project.key if project else "", agent, session, moment, moment, moment,
-            domain, strategy, goal, hypothesis, action, prediction, notes=(Note(moment, note),) if note else (),
-        )  # fmt: skip
-        check_experience(new)
-
-        def begin(tx: Transaction) -> Sequence[Kept]:
-            other = _active(tx, new.project, agent)
-            if other is not None:
-                raise UsageError(
-                    f"Experience {other.uid} is active for {agent}. End it first: harken experience resolve, or go "
-                    "on with it: harken experience adopt"
-                )
-            return [kept_experience(new, project)]
-
-        return self._written(begin)
+        texts = {"goal": goal, "hypothesis": hypothesis, "action": action, "prediction": prediction}
+        return self._start(identify_project(directory), agent, session, domain, strategy, texts)
 
     def update(
         self,
@@ -147,14 +144,10 @@ class Experiences:
         """
         given = {"hypothesis": hypothesis, "action": action, "prediction": prediction, "strategy": strategy}
         changes = {name: value.strip() for name, value in given.items() if value is not None}
-
-        def change(tx: Transaction) -> Sequence[Kept]:
-            kept = _found(tx, uid, self._project(directory), agent)
-            return [
-                kept_experience(read_experience(kept).changed(self.keeper.now(), changes, note.strip()), kept.project)
-            ]
-
-        return self._written(change)
+        with self.recorder.saving(EXPERIENCE) as records:
+            kept = _found(records.tx, uid, directory, agent)
+            changed = read_experience(kept).changed(self.recorder.now(), changes, note.strip())
+            return _save(records, changed, kept.project)
 
     def resolve(
         self,
@@ -171,49 +164,34 @@ class Experiences:
         """End the active experience.
 
         Where a test or build has run since its last attempt and says the same, the outcome counts as captured, and its
-        result is what was printed unless one is given.
+        result is what was printed unless one is given. A result is required unless it is captured or abandoned, a
+        surprise and a root cause where it is falsified. Without a status, the suggested one is taken.
 
-        Args:
-            status: `confirmed`, `falsified` or `abandoned`; None takes what is suggested.
-            result: what came of it; required unless it is captured or abandoned.
-            surprise: what was unexpected; required where it is falsified.
-            root_cause: likewise.
-            lesson: what to do the next time.
-            uid: which; None takes the active one of the project and agent.
-            directory: the working directory, which tells the project.
-            agent: whose.
         Raises:
             UsageError: a value is missing or not possible, or nothing is suggested.
             NotFoundError: there is none.
         """
         if status is not None and status not in OUTCOMES:
             raise UsageError(f"status must be one of {', '.join(OUTCOMES)}, not '{status}'.")
-        see_checks(self.store, self._since(uid, directory, agent))
-
-        def end(tx: Transaction) -> Sequence[Kept]:
-            kept = _found(tx, uid, self._project(directory), agent)
+        with self.store.reading() as tx:
+            since = read_experience(_found(tx, uid, directory, agent)).attempted_at
+        see_checks(self.store, since)
+        with self.recorder.saving(EXPERIENCE) as records:
+            kept = _found(records.tx, uid, directory, agent)
             one = read_experience(kept)
-            outcome = _outcome(status, result.strip(), _suggestion(tx, one), self.keeper.now())
+            outcome = _outcome(status, result.strip(), _suggestion(records.tx, one), self.recorder.now())
             ended = one.resolved(outcome, surprise.strip(), root_cause, lesson)
-            return [kept_experience(replace(ended, tier=tier_of(ended)), kept.project)]
-
-        return self._written(end)
+            return _save(records, replace(ended, tier=tier_of(ended)), kept.project)
 
     def active(
         self, *, directory: str | Path | None = None, agent: str = DEFAULT_AGENT, session: str = ""
     ) -> Active | None:
-        """The active experience, if any, with what a test or build has said of it.
-
-        Args:
-            directory: the working directory, which tells the project.
-            agent: whose.
-            session: the present one; an experience of another session is an orphan.
-        """
-        project = self._project(directory)
+        """The active experience, if any, with what a test or build has said of it; an orphan if of another session."""
         with self.store.reading() as tx:
-            one = _active(tx, project.key if project else "", agent)
-        if one is None:
+            kept = _active(tx, identify_project(directory), agent)
+        if kept is None:
             return None
+        one = read_experience(kept)
         see_checks(self.store, one.attempted_at)
         with self.store.reading() as tx:
             return Active(one, bool(session) and one.session != session, _suggestion(tx, one))
@@ -232,15 +210,12 @@ class Experiences:
             UsageError: it is over.
             NotFoundError: there is none.
         """
-
-        def take(tx: Transaction) -> Sequence[Kept]:
-            kept = _found(tx, uid, self._project(directory), agent)
+        with self.recorder.saving(EXPERIENCE) as records:
+            kept = _found(records.tx, uid, directory, agent)
             one = read_experience(kept)
             if one.outcome is not None:
                 raise UsageError(f"Experience {one.uid} is {one.status} already; only an active one can be adopted.")
-            return [kept_experience(replace(one, session=session, updated_at=self.keeper.now()), kept.project)]
-
-        return self._written(take)
+            return _save(records, replace(one, session=session, updated_at=self.recorder.now()), kept.project)
 
     def list(
         self,
@@ -251,14 +226,8 @@ class Experiences:
         since: datetime | None = None,
         project: str | None = None,
     ) -> Sequence[Experience]:
-        """Experiences, the newest first.
+        """Experiences, the newest first, up to 500; those without an outcome are `active`.
 
-        Args:
-            limit: 1 to 500.
-            domain: only of this one.
-            outcome: only with this one; `active` for those without.
-            since: begun at or after.
-            project: only of this one: its short name, key or folder.
         Raises:
             UsageError: a value is not possible.
         """
@@ -288,7 +257,7 @@ class Experiences:
             NotFoundError: it names nothing, or more than one.
         """
         whole = self.show(uid).uid
-        self.keeper.forget(EXPERIENCE, [whole])
+        self.recorder.forget(EXPERIENCE, [whole])
         return whole
 
     def review(self) -> Sequence[Candidate]:
@@ -308,18 +277,11 @@ class Experiences:
         action: str | None = None,
         prediction: str | None = None,
     ) -> Experience:
-        """Start an experience from a candidate, in the words that were said and printed around it.
+        """Start an experience from a candidate, by its id or the beginning of it.
 
-        Args:
-            uid: the candidate's, or the beginning of it.
-            domain: one of `DOMAINS`.
-            strategy: one of `STRATEGIES`.
-            agent: whose.
-            session: the agent's own.
-            goal: in place of what was said, and required where nothing was; likewise the three that follow.
-            hypothesis: what is believed.
-            action: what is done.
-            prediction: what is to be seen then.
+        Its texts are what was said and printed around it; what is given stands in their place, and is required where
+        nothing was said.
+
         Raises:
             NotFoundError: there is no such candidate.
             UsageError: something is missing, or another experience is active.
@@ -337,8 +299,7 @@ class Experiences:
                 f"Nothing was said that could stand for {' and '.join(missing)}. Give it: "
                 + " ".join(f"--{name} TEXT" for name in missing)
             )
-        given = tuple(texts.values())
-        return self._begun(one.project, agent, session, domain, strategy, given, one.uid, one.printed)
+        return self._start(one.project, agent, session, domain, strategy, texts, one.uid, one.printed)
 
     def dismiss(self, uid: str) -> str:
         """Never show a candidate again; its id.
@@ -348,7 +309,8 @@ class Experiences:
         """
         one = self._candidate(uid)
         # As something forgotten, it stays away through rebuilds, exports and imports.
-        self.keeper.keep(EXPERIENCE, lambda _tx: [Kept(EXPERIENCE, one.uid, self.keeper.now(), None, one.project)])
+        with self.recorder.saving(EXPERIENCE) as records:
+            records.save(SavedRecord(EXPERIENCE, one.uid, self.recorder.now(), None, one.project))
         return one.uid
 
     def _candidate(self, beginning: str) -> Candidate:
@@ -358,15 +320,37 @@ class Experiences:
             raise NotFoundError(f"'{beginning}' {what}. See: harken experience review")
         return found[0]
 
-    def _since(self, uid: str | None, directory: str | Path | None, agent: str) -> datetime:
-        with self.store.reading() as tx:
-            return read_experience(_found(tx, uid, self._project(directory), agent)).attempted_at
+    def _start(
+        self,
+        project: ProjectIdentity | None,
+        agent: str,
+        session: str,
+        domain: str,
+        strategy: str,
+        texts: Mapping[str, str],
+        uid: str = "",
+        note: str = "",
+    ) -> Experience:
+        moment = self.recorder.now()
+        statements: dict[str, Any] = {name: text.strip() for name, text in texts.items()}
+        notes = (Note(moment, note),) if note else ()
+        new = Experience(
+            uid or self.recorder.new_uid(), project.key if project else "", agent, session, moment, moment, moment,
+            domain, strategy, **statements, notes=notes,
+        )  # fmt: skip
+        check_experience(new)
+        with self.recorder.saving(EXPERIENCE) as records:
+            other = _active(records.tx, project, agent)
+            if other is not None:
+                raise UsageError(
+                    f"Experience {other.uid} is active for {agent}. End it first: harken experience resolve, or go "
+                    "on with it: harken experience adopt"
+                )
+            return _save(records, new, project)
 
-    def _project(self, directory: str | Path | None) -> ProjectIdentity | None:
-        return None if directory is None else self.identify(directory)
 
-    def _written(self, choose: Callable[[Transaction], Sequence[Kept]]) -> Experience:
-        return read_experience(self.keeper.keep(EXPERIENCE, choose)[0])
+def _save(records: RecordTransaction, one: Experience, project: ProjectIdentity | None) -> Experience:
+    return read_experience(records.save(kept_experience(one, project)))
 
 
 def _outcome(status: str | None, result: str, suggested: Suggestion | None, moment: datetime) -> Outcome:
@@ -385,20 +369,21 @@ def _suggestion(tx: Transaction, one: Experience) -> Suggestion | None:
     return None if check is None else suggestion_of(one, check)
 
 
-def _active(tx: Transaction, project: str, agent: str) -> Experience | None:
-    found = list_experiences(tx, 1, status=ExperienceStatus.ACTIVE.value, project=project, agent=agent)
-    return read_experience(found[0]) if found else None
+def _active(tx: Transaction, project: ProjectIdentity | None, agent: str) -> SavedRecord | None:
+    key = project.key if project else ""
+    return next(iter(list_experiences(tx, 1, status=ExperienceStatus.ACTIVE.value, project=key, agent=agent)), None)
 
 
-def _named(tx: Transaction, beginning: str) -> Kept:
+def _named(tx: Transaction, beginning: str) -> SavedRecord:
     uid = kept_uid(tx, EXPERIENCE, beginning)
     return find_kept(tx, EXPERIENCE, [uid])[uid]
 
 
-def _found(tx: Transaction, uid: str | None, project: ProjectIdentity | None, agent: str) -> Kept:
+def _found(tx: Transaction, uid: str | None, directory: str | Path | None, agent: str) -> SavedRecord:
     if uid is not None:
         return _named(tx, uid)
-    one = _active(tx, project.key if project else "", agent)
-    if one is None:
+    active = _active(tx, identify_project(directory), agent)
+    if active is None:
         raise NotFoundError(f"No experience is active here for {agent}. Begin one: harken experience start")
-    return _named(tx, one.uid)
+    # Read anew: what lists experiences does not know by which other names their project goes.
+    return _named(tx, active.uid)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
-from typing import Protocol
+from textwrap import shorten
+from typing import Any
 
 import numpy as np
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import Kept
+from harken.jobs.spaces import OpenSpace
 from harken.model.experience_texts import in_a_sentence
 from harken.model.experiences import (
     AXES,
@@ -28,78 +29,64 @@ from harken.model.experiences import (
     read_value,
 )
 from harken.providers.clusters import density_clusters, distances, follow, unit, weighted_centroid
-from harken.providers.embedder import Embedder
-from harken.sources.experiences.tiers import TIER_WEIGHTS, UNKNOWN_WEIGHT
-from harken.sources.source import RecordWriter
+from harken.record.recorder import Recorder
+from harken.sources.experiences.experiences import TIER_WEIGHTS
 from harken.storage.ports import Store, StoredSpace, Transaction
-from harken.storage.records.clusters import (
-    AxisVectors,
-    StoredCluster,
-    axis_vectors,
-    put_cluster,
-    retire_clusters,
-    stored_clusters,
-)
+from harken.storage.records import clusters as stored
 from harken.storage.records.rows import each_kept, find_kept, kept_uid
 
 LEAST_EXPERIENCES = 20
-_MOST_SENTENCES = 64
+_MOST_SENTENCES, _SAID_CHARS = 64, 300
 DEVIATIONS = 0.5
-
-
-class SpacePort(Protocol):
-    """The space that answers, and the model that embeds into it."""
-
-    @property
-    def space(self) -> StoredSpace:
-        """Whose vectors are read."""
-        ...
-
-    @property
-    def embedder(self) -> Embedder:
-        """Embeds a value's text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class AxisClusters:
-    """What was found on an axis.
-
-    Attributes:
-        experiences: how many were looked at.
-        note: why there are no clusters, or what is missing; else empty.
-    """
+    """The clusters of an axis, of so many experiences; the note says why there are none, or what is missing."""
 
     axis: str
     experiences: int
-    clusters: tuple[StoredCluster, ...] = ()
+    clusters: tuple[stored.StoredCluster, ...] = ()
     note: str = ""
+
+    def view(self) -> dict[str, Any]:
+        """The clusters as JSON."""
+        clusters = [
+            {
+                "id": each.uid,
+                "size": len(each.members),
+                "mean_distance": each.mean_distance,
+                "deviation": each.deviation,
+                "members": [uid for uid, _ in each.members],
+            }
+            for each in self.clusters
+        ]
+        return {"axis": self.axis, "experiences": self.experiences, "clusters": clusters, "note": self.note or None}
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An experience of a cluster.
-
-    Attributes:
-        distance: Euclidean to the centroid.
-        said: what it says on the cluster's axis, in a sentence; values are compared with these.
-    """
+    """An experience of a cluster, its Euclidean distance to the centroid, and its sentence on the cluster's axis."""
 
     experience: Experience
     distance: float
     said: str
 
+    def view(self) -> dict[str, Any]:
+        """The experience as JSON, cut to what a list shows."""
+        said = shorten(self.said, _SAID_CHARS, placeholder=" …")
+        return {**self.experience.view(is_whole=False), "said": said, "distance": self.distance}
+
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """How a text stands to a cluster.
+    """A text compared with a cluster.
 
     Attributes:
         similarity: cosine to the centroid, -1 to 1.
         distance: Euclidean to the centroid, both of unit length.
-        limit: mean plus half a standard deviation of the distances of what the members say, each in a sentence; a valid
-            text is not farther.
-        nearest: the cluster of the axis whose centroid is nearest; a valid text's own.
+        limit: mean plus half a standard deviation of the distances of its members' sentences.
+        nearest: the cluster of the axis whose centroid is nearest.
     """
 
     cluster_id: str
@@ -110,24 +97,20 @@ class Validity:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the cluster bears the text out."""
+        """True where the cluster bears the text out."""
         return self.distance <= self.limit and self.nearest == self.cluster_id
 
 
 @dataclass(slots=True)
 class Values:
-    """Clusters of experiences and the values distilled from them; reached as `Harken.values`.
-
-    Args:
-        answering: the space whose vectors are read; None while nothing is embedded.
-    """
+    """Clusters of experiences and the values distilled from them; reached as `Harken.values`."""
 
     store: Store
-    keeper: RecordWriter
-    answering: Callable[[], SpacePort | None]
+    recorder: Recorder
+    answering: Callable[[], OpenSpace | None]
 
     def clusters(self, axis: str | None = None) -> Sequence[AxisClusters]:
-        """Find the clusters of an axis, or of all; a cluster that was found before keeps its id.
+        """Find the clusters of an axis, or of all; one that was found before keeps its id.
 
         Raises:
             UsageError: there is no such axis, or no model by which texts are compared.
@@ -154,7 +137,7 @@ class Values:
         return [Member(experience, distance, in_a_sentence(experience, one.axis)) for experience, distance in each]
 
     def validate(self, text: str, cluster_id: str) -> Validity:
-        """How a text stands to a cluster: valid where it is within the limit, and no other cluster is nearer.
+        """Compare a text with a cluster: valid where it is within the limit, and no other cluster is nearer.
 
         Sentences are compared with sentences: a principle lies farther from whole stories than any of them from the
         others, however apt it is (measured: 0.63 to 0.79, where stories end at 0.53; what is not apt begins at 0.8).
@@ -166,7 +149,7 @@ class Values:
         check_text("value", text, VALUE_CHARS)
         with self.store.reading() as tx:
             one = _cluster(tx, cluster_id)
-            others = [each for each in stored_clusters(tx, one.axis) if each.space == one.space]
+            others = [each for each in stored.stored_clusters(tx, one.axis) if each.space == one.space]
             known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:_MOST_SENTENCES]])
         reader = self._space()
         if reader.space.name != one.space:
@@ -174,12 +157,12 @@ class Values:
                 f"{cluster_id} was found with another embedding model. Find it anew: harken values clusters"
             )
         sentences = [in_a_sentence(read_experience(kept), one.axis) for kept in known.values()]
-        found = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
-        vector, away = found[0], distances(found, one.centroid)
-        told = away[1:] if len(sentences) else np.asarray([one.mean_distance])
-        nearest = min([one, *others], key=lambda each: float(distances(found[:1], each.centroid)[0]))
-        limit = float(told.mean() + DEVIATIONS * told.std())
-        return Validity(one.uid, float(vector @ one.centroid), float(away[0]), limit, nearest.uid)
+        vectors = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
+        away = distances(vectors, one.centroid)
+        of_members = away[1:] if sentences else np.asarray([one.mean_distance])
+        nearest = min([one, *others], key=lambda each: float(distances(vectors[:1], each.centroid)[0]))
+        limit = float(of_members.mean() + DEVIATIONS * of_members.std())
+        return Validity(one.uid, float(vectors[0] @ one.centroid), float(away[0]), limit, nearest.uid)
 
     def add(self, text: str, cluster_id: str) -> Value:
         """Keep a value that its cluster bears out, with the cluster and members that it came from.
@@ -192,14 +175,14 @@ class Values:
         if not validity.is_valid:
             raise UsageError(_refused(validity))
 
-        def write(tx: Transaction) -> Sequence[Kept]:
-            one = _cluster(tx, cluster_id)
+        with self.recorder.saving(VALUE) as records:
+            one = _cluster(records.tx, cluster_id)
             members = tuple(uid for uid, _ in one.members)
-            known = [read_experience(kept) for kept in find_kept(tx, EXPERIENCE, members).values()]
+            known = [read_experience(kept) for kept in find_kept(records.tx, EXPERIENCE, members).values()]
             value = Value(
-                uid=self.keeper.new_uid(),
+                uid=self.recorder.new_uid(),
                 project="",
-                created_at=self.keeper.now(),
+                created_at=self.recorder.now(),
                 text=text.strip(),
                 axis=one.axis,
                 cluster_id=one.uid,
@@ -212,9 +195,7 @@ class Values:
                 domains=_frequent(each.domain for each in known),
                 strategies=_frequent(each.strategy for each in known),
             )
-            return [kept_value(value, None)]
-
-        return read_value(self.keeper.keep(VALUE, write)[0])
+            return read_value(records.save(kept_value(value, None)))
 
     def list(self, axis: str | None = None, limit: int = 20) -> Sequence[Value]:
         """Values, the newest first.
@@ -237,7 +218,7 @@ class Values:
             NotFoundError: it names nothing, or more than one.
         """
         whole = self.whole_uid(uid)
-        self.keeper.forget(VALUE, [whole])
+        self.recorder.forget(VALUE, [whole])
         return whole
 
     def whole_uid(self, uid: str) -> str:
@@ -249,7 +230,7 @@ class Values:
         with self.store.reading() as tx:
             return kept_uid(tx, VALUE, uid)
 
-    def _space(self) -> SpacePort:
+    def _space(self) -> OpenSpace:
         reader = self.answering()
         if reader is None:
             raise UsageError(
@@ -260,24 +241,25 @@ class Values:
 
     def _find(self, axis: str, space: StoredSpace) -> AxisClusters:
         with self.store.reading() as tx:
-            vectors = axis_vectors(tx, space, axis)
+            vectors = stored.axis_vectors(tx, space, axis)
         known = len(vectors.uids)
         waiting = f"{vectors.waiting} of its experiences wait for a vector: harken worker run --until-idle"
         if known < LEAST_EXPERIENCES:
             note = f"Axis {axis} has {known} experiences; clusters need {LEAST_EXPERIENCES}."
             return AxisClusters(axis, known, note=f"{note} {waiting}" if vectors.waiting else note)
-        found = [vectors_of(vectors, rows) for rows in density_clusters(vectors.matrix)]
-        moment = self.keeper.now()
+        clusters = density_clusters(vectors.matrix)
+        moment = self.recorder.now()
         with self.store.writing() as tx:
             before, every = _earlier(tx, axis)
-            names = follow(before, [frozenset(one.uids) for one in found])
+            names = follow(before, [frozenset(vectors.uids[row] for row in rows) for rows in clusters])
             fresh = _new_names(axis, every)
             made = [
-                _made(name or next(fresh), axis, space, one, moment) for name, one in zip(names, found, strict=True)
+                _made(name or next(fresh), axis, space, vectors, rows, moment)
+                for name, rows in zip(names, clusters, strict=True)
             ]
             for one in made:
-                put_cluster(tx, one, moment)
-            retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
+                stored.put_cluster(tx, one, moment)
+            stored.retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
         return AxisClusters(axis, known, tuple(made), waiting if vectors.waiting else "")
 
 
@@ -291,17 +273,16 @@ def _refused(validity: Validity) -> str:
     return f"The value is nearer to {validity.nearest} than to {of}. Add it there: harken values add {validity.nearest}"
 
 
-def vectors_of(vectors: AxisVectors, rows: Sequence[int]) -> AxisVectors:
-    """Some rows of an axis."""
-    uids, tiers = tuple(vectors.uids[row] for row in rows), tuple(vectors.tiers[row] for row in rows)
-    return AxisVectors(uids, tiers, vectors.matrix[list(rows)], 0)
-
-
-def _made(uid: str, axis: str, space: StoredSpace, one: AxisVectors, moment: datetime) -> StoredCluster:
-    centroid = weighted_centroid(one.matrix, [TIER_WEIGHTS.get(tier, UNKNOWN_WEIGHT) for tier in one.tiers])
-    away = distances(one.matrix, centroid)
-    members = sorted(zip(one.uids, map(float, away), strict=True), key=lambda member: (member[1], member[0]))
-    return StoredCluster(uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members))
+def _made(
+    uid: str, axis: str, space: StoredSpace, vectors: stored.AxisVectors, rows: Sequence[int], moment: datetime
+) -> stored.StoredCluster:
+    matrix = vectors.matrix[list(rows)]
+    centroid = weighted_centroid(matrix, [TIER_WEIGHTS.get(vectors.tiers[row], 0.5) for row in rows])
+    away = distances(matrix, centroid)
+    members = sorted(zip([vectors.uids[row] for row in rows], map(float, away), strict=True), key=lambda one: one[::-1])
+    return stored.StoredCluster(
+        uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members)
+    )
 
 
 def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set[str]]:
@@ -309,7 +290,7 @@ def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set
 
     Where the rows were lost, what the values say of their clusters stands for them.
     """
-    rows = stored_clusters(tx, axis, retired=True)
+    rows = stored.stored_clusters(tx, axis, retired=True)
     known = [read_value(kept) for kept in each_kept(tx, VALUE)]
     named = {one.cluster_id: frozenset(one.members) for one in known if one.axis == axis}
     present = {one.uid for one in rows}
@@ -325,8 +306,8 @@ def _new_names(axis: str, given: Iterable[str]) -> Iterator[str]:
     return (f"{axis}_{number}" for number in count(highest + 1))
 
 
-def _cluster(tx: Transaction, cluster_id: str) -> StoredCluster:
-    found = next((one for one in stored_clusters(tx, retired=True) if one.uid == cluster_id), None)
+def _cluster(tx: Transaction, cluster_id: str) -> stored.StoredCluster:
+    found = next((one for one in stored.stored_clusters(tx, retired=True) if one.uid == cluster_id), None)
     if found is None:
         raise NotFoundError(f"There is no cluster '{cluster_id}'. Find them: harken values clusters")
     return found

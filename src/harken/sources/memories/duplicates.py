@@ -1,4 +1,4 @@
-"""Which saved memories say the same, say it anew, or deny it: the rule by which duplicates never pile up."""
+"""Memories that say the same, say it anew, or deny it: the rule by which duplicates never pile up."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
-import structlog
 from rapidfuzz import fuzz, process
 
 from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spaces import Spaces
+from harken.log import Log
 from harken.providers.clusters import Float32, unit
 from harken.providers.embedder import Embedder
 from harken.storage.ports import RowScope, Store
 from harken.text.words import content_terms
 
-_OPPOSITE_MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
+_MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not"}
 # What denies a sentence, affirms it, or says since when it holds; `do` is there only for `not`.
 _DENYING = "not never no longer always anymore now still do does did не нет никогда больше теперь всегда уже"
@@ -51,17 +52,17 @@ _FINITE = re.compile(r"[a-z]{2,}[a-rt-z]s|[а-яё]+[иеёаяую]т(?:ся)?"
 
 def bare_words(text: str) -> list[str]:
     """The words in small letters, without the marks around them."""
-    words = (word.strip(_OPPOSITE_MARKS) for word in text.replace("’", "'").casefold().split())
+    words = (word.strip(_MARKS) for word in text.replace("’", "'").casefold().split())
     return [word for word in words if word]
 
 
 def is_weekday(word: str) -> bool:
-    """Whether a word names a day of the week, in English or Russian."""
+    """True for a day of the week, in English or Russian."""
     return _WEEKDAY.fullmatch(word) is not None
 
 
 def restates(one: str, other: str) -> bool:
-    """Whether they are the same words, but for those that deny or affirm, or say since when it holds."""
+    """True for the same words, but for those that deny or affirm, or say since when it holds."""
     if abs(len(one) - len(other)) > _LONGEST_DENIAL:
         return False
     first, second = _undenied(one), _undenied(other)
@@ -69,12 +70,12 @@ def restates(one: str, other: str) -> bool:
 
 
 def denies(one: str, other: str) -> bool:
-    """Whether they are the same words, and one of them denies what the other says."""
+    """True for the same words, of which one side denies what the other says."""
     return restates(one, other) and _is_negated(one) is not _is_negated(other)
 
 
 def changes(new: str, old: str) -> bool:
-    """Whether the new sentence says that what the old one is about has changed, and to what."""
+    """True where the new sentence says that what the old one is about has changed, and to what."""
     if _CHANGES.search(new) is None:
         return False
     about, now_about = _subject(old), _subject(new)
@@ -85,7 +86,7 @@ def changes(new: str, old: str) -> bool:
 
 
 def are_of_two(one: str, other: str) -> bool:
-    """Whether they say the same of two subjects: of Ann and of Bob, of the staging and of the production server."""
+    """True where they say the same of two subjects: of Ann and of Bob, of the staging and of the production server."""
     first, second = bare_words(one), bare_words(other)
     begin = _shared(first, second)
     end = _shared(first[begin:][::-1], second[begin:][::-1])
@@ -103,7 +104,7 @@ def are_of_two(one: str, other: str) -> bool:
 
 
 def name_others(one: str, other: str) -> bool:
-    """Whether the same words end in one or two that stand for something else: another module, another host.
+    """True where the same words end in one or two that stand for something else: another module, another host.
 
     Words that are spelled alike are the same word, mistyped or bent.
     """
@@ -121,7 +122,7 @@ def marked_words(text: str) -> Iterator[str]:
     words = text.split()
     for place, word in enumerate(words):
         begins = place == 0 or words[place - 1].endswith((".", "!", "?", ":"))
-        bare = word.strip(_OPPOSITE_MARKS)
+        bare = word.strip(_MARKS)
         if any(map(str.isdigit, bare)) or (not begins and any(map(str.isupper, bare))):
             yield bare.casefold()
 
@@ -150,21 +151,15 @@ def _subject(text: str) -> set[str]:
 
 
 def _values(text: str) -> dict[str, set[str]]:
-    """How it stands, by kind: weekdays, numbers, names."""
-    found: dict[str, set[str]] = {"day": set(), "number": set(), "name": set()}
-    found["day"] = {word for word in bare_words(text) if is_weekday(word)}
-    for word in marked_words(text):
-        if not is_weekday(word):
-            found["number" if any(map(str.isdigit, word)) else "name"].add(word)
-    return found
+    """The values that a sentence gives to its subject, by kind: weekdays, numbers, names."""
+    marked = {word for word in marked_words(text) if not is_weekday(word)}
+    numbers = {word for word in marked if any(map(str.isdigit, word))}
+    return {"day": set(filter(is_weekday, bare_words(text))), "number": numbers, "name": marked - numbers}
 
 
 def _shared(one: list[str], other: list[str]) -> int:
-    """How many words both begin with."""
-    return next(
-        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
-        min(len(one), len(other)),
-    )
+    """The number of words that both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _is_finite(word: str) -> bool:
@@ -178,7 +173,6 @@ def _stem(word: str) -> str:
 ALIKE_IN_WORDS, ALIKE_IN_MEANING = 0.90, 0.92
 SAME, WORDS, MEANING = "the same words", "alike in words", "alike in meaning"
 DENIED, CHANGED = "says otherwise", "says what has changed"
-_LIKENESS_MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
 _OF_A_SUBJECT = frozenset({"fact", "context"})
 _OF_A_MOMENT = frozenset({"event", "error"})
 
@@ -211,33 +205,29 @@ def find_alike(content: str, category: str, others: Mapping[str, str], meanings:
     least = 100 * ALIKE_IN_WORDS
     worded = process.extract(own, normals, scorer=fuzz.ratio, score_cutoff=least, limit=None)
     found = {uid: Alike(uid, score / 100, SAME if text == own else WORDS) for text, score, uid in worded}
-    for uid, similarity in meanings.items():
-        if uid in others and similarity >= ALIKE_IN_MEANING and uid not in found:
-            found[uid] = Alike(uid, similarity, MEANING)
-    if category not in _OF_A_MOMENT:
-        found |= _opposed(content, {uid: text for uid, text in others.items() if uid not in found})
+    for uid, text in others.items():
+        if uid in found:
+            continue
+        if meanings.get(uid, -1.0) >= ALIKE_IN_MEANING:
+            found[uid] = Alike(uid, meanings[uid], MEANING)
+        elif category in _OF_A_MOMENT:
+            continue
+        # However few words they share.
+        elif why := DENIED if restates(content, text) else CHANGED if changes(content, text) else "":
+            found[uid] = Alike(uid, fuzz.ratio(own, normals[uid]) / 100, why)
     sure = (SAME, DENIED, CHANGED)
     kept = [one for one in found.values() if one.why in sure or not _are_two(content, others[one.uid], category)]
     return sorted(kept, key=lambda one: (one.why != SAME, -one.similarity, one.uid))
 
 
-def _opposed(content: str, others: Mapping[str, str]) -> dict[str, Alike]:
-    """Those that the content denies, or says the change of, however few words they share."""
-    found = {}
-    for uid, text in others.items():
-        if why := DENIED if restates(content, text) else CHANGED if changes(content, text) else "":
-            found[uid] = Alike(uid, fuzz.ratio(normal(content), normal(text)) / 100, why)
-    return found
-
-
 def normal(text: str) -> str:
     """The words in small letters with one space between them, without the marks around them."""
     words = unicodedata.normalize("NFKC", text).casefold().split()
-    return " ".join(filter(None, [word.strip(_LIKENESS_MARKS) for word in words])) or " ".join(words)
+    return " ".join(filter(None, [word.strip(_MARKS) for word in words])) or " ".join(words)
 
 
 def _are_two(one: str, other: str, category: str) -> bool:
-    """Whether they differ in what makes them two things rather than one said anew.
+    """True where they differ in what makes them two things rather than one said anew.
 
     Two subjects make two things. Two names make two facts, and another number, weekday or last word another event; a
     decision, a preference or a way of working that differs in these is the same one, decided anew.
@@ -255,7 +245,7 @@ def _are_two(one: str, other: str, category: str) -> bool:
 _MEMORIES = RowScope(sources=("memory",))
 _MOST_WAITING, _MOST_FRESH = 64, 256
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)

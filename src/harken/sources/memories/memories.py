@@ -1,18 +1,20 @@
-"""Saved memories: what one holds and how it is shown; add, list, get, search, edit, forget, merge."""
+"""Saved memories: add, list, get, search, edit, forget, merge."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from harken.errors import UsageError
-from harken.model.conversations import Hit, Kept, ProjectIdentity, SearchResult, SearchScope, Trust
-from harken.sources.memories.duplicates import SAME, Alike, find_alike
+from harken.model.arguments import MAX_TAGS
+from harken.model.conversations import Hit, ProjectIdentity, SearchScope, Trust
+from harken.record.project import identify_project
+from harken.record.recorder import Recorder, RecordTransaction
+from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
 from harken.sources.memories.memory import (
     DEFAULT_IMPORTANCE,
-    MAX_TAGS,
     Memory,
     checked_category,
     checked_content,
@@ -21,9 +23,10 @@ from harken.sources.memories.memory import (
     kept_memory,
     memory_of,
 )
-from harken.sources.source import RecordWriter
+from harken.sources.source import SearchPort
 from harken.storage.ports import Store, Transaction
-from harken.storage.records.memories import SOURCE, MemoryStanding, accessed_times, list_memories, standing_memories
+from harken.storage.records.lists import accessed_times, list_memories, standing_memories
+from harken.storage.records.rows import MEMORY as SOURCE
 from harken.storage.records.rows import find_kept, kept_uid, set_local
 from harken.storage.scopes import ensure_project, known_project, project_row
 
@@ -32,20 +35,9 @@ _MOST_FOUND, _MOST_LISTED = 100, 1000
 _OVER_FETCH = 5
 
 
-class SearchPort(Protocol):
-    """The one retrieval path."""
-
-    def __call__(self, query: str, scope: SearchScope, limit: int, mode: str, /) -> SearchResult:
-        """What answers the query, best first."""
-        ...
-
-
-Compare = Callable[[str, Mapping[int, str]], Mapping[int, float]]
-
-
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """What saving did.
+    """A memory after it was saved.
 
     Attributes:
         outcome: `added`; `merged` into one that says the same; or `superseded`, where it stands in place of others.
@@ -56,6 +48,11 @@ class SavedMemory:
     outcome: str
     alike: tuple[Alike, ...] = ()
 
+    def view(self) -> dict[str, Any]:
+        """The memory as JSON, with what saving did."""
+        alike = [{"id": one.uid, "similarity": round(one.similarity, 4), "why": one.why} for one in self.alike]
+        return {**self.memory.view(), "outcome": self.outcome, "alike": alike}
+
 
 @dataclass(frozen=True, slots=True)
 class FoundMemory:
@@ -64,23 +61,22 @@ class FoundMemory:
     memory: Memory
     hit: Hit
 
+    def view(self) -> dict[str, Any]:
+        """The memory as JSON, with how well it answers."""
+        return {**self.memory.view(), "score": self.hit.score, "similarity": self.hit.similarity}
+
 
 @dataclass(slots=True)
 class Memories:
-    """What was saved on purpose; reached as `Harken.memories`.
+    """Memories saved on purpose; reached as `Harken.memories`.
 
     Ids may be abbreviated to their beginnings, of at least four characters.
-
-    Args:
-        identify: says which project a directory belongs to.
-        compare: the cosine similarity of a text to others, by the ids of their entries; to none without a model.
     """
 
     store: Store
-    keeper: RecordWriter
+    recorder: Recorder
     search_entries: SearchPort
-    identify: Callable[[str | Path | None], ProjectIdentity | None]
-    compare: Compare
+    compare: MeaningComparison
 
     def add(
         self,
@@ -96,45 +92,23 @@ class Memories:
         """Save a memory; one of the same category and project that says the same is merged or superseded.
 
         The same words again add nothing but their tags and a higher importance. What says it anew (from 0.9 alike in
-        words, or 0.92 in meaning) stands in place of the older one, which is found no more, and is kept.
+        words, or 0.92 in meaning) stands in place of the older one, which is found no more, and is kept. Secrets are
+        taken out first. Without an importance, 0 to 1, it has that of what it supersedes, else 0.5; a directory tells
+        the project where none is given.
 
-        Args:
-            content: at most 10,000 characters; secrets are taken out first.
-            category: `preference`, `fact`, `event`, `workflow`, `context`, `error` or `decision`.
-            importance: 0 to 1; None is 0.5, or that of what it supersedes.
-            tags: at most 20 of 50 characters.
-            directory: tells the project, where none is given; None is none.
-            project: that it belongs to.
-            trust: whose words they are.
         Raises:
             UsageError: a limit is passed.
         """
-        text = checked_content(self.keeper.clean(content))
-        kind, own_tags = checked_category(category), checked_tags(self.keeper.clean(list(tags)))
+        text = checked_content(self.recorder.clean(content))
+        kind, own_tags = checked_category(category), checked_tags(self.recorder.clean(list(tags)))
         weight = None if importance is None else checked_importance(importance)
-        project = project or (None if directory is None else self.identify(directory))
-        meanings = self._compared(text, kind, project)
-        saved: list[SavedMemory] = []
-
-        def choose(tx: Transaction) -> Sequence[Kept]:
-            project_id = None if project is None else ensure_project(tx, project)
-            found = _alike(text, standing_memories(tx, kind, project_id), kind, meanings)
-            known = find_kept(tx, SOURCE, [one.uid for one in found])
-            older = [memory_of(known[one.uid]) for one in found]
-            moment = self.keeper.now()
-            if found and found[0].why == SAME:
-                merged = _said_again(older[0], own_tags, weight)
-                saved.append(SavedMemory(merged, "merged", (found[0],)))
-                return [] if merged == older[0] else [kept_memory(merged)]
-            share = _importance(weight, older)
-            first = Memory(self.keeper.new_uid(), text, kind, share, own_tags, moment, moment, project, trust)
-            new = _standing_over(first, older)
-            saved.append(SavedMemory(new, "superseded" if older else "added", tuple(found)))
-            return [kept_memory(new), *(kept_memory(replace(one, superseded_by=new.uid)) for one in older)]
-
-        written = self.keeper.keep(SOURCE, choose)
-        [done] = saved
-        return replace(done, memory=memory_of(written[0])) if written else done
+        project = project or identify_project(directory)
+        # Before the write lock, since a model may take its time; what comes in between is known by its words.
+        similarities = self._similarities(text, kind, project)
+        with self.recorder.saving(SOURCE) as records:
+            moment, uid = self.recorder.now(), self.recorder.new_uid()
+            new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, trust)
+            return _save(records, new, weight, similarities)
 
     def list(
         self,
@@ -146,15 +120,8 @@ class Memories:
         limit: int = 50,
         offset: int = 0,
     ) -> list[Memory]:
-        """The memories, newest first.
+        """The memories that have all of the tags, newest first, up to 1000; superseded ones only where asked for.
 
-        Args:
-            category: only of this one.
-            tags: only those that have all of these.
-            project: only of this one: its key, short name or folder.
-            superseded: those that others stand in place of as well.
-            limit: how many at most, 1 to 1000.
-            offset: how many are passed over.
         Raises:
             UsageError: a limit is passed.
             NotFoundError: there is no such project.
@@ -165,8 +132,8 @@ class Memories:
             project_id = None if project is None else project_row(tx, project)
             kind = None if category is None else checked_category(category)
             listed = list_memories(tx, kind, project_id, superseded)
-            uids = [uid for uid, its_tags in listed if wanted <= set(its_tags)][max(0, offset) :][:limit]
-            return _read(tx, uids)
+            uids = [uid for uid, its_tags in listed if wanted <= set(its_tags)]
+            return _read(tx, uids[max(0, offset) :][:limit])
 
     def get(self, uid: str) -> Memory:
         """A memory by its id.
@@ -225,24 +192,20 @@ class Memories:
             UsageError: nothing is changed, or a limit is passed.
             NotFoundError: the id names none, or several.
         """
-        changes: dict[str, object] = {}
+        changes: dict[str, Any] = {}
         if content is not None:
-            changes["content"] = checked_content(self.keeper.clean(content))
+            changes["content"] = checked_content(self.recorder.clean(content))
         if category is not None:
             changes["category"] = checked_category(category)
         if importance is not None:
             changes["importance"] = checked_importance(importance)
         if tags is not None:
-            changes["tags"] = checked_tags(self.keeper.clean(list(tags)))
+            changes["tags"] = checked_tags(self.recorder.clean(list(tags)))
         if not changes:
             raise UsageError("Nothing to change. Give a content, a category, an importance or tags.")
-
-        def choose(tx: Transaction) -> Sequence[Kept]:
-            [present] = _read(tx, [kept_uid(tx, SOURCE, uid)])
-            return [kept_memory(replace(present, **changes))]  # type: ignore[arg-type]
-
-        [written] = self.keeper.keep(SOURCE, choose)
-        return memory_of(written)
+        with self.recorder.saving(SOURCE) as records:
+            [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
+            return memory_of(records.save(kept_memory(replace(present, **changes))))
 
     def forget(self, uids: Sequence[str]) -> Sequence[str]:
         """Forget memories for good, with those that they superseded, which have nearly the same words.
@@ -253,44 +216,38 @@ class Memories:
             NotFoundError: an id names none, or several; then nothing was forgotten.
         """
         with self.store.reading() as tx:
-            doomed = _with_superseded(tx, [kept_uid(tx, SOURCE, uid) for uid in uids])
-        self.keeper.forget(SOURCE, doomed)
-        return doomed
+            whole = _with_superseded(tx, [kept_uid(tx, SOURCE, uid) for uid in uids])
+        self.recorder.forget(SOURCE, whole)
+        return whole
 
     def merge(self, uids: Sequence[str], content: str | None = None) -> SavedMemory:
-        """Let the first memory stand in place of the others: with its words, all tags, the highest importance.
+        """Let the first memory stand in place of the others: with all tags, and the highest importance.
 
-        Args:
-            uids: two or more.
-            content: words in place of the first one's.
         Raises:
             UsageError: there are not two of them.
             NotFoundError: an id names none, or several.
         """
-        text = None if content is None else checked_content(self.keeper.clean(content))
-        merged: list[Alike] = []
-
-        def choose(tx: Transaction) -> Sequence[Kept]:
-            named = list(dict.fromkeys(kept_uid(tx, SOURCE, uid) for uid in uids))
+        text = None if content is None else checked_content(self.recorder.clean(content))
+        with self.recorder.saving(SOURCE) as records:
+            named = list(dict.fromkeys(kept_uid(records.tx, SOURCE, uid) for uid in uids))
             if len(named) < 2:
                 raise UsageError("Merging takes two memories or more. Ids are printed by: harken memory list")
-            first, *others = _read(tx, named)
-            merged.extend(Alike(one.uid, 1.0, "named to be merged") for one in others)
+            all_of_them = _read(records.tx, named)
+            first, *others = all_of_them
             whole = replace(
                 first,
                 content=text or first.content,
-                tags=_joined(*(one.tags for one in (first, *others)))[:MAX_TAGS],
-                importance=max(one.importance for one in (first, *others)),
+                tags=_joined(*(one.tags for one in all_of_them))[:MAX_TAGS],
+                importance=max(one.importance for one in all_of_them),
                 supersedes=_joined(first.supersedes, tuple(one.uid for one in others)),
                 superseded_by=None,
             )
-            return [kept_memory(whole), *(kept_memory(replace(one, superseded_by=first.uid)) for one in others)]
+            superseded = (kept_memory(replace(one, superseded_by=first.uid)) for one in others)
+            written = memory_of(records.save(kept_memory(whole), *superseded))
+        merged = tuple(Alike(one.uid, 1.0, "named to be merged") for one in others)
+        return SavedMemory(written, "superseded", merged)
 
-        written = self.keeper.keep(SOURCE, choose)
-        return SavedMemory(memory_of(written[0]), "superseded", tuple(merged))
-
-    def _compared(self, text: str, category: str, project: ProjectIdentity | None) -> Mapping[int, float]:
-        """Before the write lock, since a model may take its time; what comes in between is known by its words."""
+    def _similarities(self, text: str, category: str, project: ProjectIdentity | None) -> Mapping[int, float]:
         with self.store.reading() as tx:
             project_id = None if project is None else known_project(tx, project)
             if project is not None and project_id is None:
@@ -302,28 +259,42 @@ class Memories:
         """Note that memories were looked at on purpose; what recalls them by itself does not write."""
         if uids:
             with self.store.writing(of=[SOURCE]) as tx:
-                set_local(tx, SOURCE, uids, accessed_at=self.keeper.now())
+                set_local(tx, SOURCE, uids, accessed_at=self.recorder.now())
 
 
-def _said_again(memory: Memory, tags: tuple[str, ...], importance: float | None) -> Memory:
-    """The memory with what came along when the same was said again."""
-    most = max(memory.importance, importance or 0.0)
-    return replace(memory, tags=_joined(memory.tags, tags)[:MAX_TAGS], importance=most)
-
-
-def _standing_over(new: Memory, older: Sequence[Memory]) -> Memory:
-    """The memory with the tags of those that it supersedes."""
+def _save(
+    records: RecordTransaction, new: Memory, importance: float | None, similarities: Mapping[int, float]
+) -> SavedMemory:
+    """Save a memory: merged into one that says the same, or in place of those that it says anew."""
+    tx = records.tx
+    alike = _alike(tx, new, similarities)
+    known = find_kept(tx, SOURCE, [one.uid for one in alike])
+    older = [memory_of(known[one.uid]) for one in alike]
+    if alike and alike[0].why == SAME:
+        first = older[0]
+        tags = _joined(first.tags, new.tags)[:MAX_TAGS]
+        merged = replace(first, tags=tags, importance=max(first.importance, new.importance))
+        if merged != first:
+            merged = memory_of(records.save(kept_memory(merged)))
+        return SavedMemory(merged, "merged", (alike[0],))
+    if importance is None:
+        importance = max((one.importance for one in older), default=DEFAULT_IMPORTANCE)
     tags = _joined(new.tags, *(one.tags for one in older))[:MAX_TAGS]
-    return replace(new, tags=tags, supersedes=tuple(one.uid for one in older))
+    new = replace(new, importance=importance, tags=tags, supersedes=tuple(one.uid for one in older))
+    superseded = [kept_memory(replace(one, superseded_by=new.uid)) for one in older]
+    written = memory_of(records.save(kept_memory(new), *superseded))
+    return SavedMemory(written, "superseded" if older else "added", tuple(alike))
 
 
-def _alike(text: str, standing: Sequence[MemoryStanding], category: str, meanings: Mapping[int, float]) -> list[Alike]:
-    compared = {one.uid: meanings[one.entry_id] for one in standing if one.entry_id in meanings}
-    return find_alike(text, category, {one.uid: one.content for one in standing}, compared)
+def _alike(tx: Transaction, new: Memory, similarities: Mapping[int, float]) -> list[Alike]:
+    project_id = None if new.project is None else ensure_project(tx, new.project)
+    standing = standing_memories(tx, new.category, project_id)
+    compared = {one.uid: similarities[one.entry_id] for one in standing if one.entry_id in similarities}
+    return find_alike(new.content, new.category, {one.uid: one.content for one in standing}, compared)
 
 
 def _read(tx: Transaction, uids: Sequence[str]) -> list[Memory]:
-    """The memories of these ids that there are, in this order."""
+    """The memories of these ids, in this order; those that are gone are left out."""
     known, accessed = find_kept(tx, SOURCE, uids), accessed_times(tx, uids)
     return [memory_of(known[uid], accessed.get(uid)) for uid in uids if uid in known]
 
@@ -343,12 +314,6 @@ def _with_superseded(tx: Transaction, uids: Sequence[str]) -> list[str]:
 def _joined(*words: Sequence[str]) -> tuple[str, ...]:
     """All of them in their order, each once."""
     return tuple(dict.fromkeys(word for some in words for word in some))
-
-
-def _importance(given: float | None, older: Sequence[Memory]) -> float:
-    if given is not None:
-        return given
-    return max((one.importance for one in older), default=DEFAULT_IMPORTANCE)
 
 
 def _check_limit(limit: int, most: int) -> None:

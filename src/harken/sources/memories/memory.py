@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from harken.errors import UsageError
-from harken.model.conversations import ContextItem, Hit, Kept, NewEntry, ProjectIdentity, Trust
+from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
+from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, Trust
+from harken.model.views import MemoryView, format_moment, parse_moment, view_of
 from harken.sources.source import relevance_of
-from harken.storage.columns import format_moment, parse_moment
 from harken.storage.ports import Transaction
-from harken.storage.records.memories import MEMORIES, SOURCE
-from harken.storage.records.rows import find_kept
+from harken.storage.records.rows import KEPT, find_kept
+from harken.storage.records.rows import MEMORY as SOURCE
 
-CATEGORIES = ("preference", "fact", "event", "workflow", "context", "error", "decision")
-MAX_CONTENT_CHARS, MAX_TAGS, MAX_TAG_CHARS = 10_000, 20, 50
+MAX_TAG_CHARS = 50
 DEFAULT_IMPORTANCE = 0.5
 
 
@@ -26,9 +26,9 @@ class Memory:
 
     Attributes:
         importance: 0 to 1; 0.5 is neutral.
-        accessed_at: when it was last shown or searched out on this machine; None if never.
+        accessed_at: when it was last shown or searched out on this machine.
         supersedes: ids of the memories that it stands in place of.
-        superseded_by: the id of the one that stands in its place; None where none does.
+        superseded_by: the id of the one that stands in its place.
     """
 
     uid: str
@@ -44,8 +44,20 @@ class Memory:
     superseded_by: str | None = None
     accessed_at: datetime | None = None
 
+    def view(self) -> MemoryView:
+        """The memory as JSON."""
+        return view_of(
+            MemoryView,
+            self,
+            project=self.project.key if self.project else None,
+            untrusted=self.trust.is_untrusted,
+            created_at=format_moment(self.created_at),
+            updated_at=format_moment(self.updated_at),
+            accessed_at=None if self.accessed_at is None else format_moment(self.accessed_at),
+        )
 
-def memory_of(kept: Kept, accessed_at: datetime | None = None) -> Memory:
+
+def memory_of(kept: SavedRecord, accessed_at: datetime | None = None) -> Memory:
     """The memory that a kept record is; one with fields."""
     fields = kept.fields or {}
     return Memory(
@@ -64,7 +76,7 @@ def memory_of(kept: Kept, accessed_at: datetime | None = None) -> Memory:
     )
 
 
-def kept_memory(memory: Memory) -> Kept:
+def kept_memory(memory: Memory) -> SavedRecord:
     """The record under which a memory is kept."""
     fields = {
         "content": memory.content,
@@ -77,7 +89,7 @@ def kept_memory(memory: Memory) -> Kept:
         "created_at": format_moment(memory.created_at),
     }
     present = {name: value for name, value in fields.items() if value is not None}
-    return Kept(SOURCE, memory.uid, memory.updated_at, present, memory.project)
+    return SavedRecord(SOURCE, memory.uid, memory.updated_at, present, memory.project)
 
 
 class MemorySource:
@@ -87,7 +99,7 @@ class MemorySource:
 
     def entries(self, record: Memory) -> Sequence[NewEntry]:
         """Its content, weighed by its importance; nothing for one that was superseded."""
-        return MEMORIES.entries(kept_memory(record))
+        return KEPT[SOURCE].entries(kept_memory(record))
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The memories among what was found."""

@@ -1,1 +1,1 @@
-"""What lies on the disk, made searchable: code, commits and documents."""
+"""Code, commits and documents of a folder, made searchable."""

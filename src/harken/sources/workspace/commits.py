@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from harken.errors import NotFoundError, UsageError
+from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MOST_COMMITS
 from harken.model.conversations import ContextItem, Hit, NewEntry
+from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
 from harken.record.project import identify_project
-from harken.sources.found import DEFAULT_LIMIT, MAX_LIMIT, SourceHit, SourceSearch
-from harken.sources.source import relevance_of
+from harken.sources.source import SourceHit, relevance_of
 from harken.sources.workspace.code import is_test_code, spelled
 from harken.sources.workspace.files import find_place, shown_name
 from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
-from harken.sources.workspace.tree import Progress
-from harken.storage.ports import Store, Transaction
-from harken.storage.workspace.commits import (
-    SOURCE,
-    Authorship,
-    Churn,
-    History,
-    add_commits,
-    authors,
-    churn,
-    drop_commits,
-    file_history,
-    find_commits,
-    history_of,
-    known_shas,
-    put_history,
-)
-from harken.storage.workspace.files import known_project, project_of
+from harken.sources.workspace.tree import Progress, WorkspaceIndex
+from harken.storage.ports import Transaction
+from harken.storage.scopes import known_project, project_of
+from harken.storage.workspace import commits as rows
+from harken.storage.workspace.commits import Authorship, Churn
 from harken.text import tokens
 
 _MESSAGE_TOKENS = 300
@@ -50,7 +38,7 @@ class CommitSource:
     name = "commit"
 
     def entries(self, record: Commit) -> Sequence[NewEntry]:
-        """What it says and changed, and what it brought into each file of code; found by any of the author's names.
+        """Its message and files, and what it brought into each file of code; found by any of the author's names.
 
         A commit of a hundred lines is about its message; one of a thousand also about each thing that it made.
         """
@@ -62,24 +50,24 @@ class CommitSource:
         subject = record.message.partition("\n")[0]
         return [
             NewEntry("", "\n".join(part for part in parts if part), facets),
-            *(NewEntry(f"+{number}", _told(subject, each), facets) for number, each in enumerate(made)),
+            *(NewEntry(f"+{number}", _addition_text(subject, each), facets) for number, each in enumerate(made)),
         ]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The commits in the order of the hits; those that are gone are left out."""
-        found = find_commits(tx, [hit.entry.ref_uid for hit in hits])
+        found = rows.find_commits(tx, [hit.entry.ref_uid for hit in hits])
         return [commit_item(found[hit.entry.ref_uid], relevance_of(hit)) for hit in hits if hit.entry.ref_uid in found]
 
 
-def _told(subject: str, addition: Addition) -> str:
-    """What a file was given, as a question may ask for it."""
-    names = "\n".join(f"{spelled(name)}: {said}" if said else spelled(name) for name, said in addition.definitions)
+def _addition_text(subject: str, addition: Addition) -> str:
+    """The definitions that a file was given, as a question may ask for them."""
+    names = "\n".join(f"{spelled(name)}: {about}" if about else spelled(name) for name, about in addition.definitions)
     head = "\n".join(part for part in (subject, addition.path, addition.about) if part)
     return tokens.clip(f"{head}\n{names}", _ADDITION_TOKENS, marker="")
 
 
 def author_facets(author: str, email: str) -> tuple[str, ...]:
-    """What a search for an author may name: the whole name, each word of it, the address."""
+    """The facets of an author, who may be searched for by the whole name, each word of it, or the address."""
     names = (author, email, *author.split())
     return tuple(dict.fromkeys(author_facet(name) for name in names if name.strip()))
 
@@ -127,7 +115,7 @@ _LINES_TO_DOCSTRING = 12
 
 
 def parse_patch(patch: str) -> Iterator[Addition]:
-    """What a patch adds to each file: names of definitions, each with the first line that is said of it."""
+    """The additions of a patch to each file: names of definitions, each with the first line that is said of it."""
     path, lines, begins = "", list[str](), False
     for line in patch.split("\n"):
         if line.startswith("diff --git "):
@@ -170,18 +158,15 @@ def _words(found: re.Match[str] | None) -> str:
     return found[1].strip(_MARKS) if found else ""
 
 
-WINDOW_DAYS = 5 * 365
-MOST_COMMITS = 10_000
+_WINDOW = timedelta(days=5 * 365)
 _BATCH = 200
 
 
 @dataclass(slots=True)
 class CommitReport:
-    """What reading a history did; filled as it goes on.
+    """A report on indexed commits, filled as it goes on; the project is a key.
 
     Attributes:
-        project: its key.
-        added: commits that were new.
         known: commits of the history that were there already.
         removed: commits that are on no branch any more, after a rebase or an amendment.
         cut: commits of a shallow clone that are left out, since what they changed cannot be told without their parents.
@@ -193,25 +178,16 @@ class CommitReport:
     removed: int = 0
     cut: int = 0
 
+    def view(self) -> CommitsView:
+        """The report as JSON."""
+        return cast(CommitsView, asdict(self))
+
 
 @dataclass(frozen=True, slots=True)
-class CommitIndex:
-    """The history of repositories; reached as `Harken.commits`.
+class CommitIndex(WorkspaceIndex):
+    """The history of repositories; reached as `Harken.commits`."""
 
-    Args:
-        store: where commits are kept.
-        found: searches them.
-        redact: takes secrets out of a text.
-        wake: called when there is something new to embed.
-        now: the clock.
-    """
-
-    store: Store
-    found: SourceSearch
-    redact: Callable[[str], str]
-    wake: Callable[[], None]
-    now: Callable[[], datetime]
-    _source: CommitSource = field(default_factory=CommitSource)
+    source = CommitSource()
 
     def index(
         self,
@@ -225,44 +201,42 @@ class CommitIndex:
         """Bring the index of a repository's history to where HEAD stands.
 
         What is new since the last time is added; commits that a rebase left on no branch are removed, but in a shallow
-        clone, which does not know all branches. Each batch is one transaction: what is done stays done.
+        clone, which does not know all branches. Each batch is one transaction: what is done stays done. Progress is
+        called with (commits done, in all) after each; commits before `since`, else of five years ago, are left out.
 
-        Args:
-            path: anywhere in the repository.
-            since: earlier commits are left out; None is five years ago.
-            limit: only so many of the newest.
-            progress: called with (commits done, in all) after each batch.
-            report: filled as the work goes on.
         Raises:
             UsageError: there is no repository, or the limit is not possible.
             GitError: git refuses.
         """
         if limit < 1:
             raise UsageError(f"limit must be at least 1, not {limit}.")
-        repository = _repository(path)
+        repository, store = _repository(path), self.recorder.store
         report = report if report is not None else CommitReport()
         boundary = repository.boundary()
-        wanted = History(_head(repository, boundary), since or self.now() - timedelta(days=WINDOW_DAYS), limit)
-        with self.store.writing() as tx:
+        wanted = rows.History(_head(repository, boundary), since or self.recorder.now() - _WINDOW, limit)
+        with store.writing() as tx:
             project_id, report.project = project_of(tx, identify_project(repository.root))
-            done, known = history_of(tx, project_id), known_shas(tx, project_id)
+            done, known = rows.history_of(tx, project_id), rows.known_shas(tx, project_id)
         if not wanted.head or (done and _covers(done, wanted)):
             report.known = len(known)
             return report
-        found = repository.shas(wanted.since, wanted.most_commits)
-        shas = [sha for sha in found if sha not in boundary]
-        report.cut = len(found) - len(shas)
+        listed = repository.shas(wanted.since, wanted.most_commits)
+        shas = [sha for sha in listed if sha not in boundary]
         missing = [sha for sha in shas if sha not in known]
-        report.known = len(shas) - len(missing)
-        for batch in _batches(missing):
+        report.cut, report.known = len(listed) - len(shas), len(shas) - len(missing)
+        written = (f"{rows.SOURCE}:{project_id}",)
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
             patches = repository.patches(batch, SUFFIXES)
-            read = [self._readied(each, patches.get(each.sha, "")) for each in repository.commits(batch)]
-            with self.store.writing(of=(f"{SOURCE}:{project_id}",)) as tx:
-                report.added += add_commits(tx, project_id, report.project, read)
-            self.wake()
+            read = [self._ready(each, patches.get(each.sha, "")) for each in repository.commits(batch)]
+            with store.writing(of=written) as tx:
+                report.added += rows.add_commits(tx, project_id, report.project, read)
+            self.recorder.wake()
             progress(report.added, len(missing))
         gone = known - repository.all_shas() if known and not boundary else set()
-        self._settle(project_id, gone, wanted, report)
+        with store.writing(of=written) as tx:
+            report.removed = rows.drop_commits(tx, project_id, gone)
+            rows.put_history(tx, project_id, wanted)
         return report
 
     def search(
@@ -275,28 +249,20 @@ class CommitIndex:
         limit: int = DEFAULT_LIMIT,
         mode: str = "hybrid",
     ) -> SourceHit:
-        """Find the commits that a question is about.
+        """Find 1 to 50 commits that a question is about.
 
-        Args:
-            query: anything.
-            author: only by this one: the whole name, a word of it, or the address, in any case.
-            since: only what was written since then.
-            project: only this one's, by its key, short name or folder.
-            limit: 1 to 50.
-            mode: `hybrid`, `keyword` or `semantic`.
+        An author is a whole name, a word of it, or the address, in any case.
+
         Raises:
             UsageError: the limit or the mode is not possible.
             NotFoundError: there is no such project.
         """
         facets = () if author is None else (author_facet(author),)
-        return self.found.find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
+        return self._searching().find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
 
     def history(self, path: str | Path, limit: int = MAX_LIMIT) -> list[Commit]:
-        """The commits that changed a file, newest first, also under the names that it had before.
+        """The commits that changed a file, which may be gone, newest first, also under the names that it had before.
 
-        Args:
-            path: of the file, which may be gone.
-            limit: at least 1.
         Raises:
             UsageError: it lies in no repository, or the limit is not possible.
             NotFoundError: the repository's commits are not indexed.
@@ -304,17 +270,12 @@ class CommitIndex:
         if limit < 1:
             raise UsageError(f"limit must be at least 1, not {limit}.")
         repository, name = _locate(path)
-        with self.store.reading() as tx:
-            project_id = self._project(known_project(tx, identify_project(repository.root)), repository)
-            return file_history(tx, project_id, name, limit)
+        with self.recorder.store.reading() as tx:
+            return rows.file_history(tx, _project(tx, repository), name, limit)
 
     def churn(self, path: str | Path = ".", days: int = 90, limit: int = DEFAULT_LIMIT) -> list[Churn]:
-        """The files of a repository that changed most often.
+        """The files of a repository that changed most often in the last days.
 
-        Args:
-            path: anywhere in the repository.
-            days: how far back, at least 1.
-            limit: at least 1.
         Raises:
             UsageError: there is no repository, or a number is not possible.
             NotFoundError: the repository's commits are not indexed.
@@ -322,45 +283,36 @@ class CommitIndex:
         if limit < 1 or days < 1:
             raise UsageError("days and limit must be at least 1.")
         repository = _repository(path)
-        with self.store.reading() as tx:
-            project_id = self._project(known_project(tx, identify_project(repository.root)), repository)
-            return churn(tx, project_id, self.now() - timedelta(days=days), limit)
+        with self.recorder.store.reading() as tx:
+            return rows.churn(tx, _project(tx, repository), self.recorder.now() - timedelta(days=days), limit)
 
     def authors(self, path: str | Path = ".") -> list[Authorship]:
-        """Who changed a file, or what lies in a folder, most commits first.
+        """The people who changed a file, or what lies in a folder, most commits first.
 
         Raises:
             UsageError: it lies in no repository.
             NotFoundError: the repository's commits are not indexed.
         """
         repository, name = _locate(path)
-        with self.store.reading() as tx:
-            project_id = self._project(known_project(tx, identify_project(repository.root)), repository)
-            return authors(tx, project_id, name)
+        with self.recorder.store.reading() as tx:
+            return rows.authors(tx, _project(tx, repository), name)
 
-    def _readied(self, commit: Commit, patch: str) -> tuple[Commit, Sequence[NewEntry]]:
-        additions = tuple(map(self._redacted, parse_patch(patch)))
-        clean = replace(commit, message=self.redact(commit.message), additions=additions)
-        return clean, self._source.entries(clean)
-
-    def _redacted(self, addition: Addition) -> Addition:
-        definitions = tuple((self.redact(name), self.redact(said)) for name, said in addition.definitions)
-        return replace(addition, about=self.redact(addition.about), definitions=definitions)
-
-    def _settle(self, project_id: int, gone: set[str], wanted: History, report: CommitReport) -> None:
-        """Remove what is on no branch any more, and remember how far the history was read."""
-        with self.store.writing(of=(f"{SOURCE}:{project_id}",)) as tx:
-            report.removed = drop_commits(tx, project_id, gone)
-            put_history(tx, project_id, wanted)
-
-    def _project(self, project_id: int | None, repository: Repository) -> int:
-        if project_id is None:
-            raise NotFoundError(f"The commits of {repository.root} are not indexed. Try: harken index commits")
-        return project_id
+    def _ready(self, commit: Commit, patch: str) -> tuple[Commit, Sequence[NewEntry]]:
+        redact = self._redact
+        additions = (
+            Addition(
+                each.path,
+                redact(each.about),
+                tuple((redact(name), redact(summary)) for name, summary in each.definitions),
+            )
+            for each in parse_patch(patch)
+        )
+        clean = replace(commit, message=redact(commit.message), additions=tuple(additions))
+        return clean, self.source.entries(clean)
 
 
-def _covers(done: History, wanted: History) -> bool:
-    """Whether all that is wanted was read already; the window moves on with time."""
+def _covers(done: rows.History, wanted: rows.History) -> bool:
+    """True where all that is wanted was read already; the window moves on with time."""
     same = done.head == wanted.head and done.most_commits >= wanted.most_commits
     return same and done.since <= wanted.since
 
@@ -377,6 +329,13 @@ def _repository(path: str | Path) -> Repository:
     return repository
 
 
+def _project(tx: Transaction, repository: Repository) -> int:
+    project_id = known_project(tx, identify_project(repository.root))
+    if project_id is None:
+        raise NotFoundError(f"The commits of {repository.root} are not indexed. Try: harken index commits")
+    return project_id
+
+
 def _locate(path: str | Path) -> tuple[Repository, str]:
     """The repository of a path, and the path in it; the file itself may be gone."""
     target = Path(path).expanduser().absolute()
@@ -384,9 +343,3 @@ def _locate(path: str | Path) -> tuple[Repository, str]:
     repository = _repository(there)
     name = (there.resolve() / target.relative_to(there)).relative_to(repository.root.resolve()).as_posix()
     return repository, "" if name == "." else shown_name(name)
-
-
-def _batches(shas: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(shas)
-    while batch := list(islice(rest, _BATCH)):
-        yield batch

@@ -1,4 +1,4 @@
-"""What git knows of a folder: its files and its commits. Nothing that a repository configures is run."""
+"""Files and commits of a folder, asked of git. Nothing that a repository configures is run."""
 
 from __future__ import annotations
 
@@ -28,11 +28,7 @@ _REACHABLE = ("--branches", "--remotes", "--tags", "HEAD")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A working tree of git.
-
-    Attributes:
-        root: the top of the working tree.
-    """
+    """A working tree of git, by its top."""
 
     root: Path
 
@@ -66,7 +62,7 @@ class Repository:
         return list(parse_log(_decoded(self._run(*command, stdin="\n".join(shas).encode()))))
 
     def patches(self, shas: Sequence[str], suffixes: Iterable[str]) -> dict[str, str]:
-        """What these commits changed in files of some kinds, without what stands around it; merges have nothing."""
+        """Changes of these commits to files of some kinds, without the lines around them; merges have none."""
         options = ("--no-walk=unsorted", "--stdin", "-p", "-U0", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
         command = ("log", *options, "--src-prefix=a/", "--dst-prefix=b/", "--format=%x00%H", "--")
         paths = (f":(icase)*{suffix}" for suffix in suffixes)
@@ -99,14 +95,11 @@ def parse_log(log: str) -> Iterator[Commit]:
             if found := _CHANGED.fullmatch(parts[at]):
                 renamed = not found[3]
                 names = (parts[at + 2], parts[at + 1]) if renamed else (found[3], None)
-                changes.append(FileChange(names[0], _count(found[1]), _count(found[2]), names[1]))
+                added, removed = (int(each) if each.isdigit() else 0 for each in (found[1], found[2]))
+                changes.append(FileChange(names[0], added, removed, names[1]))
                 at += 2 * renamed
             at += 1
         yield Commit(sha, author, email, _moment(authored), _moment(committed), message.strip(), tuple(changes))
-
-
-def _count(written: str) -> int:
-    return int(written) if written.isdigit() else 0
 
 
 def _moment(written: str) -> datetime:

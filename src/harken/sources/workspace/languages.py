@@ -10,13 +10,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from harken.errors import MissingExtraError
-from harken.sources.workspace import languages as grammar
 
 if TYPE_CHECKING:
     import tree_sitter
 
 
-PYTHON = """
+_PYTHON = """
 (class_definition name: (identifier) @name body: (_) @body) @class
 (function_definition name: (identifier) @name body: (_) @body) @function
 ((module (expression_statement (assignment left: (identifier) @name) @constant))
@@ -26,7 +25,7 @@ PYTHON = """
 (type_alias_statement left: (type [(identifier) @name (generic_type (identifier) @name)])) @class
 """
 
-JAVASCRIPT = """
+_JAVASCRIPT = """
 (class_declaration name: (identifier) @name body: (_) @body) @class
 (function_declaration name: (identifier) @name body: (_) @body) @function
 (generator_function_declaration name: (identifier) @name body: (_) @body) @function
@@ -47,7 +46,7 @@ _WRAPPED = (
     " (arguments [(arrow_function body: (_) @body) (function_expression body: (_) @body)]))) @function"
 )
 _HUNG = "right: [(function_expression body: (_) @body) (arrow_function body: (_) @body)]"
-JAVASCRIPT += f"""
+_JAVASCRIPT += f"""
 (program [(lexical_declaration {_WRAPPED}) (variable_declaration {_WRAPPED})])
 (program (export_statement (lexical_declaration {_WRAPPED})))
 ((program (expression_statement (assignment_expression
@@ -60,13 +59,13 @@ JAVASCRIPT += f"""
   @method (#eq? @on "prototype"))
 """
 
-JAVASCRIPT_FIELDS = """
+_JAVASCRIPT_FIELDS = """
 (field_definition property: (_) @name value: (arrow_function body: (_) @body)) @function
 ((field_definition property: (property_identifier) @name value: (_)) @constant
   (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
 """
 
-TYPESCRIPT = """
+_TYPESCRIPT = """
 (abstract_class_declaration name: (_) @name body: (_) @body) @class
 (interface_declaration name: (_) @name body: (_) @body) @class
 (enum_declaration name: (_) @name body: (_) @body) @class
@@ -81,7 +80,7 @@ TYPESCRIPT = """
   (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
 """
 
-RUST = """
+_RUST = """
 (function_item name: (identifier) @name body: (_) @body) @function
 (function_signature_item name: (identifier) @name) @function
 (struct_item name: (type_identifier) @name body: (_)? @body) @class
@@ -96,7 +95,7 @@ RUST = """
 (macro_definition name: (identifier) @name) @function
 """
 
-GO = """
+_GO = """
 (function_declaration name: (identifier) @name body: (_)? @body) @function
 (method_declaration receiver: (_) @receiver name: (field_identifier) @name body: (_)? @body) @method
 (type_spec name: (type_identifier) @name type: (_) @body) @class
@@ -105,7 +104,7 @@ GO = """
 (source_file (const_declaration (const_spec name: (identifier) @name) @constant))
 """
 
-JAVA = """
+_JAVA = """
 (class_declaration name: (identifier) @name body: (_) @body) @class
 (interface_declaration name: (identifier) @name body: (_) @body) @class
 (enum_declaration name: (identifier) @name body: (_) @body) @class
@@ -122,7 +121,7 @@ _PROTOTYPE = (
     "(declaration declarator: [(function_declarator)"
     " (pointer_declarator declarator: (function_declarator))] @name) @function"
 )
-C = f"""
+_C = f"""
 (function_definition declarator: (_) @name body: (_) @body) @function
 (translation_unit {_PROTOTYPE})
 (preproc_ifdef {_PROTOTYPE})
@@ -136,7 +135,7 @@ C = f"""
 (declaration (type_qualifier) declarator: (init_declarator declarator: (_) @name)) @constant
 """
 
-CPP = """
+_CPP = """
 (class_specifier name: (_) @name body: (_) @body) @class
 (namespace_definition name: (_) @name body: (_) @body) @namespace
 (function_definition declarator: (_) @name (default_method_clause)) @function
@@ -149,7 +148,7 @@ CPP = """
 (concept_definition name: (identifier) @name) @class
 """
 
-SQL = """
+_SQL = """
 (create_table (object_reference) @name . (_) @body) @table
 (create_view (object_reference) @name) @view
 (create_materialized_view (object_reference) @name) @view
@@ -165,10 +164,8 @@ class Language:
     """A language and the grammar that reads it.
 
     Attributes:
-        name: as people search for it.
-        module: the package of its grammar.
-        entry: the grammar's function in it.
-        query: what its units are.
+        module: the package of its grammar; `entry` is the grammar's function in it.
+        query: matches its units.
         separator: between the parts of a qualified name.
         has_docstrings: a unit is documented by the first string of its body, not by a comment before it.
     """
@@ -176,9 +173,15 @@ class Language:
     name: str
     module: str
     query: str
+    suffixes: str = ""
     entry: str = "language"
     separator: str = "."
     has_docstrings: bool = False
+
+    @property
+    def searched_name(self) -> str:
+        """The name that people search for it by."""
+        return "typescript" if self.name == "tsx" else self.name
 
     @cached_property
     def _loaded(self) -> tuple[tree_sitter.Parser, tree_sitter.Query]:
@@ -204,39 +207,25 @@ class Language:
         return root, [captures for _, captures in tree_sitter.QueryCursor(query).matches(root)]
 
 
-_TYPESCRIPT = grammar.JAVASCRIPT.replace(
-    "(identifier) @name body: (_) @body) @class", "(_) @name body: (_) @body) @class"
+_TYPESCRIPT = (
+    _JAVASCRIPT.replace("(identifier) @name body: (_) @body) @class", "(_) @name body: (_) @body) @class") + _TYPESCRIPT
 )
-_TYPESCRIPT += grammar.TYPESCRIPT
-
 GRAMMARS = {
     language.name: language
     for language in (
-        Language("python", "tree_sitter_python", grammar.PYTHON, has_docstrings=True),
-        Language("javascript", "tree_sitter_javascript", grammar.JAVASCRIPT + grammar.JAVASCRIPT_FIELDS),
-        Language("typescript", "tree_sitter_typescript", _TYPESCRIPT, "language_typescript"),
-        Language("tsx", "tree_sitter_typescript", _TYPESCRIPT, "language_tsx"),
-        Language("rust", "tree_sitter_rust", grammar.RUST, separator="::"),
-        Language("go", "tree_sitter_go", grammar.GO),
-        Language("java", "tree_sitter_java", grammar.JAVA),
-        Language("c", "tree_sitter_c", grammar.C),
-        Language("cpp", "tree_sitter_cpp", grammar.C + grammar.CPP, separator="::"),
-        Language("sql", "tree_sitter_sql", grammar.SQL),
+        Language("python", "tree_sitter_python", _PYTHON, ".py .pyi .pyw", has_docstrings=True),
+        Language("javascript", "tree_sitter_javascript", _JAVASCRIPT + _JAVASCRIPT_FIELDS, ".js .mjs .cjs .jsx"),
+        Language("typescript", "tree_sitter_typescript", _TYPESCRIPT, ".ts .mts .cts", "language_typescript"),
+        Language("tsx", "tree_sitter_typescript", _TYPESCRIPT, ".tsx", "language_tsx"),
+        Language("rust", "tree_sitter_rust", _RUST, ".rs", separator="::"),
+        Language("go", "tree_sitter_go", _GO, ".go"),
+        Language("java", "tree_sitter_java", _JAVA, ".java"),
+        Language("c", "tree_sitter_c", _C, ".c .h"),
+        Language("cpp", "tree_sitter_cpp", _C + _CPP, ".cpp .cc .cxx .hpp .hh .hxx", separator="::"),
+        Language("sql", "tree_sitter_sql", _SQL, ".sql"),
     )
 }
-_SUFFIXES = {
-    "python": ".py .pyi .pyw",
-    "javascript": ".js .mjs .cjs .jsx",
-    "typescript": ".ts .mts .cts",
-    "tsx": ".tsx",
-    "rust": ".rs",
-    "go": ".go",
-    "java": ".java",
-    "c": ".c .h",
-    "cpp": ".cpp .cc .cxx .hpp .hh .hxx",
-    "sql": ".sql",
-}
-_BY_SUFFIX = {suffix: GRAMMARS[name] for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+_BY_SUFFIX = {suffix: language for language in GRAMMARS.values() for suffix in language.suffixes.split()}
 SUFFIXES = tuple(_BY_SUFFIX)
 
 

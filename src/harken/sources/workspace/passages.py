@@ -71,7 +71,9 @@ def _markdown_blocks(lines: list[str]) -> Iterator[MarkdownBlock]:
             at += 1
             continue
         end = at
-        while end < len(lines) and lines[end].strip() and not (end > at and _begins_block(lines[end])):
+        while end < len(lines) and lines[end].strip():
+            if end > at and (_FENCE.match(lines[end]) or _HEADING.match(lines[end])):
+                break
             end += 1
         yield from _paragraph(lines, at, end)
         at = max(end, at + 1)
@@ -85,10 +87,6 @@ def _paragraph(lines: list[str], at: int, end: int) -> Iterator[MarkdownBlock]:
         yield MarkdownBlock(title, at + 1, end, 1 if underline[1][0] == "=" else 2, title)
     elif end > at:
         yield MarkdownBlock("\n".join(lines[at:end]).strip("\n"), at + 1, end)
-
-
-def _begins_block(line: str) -> bool:
-    return bool(_FENCE.match(line) or _HEADING.match(line))
 
 
 def _fence_end(lines: list[str], at: int) -> int | None:
@@ -142,7 +140,7 @@ class _Gathering:
         self.blocks, self.size = [], 0
 
     def _is_full(self, level: int) -> bool:
-        """Whether a new heading begins a new passage."""
+        """True where a new heading begins a new passage."""
         rank = self.under[-1][0] if self.under else 7
         return self.size >= MIN_TOKENS or (level <= rank and self.size >= _SMALL_TOKENS)
 

@@ -1,90 +1,42 @@
-"""From the files of a folder to parts that search sees; the three indexes of what lies on a disk."""
+"""An index of the files of a folder: what has changed since the last time is read, taken into parts and stored."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, ClassVar
 
-import structlog
-
+from harken.log import Log
+from harken.model.conversations import Hit
+from harken.model.views import FilesView
 from harken.record.project import identify_project
-from harken.sources.workspace.files import FileContent, FileStamp, find_place, list_files, shown_name, stamp
-from harken.storage.ports import Store, Transaction
-from harken.storage.workspace.files import (
-    Changes,
-    FilePart,
-    FileState,
-    drop_files,
-    file_states,
-    project_of,
-    put_file_states,
-    replace_parts,
-)
+from harken.record.recorder import Recorder
+from harken.sources.source import SearchPort, Source, SourceSearch
+from harken.sources.workspace.files import FileContent, find_place, list_files, read, shown_name, stamp
+from harken.storage.ports import Transaction
+from harken.storage.scopes import project_of
+from harken.storage.workspace import files as rows
 
 Progress = Callable[[int, int], None]
 NEEDS = "needs "
-"""How the reason for passing over a file begins where something must be installed; it is tried again each time."""
+"""Begins the reason for skipping a file where something must be installed; such a file is tried again each time."""
 _MAX_FILES, _MAX_PARTS = 50, 500
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 class SkippedError(Exception):
-    """A file that has no parts.
-
-    Attributes:
-        reason: one word.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class FileKind(Protocol):
-    """One kind of files, and what becomes of them."""
-
-    @property
-    def source(self) -> str:
-        """As entries have it."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Goes up when the same file gives other parts than before: then it is read again."""
-        ...
-
-    def wants(self, path: str) -> bool:
-        """Whether a file is of this kind, by its name."""
-        ...
-
-    def read(self, path: Path) -> FileContent:
-        """The file's bytes, or why they are not looked at."""
-        ...
-
-    def parts(self, project: str, path: str, data: bytes) -> list[FilePart]:
-        """What a file is taken into.
-
-        Raises:
-            SkippedError: it cannot be.
-        """
-        ...
+    """A file that has no parts; the message is the reason, in one word."""
 
 
 @dataclass(slots=True)
 class IndexReport:
-    """What indexing did; filled as it goes on.
+    """A report on indexed files, filled as it goes on; the project is a key.
 
     Attributes:
-        project: the key of the project that the files are of.
-        files: of this kind, in all.
-        indexed: read, and taken into parts.
-        unchanged: as they were the last time.
-        gone: that were there the last time.
+        files: of this kind, in all; so many were read and taken into parts, unchanged, or gone since the last time.
         skipped: how many for each reason.
         changes: of parts.
     """
@@ -95,128 +47,167 @@ class IndexReport:
     unchanged: int = 0
     gone: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    changes: Changes = field(default_factory=Changes)
+    changes: rows.Changes = field(default_factory=rows.Changes)
 
-
-@dataclass(slots=True)
-class _Batch:
-    states: list[FileState] = field(default_factory=list)
-    parts: dict[str, Sequence[FilePart]] = field(default_factory=dict)
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.states) >= _MAX_FILES or sum(map(len, self.parts.values())) >= _MAX_PARTS
+    def view(self) -> FilesView:
+        """The report as JSON."""
+        return {
+            "project": self.project,
+            "files": self.files,
+            "indexed": self.indexed,
+            "unchanged": self.unchanged,
+            "gone": self.gone,
+            "skipped": dict(self.skipped),
+            "added": self.changes.added,
+            "changed": self.changes.changed,
+            "removed": self.changes.removed,
+        }
 
 
 @dataclass(frozen=True, slots=True)
-class TreeIndexer:
-    """Indexes folders; several processes may do so at once.
+class WorkspaceIndex:
+    """Something that is indexed from a folder.
 
     Args:
-        store: where parts are kept.
-        wake: called when there is something new to embed.
-        now: the clock.
+        recorder: has the store, the rules of redaction, the clock, and the workers to wake.
+        search_entries: the one retrieval path.
     """
 
-    store: Store
-    wake: Callable[[], None]
-    now: Callable[[], datetime]
+    recorder: Recorder
+    search_entries: SearchPort
+    source: ClassVar[Source]
 
-    def run(self, kind: FileKind, path: str | Path, progress: Progress, report: IndexReport) -> IndexReport:
-        """Bring the index of a folder or file to how it stands on the disk.
+    def _redact(self, text: str) -> str:
+        return self.recorder.redactor.redact(text).text
+
+    def _searching(self) -> SourceSearch:
+        return SourceSearch(self.recorder.store, self.source, self.search_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndex(WorkspaceIndex, ABC):
+    """One kind of files, in parts; several processes may index at once.
+
+    Attributes:
+        version: goes up when the same file gives other parts than before: then it is read again.
+    """
+
+    version: ClassVar[int]
+
+    def index(
+        self, path: str | Path = ".", progress: Progress = lambda _done, _all: None, report: IndexReport | None = None
+    ) -> IndexReport:
+        """Bring the index of a folder or file to how it stands on the disk; only what has changed is read.
 
         Each batch of files is one transaction: what is done stays done.
 
+        Args:
+            path: of a git repository, what it ignores is left out.
+            progress: called with (files done, in all) after each batch.
+            report: filled as the work goes on.
         Raises:
             UsageError: the path does not exist.
+            MissingExtraError: a grammar of code is not installed.
+            GitError: git refuses.
         """
-        place = find_place(path)
-        listed = {shown_name(name): place.root / name for name in list_files(place) if kind.wants(name)}
-        with self.store.writing() as tx:
+        report = report or IndexReport()
+        place, store, source = find_place(path), self.recorder.store, self.source.name
+        listed = {shown_name(name): place.root / name for name in list_files(place) if self._wants(name)}
+        with store.writing() as tx:
             project_id, report.project = project_of(tx, identify_project(place.root))
-        with self.store.reading() as tx:
-            known = file_states(tx, kind.source, project_id)
+        with store.reading() as tx:
+            known = rows.file_states(tx, source, project_id)
         stamps = {name: found for name, file in listed.items() if (found := stamp(file)) is not None}
-        report.files = len(stamps)
-        due = [name for name, found in stamps.items() if not _is_same(known.get(name), found, kind.version)]
-        report.unchanged = len(stamps) - len(due)
-        for name in stamps.keys() - set(due):
-            report.skipped.update(filter(None, [known[name].skipped]))
-        batches = self._batches(kind, listed, report, {name: stamps[name] for name in due}, known)
-        done = 0
-        for batch in batches:
-            self._store(kind, project_id, report, batch)
-            done += len(batch.states)
-            progress(done, len(due))
-        gone = [name for name in known if place.contains(name) and name not in stamps]
-        self._drop(kind, project_id, report, gone)
-        _log.info("indexed", source=kind.source, files=report.files, read=report.indexed, gone=report.gone)
+        due = {name: found for name, found in stamps.items() if not self._is_same(known.get(name), found)}
+        report.files, report.unchanged = len(stamps), len(stamps) - len(due)
+        report.skipped.update(known[name].skipped for name in stamps.keys() - due if known[name].skipped)
+        states: list[rows.FileState] = []
+        parts: dict[str, Sequence[rows.FilePart]] = {}
+        for done, (name, found) in enumerate(due.items(), start=1):
+            states.append(self._look(listed[name], name, found, known.get(name), report, parts))
+            if done == len(due) or len(states) >= _MAX_FILES or sum(map(len, parts.values())) >= _MAX_PARTS:
+                self._store(project_id, report, states, parts)
+                states, parts = [], {}
+                progress(done, len(due))
+        if gone := [name for name in known if place.contains(name) and name not in stamps]:
+            with store.writing(of=(f"{source}:{project_id}",)) as tx:
+                report.changes.add(rows.drop_files(tx, source, project_id, gone))
+            report.gone = len(gone)
+        _log.info("indexed", source=source, files=report.files, read=report.indexed, gone=report.gone)
         return report
 
-    def _batches(
+    @abstractmethod
+    def _wants(self, path: str) -> bool:
+        """True for a file of this kind, by its name."""
+
+    @abstractmethod
+    def _parts(self, project: str, path: str, data: bytes) -> list[rows.FilePart]:
+        """The parts of a file.
+
+        Raises:
+            SkippedError: it cannot be.
+        """
+
+    def _read(self, path: Path) -> FileContent:
+        return read(path)
+
+    def _is_same(self, known: rows.FileState | None, found: tuple[int, int]) -> bool:
+        if known is None or known.skipped.startswith(NEEDS):
+            return False
+        was_read_so = not known.digest or known.digest.startswith(f"{self.version}:")
+        return was_read_so and (known.size, known.modified) == found
+
+    def _look(
         self,
-        kind: FileKind,
-        listed: dict[str, Path],
+        file: Path,
+        name: str,
+        found: tuple[int, int],
+        known: rows.FileState | None,
         report: IndexReport,
-        due: dict[str, FileStamp],
-        known: dict[str, FileState],
-    ) -> Iterator[_Batch]:
-        batch = _Batch()
-        for name, found in due.items():
-            content = kind.read(listed[name])
-            digest = f"{kind.version}:{content.digest}" if content.digest else ""
-            skipped = content.skipped
-            if digest and _digest(known, name) == digest:
-                # Only its time has changed: a fresh checkout, or another worktree of the same project.
-                skipped = known[name].skipped
-                report.unchanged += 1
-            else:
-                try:
-                    batch.parts[name] = [] if skipped else kind.parts(report.project, name, content.data)
-                except SkippedError as error:
-                    skipped, batch.parts[name] = error.reason, []
-            report.skipped.update(filter(None, [skipped]))
-            batch.states.append(FileState(name, found.size, found.modified, digest, skipped))
-            if batch.is_full:
-                yield batch
-                batch = _Batch()
-        if batch.states:
-            yield batch
+        parts: dict[str, Sequence[rows.FilePart]],
+    ) -> rows.FileState:
+        """Read a file and add its parts to the others, unless it has the same bytes as before."""
+        content = self._read(file)
+        digest = f"{self.version}:{content.digest}" if content.digest else ""
+        skipped = content.skipped
+        if known is not None and _has_digest(known, digest):
+            # Only its time has changed: a fresh checkout, or another worktree of the same project.
+            skipped = known.skipped
+            report.unchanged += 1
+        else:
+            try:
+                parts[name] = [] if skipped else self._parts(report.project, name, content.data)
+            except SkippedError as error:
+                skipped, parts[name] = str(error), []
+        report.skipped.update(filter(None, [skipped]))
+        return rows.FileState(name, *found, digest, skipped)
 
-    def _store(self, kind: FileKind, project_id: int, report: IndexReport, batch: _Batch) -> None:
-        with self._writing(kind, project_id) as tx:
+    def _store(
+        self,
+        project_id: int,
+        report: IndexReport,
+        states: Sequence[rows.FileState],
+        parts: dict[str, Sequence[rows.FilePart]],
+    ) -> None:
+        source = self.source.name
+        with self.recorder.store.writing(of=(f"{source}:{project_id}",)) as tx:
             # Another process may have done the same since this one looked.
-            now = file_states(tx, kind.source, project_id, [state.path for state in batch.states])
-            done = {state.path for state in batch.states if state.digest and _digest(now, state.path) == state.digest}
-            parts = {path: made for path, made in batch.parts.items() if path not in done}
-            changes = replace_parts(tx, kind.source, project_id, parts, self.now())
-            put_file_states(tx, kind.source, project_id, batch.states)
+            now = rows.file_states(tx, source, project_id, [state.path for state in states])
+            done = {each.path for each in states if each.path in now and _has_digest(now[each.path], each.digest)}
+            new = {path: made for path, made in parts.items() if path not in done}
+            changes = rows.replace_parts(tx, source, project_id, new, self.recorder.now())
+            rows.put_file_states(tx, source, project_id, states)
         report.changes.add(changes)
-        report.indexed += sum(1 for made in batch.parts.values() if made)
+        report.indexed += sum(1 for made in parts.values() if made)
         if changes.added or changes.changed:
-            self.wake()
-
-    def _drop(self, kind: FileKind, project_id: int, report: IndexReport, gone: Sequence[str]) -> None:
-        if not gone:
-            return
-        with self._writing(kind, project_id) as tx:
-            report.changes.add(drop_files(tx, kind.source, project_id, gone))
-        report.gone = len(gone)
-
-    def _writing(self, kind: FileKind, project_id: int) -> AbstractContextManager[Transaction]:
-        return self.store.writing(of=(f"{kind.source}:{project_id}",))
+            self.recorder.wake()
 
 
-def _is_same(known: FileState | None, found: FileStamp, version: int) -> bool:
-    if (
-        known is None
-        or known.skipped.startswith(NEEDS)
-        or (known.digest and not known.digest.startswith(f"{version}:"))
-    ):
-        return False
-    return (known.size, known.modified) == (found.size, found.modified)
+def _has_digest(state: rows.FileState, digest: str) -> bool:
+    return bool(digest) and state.digest == digest and not state.skipped.startswith(NEEDS)
 
 
-def _digest(states: dict[str, FileState], path: str) -> str:
-    """What was read of a file; empty where it never was."""
-    return states[path].digest if path in states and not states[path].skipped.startswith(NEEDS) else ""
+def found_parts(tx: Transaction, source: str, hits: Sequence[Hit]) -> list[tuple[Hit, Any]]:
+    """The hits, each with the row of its part, in their order; those whose part is gone are left out."""
+    stored = rows.find_parts(tx, source, [hit.entry.ref_uid for hit in hits])
+    return [(hit, stored[hit.entry.ref_uid]) for hit in hits if hit.entry.ref_uid in stored]

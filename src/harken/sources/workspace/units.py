@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _TYPES = ("function", "method", "class", "constant", "table", "view", "scope", "namespace")
 _LENDS_ITS_NAME = ("scope", "namespace")
-_OWNS_METHODS = ("class", "scope")
 # What stands around a unit and belongs to its signature; decorators may be long, and only stand before it.
 _WRAPPERS = (
     *("export_statement", "template_declaration", "lexical_declaration", "variable_declaration", "type_declaration"),
@@ -63,7 +62,7 @@ def parse_units(source: bytes, path: str, language: Language) -> list[CodeUnit]:
     prefix = module.split(".") if language.has_docstrings else []
     found = _nested([unit for captures in matches if (unit := _unit(captures))], prefix)
     units = [_record(unit, path, language) for unit in found if unit.kind not in _LENDS_ITS_NAME]
-    return _numbered(_introduced([_module(root, path, language, found), *units], language.separator))
+    return _finished([_module(root, path, language, found), *units], language.separator)
 
 
 def _unit(captures: Mapping[str, list[Any]]) -> _FoundUnits | None:
@@ -73,7 +72,8 @@ def _unit(captures: Mapping[str, list[Any]]) -> _FoundUnits | None:
     if kind == "scope":
         name = name.partition("<")[0]
     if "receiver" in captures:
-        name = ".".join(filter(None, (_receiver(captures["receiver"][0]), name)))
+        receiver = re.findall(r"\w+", _text(captures["receiver"][0]).partition("[")[0])
+        name = ".".join(filter(None, [*receiver[-1:], name]))
     body = captures.get("body")
     return _FoundUnits(kind, captures[kind][0], name, body[0] if body else None) if name else None
 
@@ -88,11 +88,6 @@ def _declared_name(node: Node) -> str:
             return _text(node)
         node = inner
     return f"operator {_text(node.named_children[0])}"
-
-
-def _receiver(node: Node) -> str:
-    words = re.findall(r"\w+", _text(node).partition("[")[0])
-    return words[-1] if words else ""
 
 
 def _nested(found: list[_FoundUnits], prefix: list[str]) -> list[_FoundUnits]:
@@ -111,7 +106,7 @@ def _nested(found: list[_FoundUnits], prefix: list[str]) -> list[_FoundUnits]:
         if parent is not None:
             parent.children.append(unit.name)
             unit.is_top = parent.is_top and parent.kind == "namespace"
-            if unit.kind == "function" and parent.kind in _OWNS_METHODS:
+            if unit.kind == "function" and parent.kind in ("class", "scope"):
                 unit.kind = "method"
         unit.names = (*(parent.names if parent else prefix), unit.name)
         kept.append(unit)
@@ -120,7 +115,7 @@ def _nested(found: list[_FoundUnits], prefix: list[str]) -> list[_FoundUnits]:
 
 
 def _is_part_of(parent: _FoundUnits, unit: _FoundUnits) -> bool:
-    """Whether it is the type that its parent gives the same name, or a variable of its parent's own."""
+    """True for the type that its parent gives the same name, and for a variable of its parent's own."""
     is_alias = parent.node.type == "type_definition" and parent.name == unit.name
     return is_alias or (unit.kind == "constant" and parent.kind in ("function", "method"))
 
@@ -142,7 +137,7 @@ def _record(unit: _FoundUnits, path: str, language: Language) -> CodeUnit:
         unit_type=kind,
         name=re.split(r"::|\.", unit.name)[-1],
         qualified_name=separator.join(unit.names),
-        language="typescript" if language.name == "tsx" else language.name,
+        language=language.searched_name,
         signature=_signature(shown, is_short),
         docstring=docstring[:_MAX_DOCSTRING],
         start_line=outer.start_point.row + 1,
@@ -153,8 +148,10 @@ def _record(unit: _FoundUnits, path: str, language: Language) -> CodeUnit:
 
 def _outer(node: Node) -> Node:
     """The node with what belongs to it around it: decorators, `export`, `template <…>`, `const`."""
-    while node.parent is not None and node.parent.type in _WRAPPERS and _is_alone(node.parent, node):
-        node = node.parent
+    while (around := node.parent) is not None and around.type in _WRAPPERS:
+        if [child for child in around.named_children if child.type == node.type] != [node]:
+            break
+        node = around
     return node
 
 
@@ -164,19 +161,11 @@ def _last_row(node: Node) -> int:
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
 
 
-def _is_alone(wrapper: Node, node: Node) -> bool:
-    inside = [child for child in wrapper.named_children if child.type == node.type]
-    return len(inside) == 1 and inside[0] == node
-
-
 def _documented(unit: _FoundUnits, outer: Node, language: Language) -> tuple[str, str]:
     """The docstring, and the body without it."""
-    body = "" if unit.body is None else _text(unit.body, _MAX_BODY)
-    if not language.has_docstrings:
-        return _comment_before(outer), body
-    string = _docstring_node(unit.body)
+    string = _docstring_node(unit.body) if language.has_docstrings else None
     if string is None or unit.body is None:
-        return _comment_before(outer), body
+        return _comment_before(outer), "" if unit.body is None else _text(unit.body, _MAX_BODY)
     after = (unit.body.text or b"")[string.end_byte - unit.body.start_byte :]
     return _unquoted(_text(string)), after[:_MAX_BODY].decode(errors="replace").strip()
 
@@ -203,9 +192,8 @@ def _comment_before(node: Node) -> str:
     while before is not None and row - _last_row(before) <= 1 and len(lines) < _MAX_SHORT_COMMENT_LINES:
         if "comment" in before.type:
             # A comment behind code of the same line is that code's.
-            if before.prev_sibling is not None and _last_row(before.prev_sibling) == before.start_point.row:
-                break
-            if _is_of_its_file(before):
+            is_behind = before.prev_sibling is not None and _last_row(before.prev_sibling) == before.start_point.row
+            if is_behind or _is_of_its_file(before):
                 break
             lines[:0] = _text(before).rstrip().splitlines()
         elif before.type not in _ATTRIBUTES:
@@ -215,7 +203,7 @@ def _comment_before(node: Node) -> str:
 
 
 def _is_of_its_file(comment: Node) -> bool:
-    """Whether a comment says what it stands in rather than what comes after it: `//!` of Rust."""
+    """True for a comment on what it stands in rather than on what comes after it: `//!` of Rust."""
     return comment.child_by_field_name("inner") is not None
 
 
@@ -240,7 +228,7 @@ def _module(root: Node, path: str, language: Language, found: list[_FoundUnits])
         unit_type="module",
         name=re.split(r"[./]", name)[-1],
         qualified_name=name,
-        language="typescript" if language.name == "tsx" else language.name,
+        language=language.searched_name,
         signature=f"module {name}",
         docstring=docstring[:_MAX_DOCSTRING],
         start_line=1,
@@ -276,24 +264,21 @@ def _module_name(path: str, language: Language) -> str:
     return ".".join(parts)
 
 
-def _introduced(units: list[CodeUnit], separator: str) -> list[CodeUnit]:
-    """Units with what is said first of what they stand in; the first one is the module."""
-    said = {unit.qualified_name: unit.docstring.partition("\n")[0] for unit in units if unit.docstring}
-    module = said.get(units[0].qualified_name, "")
-    return [
-        units[0],
-        *(replace(unit, about=said.get(unit.qualified_name.rpartition(separator)[0]) or module) for unit in units[1:]),
-    ]
+def _finished(units: list[CodeUnit], separator: str) -> list[CodeUnit]:
+    """Units with what is said first of what they stand in, and a number where a name is given twice.
 
-
-def _numbered(units: list[CodeUnit]) -> list[CodeUnit]:
-    """Units of one name told apart: overloads, or one definition for each platform."""
+    The first one is the module. Overloads have one name, as do definitions for each platform.
+    """
+    summaries = {unit.qualified_name: unit.docstring.partition("\n")[0] for unit in units if unit.docstring}
+    module = summaries.get(units[0].qualified_name, "")
     seen: Counter[str] = Counter()
-    numbered = []
-    for unit in units:
-        numbered.append(replace(unit, number=seen[unit.qualified_name]))
-        seen[unit.qualified_name] += 1
-    return numbered
+    finished = []
+    for place, unit in enumerate(units):
+        name = unit.qualified_name
+        about = summaries.get(name.rpartition(separator)[0]) or module if place else unit.about
+        finished.append(replace(unit, about=about, number=seen[name]))
+        seen[name] += 1
+    return finished
 
 
 def _text(node: Node, limit: int | None = None) -> str:

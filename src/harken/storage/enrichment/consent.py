@@ -15,9 +15,10 @@ from sqlalchemy import ColumnElement, and_, false, func, or_, select
 from harken.providers.summarizer import EXTRACTIVE
 from harken.storage.ports import Transaction, rows_in
 from harken.storage.state import get_setting, set_setting
-from harken.storage.tables import conversations, counters, exchanges, messages, refers, summaries
+from harken.storage.tables import conversations, counters, exchanges, joined, messages, refers, same, summaries
 
 _MODEL, _IMPORTED = "summarizing:", "imported:"
+_OF_CONVERSATION = same(conversations.c.id, exchanges.c.conversation_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,8 @@ def note_imported(tx: Transaction, last_numbers: Mapping[str, int]) -> None:
 def last_exchange_numbers(tx: Transaction, conversation_uids: Collection[str]) -> dict[str, int]:
     """The number of the newest exchange of each conversation, by its id."""
     statement = (
-        select(conversations.c.uid, func.max(exchanges.c.number))
-        .select_from(conversations.join(exchanges, _of_conversation()))
-        .where(conversations.c.tenant == tx.tenant)
+        tx.select(conversations.c.uid, func.max(exchanges.c.number))
+        .select_from(conversations.join(exchanges, _OF_CONVERSATION))
         .group_by(conversations.c.uid)
     )
     return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, conversation_uids)}
@@ -106,7 +106,7 @@ def is_new_conversation(since: datetime | None) -> ColumnElement[bool]:
     """
     if since is None:
         return false()
-    last = select(func.max(exchanges.c.number)).where(_of_conversation()).correlate(conversations).scalar_subquery()
+    last = select(func.max(exchanges.c.number)).where(_OF_CONVERSATION).correlate(conversations).scalar_subquery()
     goes_on = and_(conversations.c.updated_at >= since, last > _imported())
     by_model = and_(summaries.c.id.is_not(None), summaries.c.text != "", summaries.c.model != EXTRACTIVE)
     return and_(goes_on, or_(and_(conversations.c.created_at >= since, _imported() < 0), by_model))
@@ -116,15 +116,9 @@ def is_new_message(since: datetime | None) -> ColumnElement[bool]:
     """The same of a message by its exchange, where messages are selected from."""
     if since is None:
         return false()
-    mine = select(exchanges.c.id).select_from(
-        exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
-    )
+    mine = select(exchanges.c.id).select_from(joined(exchanges, conversations))
     of_message = refers(messages.c.exchange_id, exchanges)
     return mine.where(of_message, is_new_exchange(since)).correlate(messages).exists()
-
-
-def _of_conversation() -> ColumnElement[bool]:
-    return and_(exchanges.c.tenant == conversations.c.tenant, exchanges.c.conversation_id == conversations.c.id)
 
 
 def _imported() -> ColumnElement[int]:

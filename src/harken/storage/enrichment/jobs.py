@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, or_, select, true
 
 from harken.storage.ports import StoredSpace, Transaction, batches
 from harken.storage.state import get_setting, set_setting
-from harken.storage.tables import entries, failed_work, summaries, work
+from harken.storage.tables import entries, failed_work, reader, same, summaries, work
 from harken.storage.vectors import list_spaces
 
 EMBED = "embed"
@@ -40,6 +40,15 @@ class FailedWork:
     error_class: str
     failed_at: datetime
 
+    @property
+    def is_embedding(self) -> bool:
+        """Whether an entry was to be embedded."""
+        return self.kind == EMBED
+
+    def view(self) -> dict[str, Any]:
+        """The work as JSON."""
+        return {"kind": self.kind, "item": self.item_id, "attempts": self.attempts, "error_class": self.error_class}
+
 
 def is_free(now: datetime) -> ColumnElement[bool]:
     """Whether a joined row of work, if there is one, lets its item be taken now."""
@@ -61,12 +70,9 @@ def claim_unembedded(
     smaller parts, half as many each time: in the end, an entry that spoils every batch is tried, and given up, alone.
     """
     attempts = func.coalesce(work.c.attempts, 0)
+    columns = (entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts"))
     ready = (
-        _waiting(
-            tx,
-            space,
-            select(entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts")),
-        )
+        _waiting(tx, space, select(*columns))
         .where(is_free(now))
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
         .limit(limit)
@@ -87,21 +93,23 @@ def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
 
 def count_embeddable(tx: Transaction) -> int:
     """How many entries have or wait for a vector."""
-    statement = select(func.count()).where(entries.c.tenant == tx.tenant, entries.c.space_id.is_not(None))
-    return int(tx.connection.execute(statement).scalar_one())
+    return tx.count(entries, entries.c.space_id.is_not(None))
 
 
 def _waiting(tx: Transaction, space: StoredSpace, columns: Select[Any]) -> Select[Any]:
     others = [0, *(other.id for other in list_spaces(tx) if other.id != space.id)]
-    of_work = and_(work.c.tenant == entries.c.tenant, work.c.kind == EMBED, work.c.item_id == entries.c.id)
-    given_up = select(failed_work.c.id).where(
-        failed_work.c.tenant == tx.tenant, failed_work.c.kind == EMBED, failed_work.c.item_id == entries.c.id
-    )
+    of_work = and_(same(entries.c.id, work.c.item_id), work.c.kind == EMBED)
     return (
         columns.select_from(entries.outerjoin(work, of_work))
         .where(entries.c.tenant == tx.tenant, entries.c.space_id.in_(others))
-        .where(~given_up.exists())
+        .where(~is_given_up(tx, EMBED, entries.c.id))
     )
+
+
+def is_given_up(tx: Transaction, kind: str, item_id: ColumnElement[int]) -> ColumnElement[bool]:
+    """Whether work of a kind on an item was given up."""
+    mine = failed_work.c.kind == kind, failed_work.c.item_id == item_id
+    return tx.select(failed_work.c.id).where(*mine).exists()
 
 
 def claim(
@@ -123,32 +131,25 @@ def claim(
 
 def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:
     """Which of the items are still leased to the owner; the others were taken over after the lease ended."""
-    rows = select(work.c.item_id).where(
-        work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids), work.c.claimed_by == owner
-    )
-    return set(tx.connection.scalars(rows))
+    mine = work.c.kind == kind, work.c.item_id.in_(item_ids), work.c.claimed_by == owner
+    return set(tx.connection.scalars(tx.select(work.c.item_id).where(*mine)))
 
 
 def complete(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
     """The items are done."""
-    tx.connection.execute(_of(tx, delete(work), kind, item_ids))
+    tx.delete(work, work.c.kind == kind, work.c.item_id.in_(item_ids))
 
 
 def drop_work(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
     """The items are no more: neither work nor failures of theirs remain."""
     for batch in batches(item_ids):
         for table in (work, failed_work):
-            gone = (table.c.tenant == tx.tenant, table.c.kind == kind, table.c.item_id.in_(batch))
-            tx.connection.execute(delete(table).where(*gone))
+            tx.delete(table, table.c.kind == kind, table.c.item_id.in_(batch))
 
 
 def release(tx: Transaction, kind: str, owner: str) -> None:
     """Give back everything the owner has leased, as if it had never been taken."""
-    tx.connection.execute(
-        update(work)
-        .where(work.c.tenant == tx.tenant, work.c.kind == kind, work.c.claimed_by == owner)
-        .values(claimed_by=None, lease_until=None)
-    )
+    tx.update(work, work.c.kind == kind, work.c.claimed_by == owner, **_UNCLAIMED)
 
 
 def fail(
@@ -156,82 +157,51 @@ def fail(
 ) -> None:
     """An attempt failed: try again after a while, or, if that is wanted, give up after the last one."""
     steps = BACKOFF_SECONDS if gives_up else WAITED_OUT_SECONDS
-    rows = tx.connection.execute(
-        select(work.c.item_id, work.c.attempts).where(
-            work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids)
-        )
-    ).all()
-    for row in rows:
+    mine = work.c.kind == kind, work.c.item_id.in_(item_ids)
+    for row in tx.connection.execute(tx.select(work.c.id, work.c.item_id, work.c.attempts).where(*mine)).all():
         if row.attempts < len(BACKOFF_SECONDS) or not gives_up:
             retry_at = now + timedelta(seconds=steps[min(row.attempts, len(steps) - 1)])
             attempts = min(row.attempts + 1, len(BACKOFF_SECONDS))
-            values = {"claimed_by": None, "lease_until": None, "attempts": attempts, "retry_at": retry_at}
-            tx.connection.execute(_of(tx, update(work), kind, [row.item_id]).values(**values))
+            tx.update(work, work.c.id == row.id, attempts=attempts, retry_at=retry_at, **_UNCLAIMED)
         else:
-            given_up = {"item_id": row.item_id, "attempts": row.attempts + 1, "failed_at": now}
-            tx.connection.execute(
-                insert(failed_work).values(tenant=tx.tenant, kind=kind, error_class=error_class, **given_up)
-            )
-            tx.connection.execute(_of(tx, delete(work), kind, [row.item_id]))
+            given_up = {"kind": kind, "item_id": row.item_id, "attempts": row.attempts + 1}
+            tx.insert(failed_work, [{**given_up, "error_class": error_class, "failed_at": now}])
+            tx.delete(work, work.c.id == row.id)
 
 
 def retry_failed(tx: Transaction) -> int:
-    """Make everything that was given up work again.
-
-    Returns:
-        How many items that is.
-    """
-    return tx.connection.execute(delete(failed_work).where(failed_work.c.tenant == tx.tenant)).rowcount
+    """Make everything that was given up work again; how many items that is."""
+    return tx.delete(failed_work)
 
 
 def list_failed(tx: Transaction, limit: int = 100) -> list[FailedWork]:
     """What was given up, newest first."""
-    rows = tx.connection.execute(
-        select(failed_work)
-        .where(failed_work.c.tenant == tx.tenant)
-        .order_by(failed_work.c.failed_at.desc())
-        .limit(limit)
-    )
-    return [FailedWork(row.kind, row.item_id, row.attempts, row.error_class, row.failed_at) for row in rows]
+    newest = tx.select(failed_work).order_by(failed_work.c.failed_at.desc()).limit(limit)
+    return list(map(_failed, tx.connection.execute(newest)))
 
 
-def next_retry(tx: Transaction) -> datetime | None:
-    """When the earliest item that backs off may be tried again."""
-    statement = select(func.min(work.c.retry_at)).where(work.c.tenant == tx.tenant, work.c.claimed_by.is_(None))
-    return tx.connection.execute(statement).scalar()
+_failed = reader(FailedWork)
+_UNCLAIMED = {"claimed_by": None, "lease_until": None}
 
 
 def lease_owners(tx: Transaction, kind: str) -> list[str]:
     """Everybody who has leased work of the kind."""
-    statement = select(work.c.claimed_by).where(
-        work.c.tenant == tx.tenant, work.c.kind == kind, work.c.claimed_by.is_not(None)
-    )
+    statement = tx.select(work.c.claimed_by).where(work.c.kind == kind, work.c.claimed_by.is_not(None))
     return list(tx.connection.scalars(statement.distinct()))
 
 
 def stale_leases(tx: Transaction, now: datetime) -> int:
     """How many leases have ended without their owner finishing or giving back."""
-    statement = select(func.count()).where(
-        work.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until < now
-    )
-    return int(tx.connection.execute(statement).scalar_one())
+    return tx.count(work, work.c.claimed_by.is_not(None), work.c.lease_until < now)
 
 
 def drop_stale_leases(tx: Transaction, now: datetime) -> None:
     """Give every ended lease back."""
-    tx.connection.execute(
-        update(work)
-        .where(work.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until < now)
-        .values(claimed_by=None, lease_until=None)
-    )
-
-
-def _of(tx: Transaction, statement: Any, kind: str, item_ids: Sequence[int]) -> Any:
-    return statement.where(work.c.tenant == tx.tenant, work.c.kind == kind, work.c.item_id.in_(item_ids))
+    tx.update(work, work.c.claimed_by.is_not(None), work.c.lease_until < now, **_UNCLAIMED)
 
 
 _SWITCH = "worker:"
-_HALT = "halted:"
+_BLOCKED = "halted:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,24 +228,22 @@ def count_work(tx: Transaction, kind: str, now: datetime) -> WorkCounts:
     leased = (work.c.claimed_by.is_not(None)) & (work.c.lease_until >= now)
     retrying = (work.c.claimed_by.is_(None)) & (work.c.retry_at.is_not(None))
     row = tx.connection.execute(
-        select(
+        tx.select(
             func.sum(case((leased, 1), else_=0)).label("leased"),
             func.sum(case((retrying, 1), else_=0)).label("retrying"),
             func.min(case((retrying, work.c.retry_at))).label("retry_at"),
-        ).where(work.c.tenant == tx.tenant, work.c.kind == kind)
+            of=work,
+        ).where(work.c.kind == kind)
     ).one()
-    of_kind = (failed_work.c.tenant == tx.tenant, failed_work.c.kind == kind)
-    given_up = tx.connection.execute(select(func.count()).select_from(failed_work).where(*of_kind)).scalar_one()
-    last_error = tx.connection.execute(
-        select(failed_work.c.error_class).where(*of_kind).order_by(failed_work.c.failed_at.desc()).limit(1)
-    ).scalar()
-    return WorkCounts(int(row.leased or 0), int(row.retrying or 0), int(given_up), row.retry_at, last_error)
+    of_kind = failed_work.c.kind == kind
+    newest = tx.select(failed_work.c.error_class).where(of_kind).order_by(failed_work.c.failed_at.desc()).limit(1)
+    given_up, last_error = tx.count(failed_work, of_kind), tx.connection.scalar(newest)
+    return WorkCounts(int(row.leased or 0), int(row.retrying or 0), given_up, row.retry_at, last_error)
 
 
 def count_summaries(tx: Transaction, kind: str) -> int:
     """How many summaries of a kind there are."""
-    mine = (summaries.c.tenant == tx.tenant, summaries.c.kind == kind)
-    return int(tx.connection.execute(select(func.count()).select_from(summaries).where(*mine)).scalar_one())
+    return tx.count(summaries, summaries.c.kind == kind)
 
 
 def is_enabled(tx: Transaction, kind: str) -> bool:
@@ -288,14 +256,14 @@ def put_enabled(tx: Transaction, kind: str, enabled: bool) -> None:
     set_setting(tx, _SWITCH + kind, None if enabled else False)
 
 
-def halted(tx: Transaction, kind: str) -> str:
+def blocked_reason(tx: Transaction, kind: str) -> str:
     """Why nothing was done when somebody last tried, in words for a person; empty while work goes on."""
-    return str(get_setting(tx, _HALT + kind) or "")
+    return str(get_setting(tx, _BLOCKED + kind) or "")
 
 
-def put_halted(tx: Transaction, kind: str, why: str) -> None:
+def put_blocked_reason(tx: Transaction, kind: str, why: str) -> None:
     """Remember why nothing is done; empty when work goes on."""
-    set_setting(tx, _HALT + kind, why or None)
+    set_setting(tx, _BLOCKED + kind, why or None)
 
 
 # As many entries are embedded at once at most.
@@ -308,11 +276,11 @@ class Backlog:
 
     Attributes:
         waiting: how many; one more than a batch stands for any more. What was given up is not among them.
-        in_hand: how many somebody is embedding.
+        running: how many somebody is embedding.
     """
 
     waiting: int
-    in_hand: int
+    running: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,17 +294,15 @@ class VectorCounts:
 def count_vectors(tx: Transaction, space: StoredSpace | None) -> dict[str, VectorCounts]:
     """Vectors in a space by source; without a space, everything that may have one waits."""
     filled = entries.c.space_id == (space.id if space else -1)
-    of_failed = and_(
-        failed_work.c.tenant == entries.c.tenant, failed_work.c.kind == EMBED, failed_work.c.item_id == entries.c.id
-    )
+    of_failed = and_(same(entries.c.id, failed_work.c.item_id), failed_work.c.kind == EMBED)
     rows = tx.connection.execute(
-        select(
+        tx.select(
             entries.c.source,
             func.sum(case((filled, 1), else_=0)).label("embedded"),
             func.sum(case((and_(~filled, failed_work.c.id.is_(None)), 1), else_=0)).label("waiting"),
         )
         .select_from(entries.outerjoin(failed_work, of_failed))
-        .where(entries.c.tenant == tx.tenant, entries.c.space_id.is_not(None))
+        .where(entries.c.space_id.is_not(None))
         .group_by(entries.c.source)
     )
     return {row.source: VectorCounts(int(row.embedded), int(row.waiting)) for row in rows}
@@ -364,21 +330,16 @@ _BACKLOG = select(
 def backlog(tx: Transaction, now: datetime) -> Backlog:
     """What waits for its first vector; quick however much that is."""
     asked = {"of_tenant": tx.tenant, "of_now": now}
-    waiting, given_up, in_hand = tx.connection.execute(_BACKLOG, asked).one()
-    return Backlog(waiting if waiting > A_BATCH else max(0, waiting - given_up), in_hand)
+    waiting, given_up, running = tx.connection.execute(_BACKLOG, asked).one()
+    return Backlog(waiting if waiting > A_BATCH else max(0, waiting - given_up), running)
 
 
 def count_waiting(tx: Transaction) -> int:
     """How many entries wait for their first vector, all of them counted; what was given up is not among them."""
-    asked = {"of_tenant": tx.tenant}
-    waiting = tx.connection.execute(select(func.count()).select_from(_WAITING.subquery()), asked).scalar_one()
-    given_up = tx.connection.execute(select(func.count()).select_from(_GIVEN_UP.subquery()), asked).scalar_one()
-    return int(waiting) - int(given_up)
+    return tx.count(entries, entries.c.space_id == 0) - tx.count(failed_work, failed_work.c.kind == EMBED)
 
 
 def embeddable_texts(tx: Transaction, sources: Sequence[str] = ()) -> Iterator[str]:
     """The text of every entry that has or waits for a vector; all sources where none is named."""
-    wanted = [entries.c.tenant == tx.tenant, entries.c.space_id.is_not(None)]
-    if sources:
-        wanted.append(entries.c.source.in_(sources))
-    yield from tx.connection.scalars(select(entries.c.text).where(*wanted))
+    of_sources = entries.c.source.in_(sources) if sources else true()
+    yield from tx.connection.scalars(tx.select(entries.c.text).where(entries.c.space_id.is_not(None), of_sources))

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, case, func, insert, select, update
+from sqlalchemy import ColumnElement, case, func, select
 
 from harken.storage.ports import Transaction
-from harken.storage.tables import spend
+from harken.storage.tables import reader, spend, writer
 
 # What a writing transaction of the books says that it writes.
 BOOKS = ("spend",)
@@ -99,22 +99,8 @@ def day_of(moment: datetime) -> str:
 
 def book_call(tx: Transaction, call: ModelCall) -> None:
     """Write down that a call is about to be made."""
-    tx.connection.execute(
-        insert(spend).values(
-            tenant=tx.tenant,
-            uid=call.uid,
-            day=day_of(call.started_at),
-            kind=call.kind,
-            item_uid=call.item_uid,
-            model=call.model,
-            state=CallState.OPEN.value,
-            input_tokens=0,
-            output_tokens=0,
-            cached_tokens=0,
-            estimate_usd=call.estimate_usd,
-            started_at=call.started_at,
-        )
-    )
+    counted = {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0}
+    tx.insert(spend, [{**_call_row(call), **counted, "day": day_of(call.started_at), "state": CallState.OPEN.value}])
 
 
 def settle_call(tx: Transaction, uid: str, end: Settlement) -> bool:
@@ -123,54 +109,11 @@ def settle_call(tx: Transaction, uid: str, end: Settlement) -> bool:
     Returns:
         Whether it was open; a call that is settled already stays as it is.
     """
-    settled = tx.connection.execute(
-        update(spend)
-        .where(spend.c.tenant == tx.tenant, spend.c.uid == uid, spend.c.state == CallState.OPEN.value)
-        .values(
-            state=end.state.value,
-            ended_at=end.at,
-            input_tokens=end.input_tokens,
-            output_tokens=end.output_tokens,
-            cached_tokens=end.cached_tokens,
-            price_usd=end.price_usd,
-        )
-    )
-    return settled.rowcount == 1
+    named = spend.c.uid == uid, spend.c.state == CallState.OPEN.value
+    return tx.update(spend, *named, **_settlement_row(end), ended_at=end.at) == 1
 
 
-def spent_in_all(tx: Transaction) -> Spent:
-    """Everything in the books."""
-    return _sum(tx)
-
-
-def spent_on_day(tx: Transaction, day: str) -> Spent:
-    """Everything of one day, `YYYY-MM-DD`."""
-    return _sum(tx, spend.c.day == day)
-
-
-def spent_on_item(tx: Transaction, kind: str, item_uid: str) -> Spent:
-    """Everything for one record; a second summary of it adds to the first."""
-    return _sum(tx, spend.c.kind == kind, spend.c.item_uid == item_uid)
-
-
-def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
-    """The sums of each kind of work, of one day or of all."""
-    within = [] if day is None else [spend.c.day == day]
-    kinds = select(spend.c.kind).where(spend.c.tenant == tx.tenant, *within).distinct().order_by(spend.c.kind)
-    return {kind: _sum(tx, spend.c.kind == kind, *within) for kind in tx.connection.scalars(kinds).all()}
-
-
-def spent_by_day(tx: Transaction, limit: int = 30) -> dict[str, Spent]:
-    """The sums of the latest days on which anything was called, newest first."""
-    days = select(spend.c.day).where(spend.c.tenant == tx.tenant).distinct().order_by(spend.c.day.desc()).limit(limit)
-    return {day: spent_on_day(tx, day) for day in tx.connection.scalars(days).all()}
-
-
-def mean_output_tokens(tx: Transaction, kind: str, model: str, least: int) -> float | None:
-    """How long a model's answers of a kind of work were; None where it gave fewer than `least`."""
-    mine = (spend.c.kind == kind, spend.c.model == model, _ANSWERED, spend.c.output_tokens > 0)
-    found = _sum(tx, *mine)
-    return found.output_tokens / found.calls if found.calls >= least else None
+_call_row, _settlement_row = writer(ModelCall, spend), writer(Settlement, spend, "state")
 
 
 _ANSWERED = spend.c.state == CallState.DONE.value
@@ -190,16 +133,40 @@ _SUMS = select(
     _count(_UNSETTLED).label("unsettled"),
     func.sum(case((_UNSETTLED, spend.c.estimate_usd))).label("unsettled_usd"),
 )
+_COUNTED = dict.fromkeys(("calls", "input_tokens", "output_tokens", "unpriced", "unsettled"), int)
 
 
-def _sum(tx: Transaction, *conditions: ColumnElement[bool]) -> Spent:
-    row = tx.connection.execute(_SUMS.where(spend.c.tenant == tx.tenant, *conditions)).one()
-    return Spent(
-        calls=int(row.calls),
-        input_tokens=int(row.input_tokens),
-        output_tokens=int(row.output_tokens),
-        usd=row.usd or _ZERO,
-        unpriced=int(row.unpriced),
-        unsettled=int(row.unsettled),
-        unsettled_usd=row.unsettled_usd or _ZERO,
-    )
+def _or_zero(usd: Decimal | None) -> Decimal:
+    return usd or _ZERO
+
+
+_spent = reader(Spent, **_COUNTED, usd=_or_zero, unsettled_usd=_or_zero)
+
+
+def spent_in_all(tx: Transaction, *conditions: ColumnElement[bool]) -> Spent:
+    """Everything in the books, or what of it meets conditions."""
+    return _spent(tx.connection.execute(_SUMS.where(spend.c.tenant == tx.tenant, *conditions)).one())
+
+
+def spent_on_day(tx: Transaction, day: str) -> Spent:
+    """Everything of one day, `YYYY-MM-DD`."""
+    return spent_in_all(tx, spend.c.day == day)
+
+
+def spent_on_item(tx: Transaction, kind: str, item_uid: str) -> Spent:
+    """Everything for one record; a second summary of it adds to the first."""
+    return spent_in_all(tx, spend.c.kind == kind, spend.c.item_uid == item_uid)
+
+
+def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
+    """The sums of each kind of work, of one day or of all."""
+    within = [] if day is None else [spend.c.day == day]
+    kinds = tx.select(spend.c.kind).where(*within).distinct().order_by(spend.c.kind)
+    return {kind: spent_in_all(tx, spend.c.kind == kind, *within) for kind in tx.connection.scalars(kinds).all()}
+
+
+def mean_output_tokens(tx: Transaction, kind: str, model: str, least: int) -> float | None:
+    """How long a model's answers of a kind of work were; None where it gave fewer than `least`."""
+    mine = (spend.c.kind == kind, spend.c.model == model, _ANSWERED, spend.c.output_tokens > 0)
+    found = spent_in_all(tx, *mine)
+    return found.output_tokens / found.calls if found.calls >= least else None

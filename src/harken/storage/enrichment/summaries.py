@@ -7,17 +7,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, delete, func, insert, null, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, select, true
 
 from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
 from harken.providers.summarizer import EXTRACTIVE
 from harken.storage.conversations import AHEAD_AT_MOST
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog, is_new_conversation, is_new_exchange
-from harken.storage.enrichment.jobs import claim, drop_work, is_free
-from harken.storage.entries import add_entries
-from harken.storage.ports import Transaction, batches, rows_in
-from harken.storage.source_entries import remove_entries
-from harken.storage.tables import conversations, entries, exchanges, failed_work, messages, refers, summaries, work
+from harken.storage.enrichment.jobs import claim, drop_work, is_free, is_given_up
+from harken.storage.entries import BLANK_ENTRY, add_entries, remove_entries
+from harken.storage.ports import Transaction, batches, rows_by, rows_in
+from harken.storage.tables import (
+    conversations,
+    entries,
+    exchanges,
+    joined,
+    messages,
+    reader,
+    same,
+    summaries,
+    work,
+    writer,
+)
 
 # Of a longer message only its head is read; of a longer conversation only both ends.
 _MESSAGE_CHARS = 16_000
@@ -40,19 +50,14 @@ class MessageText:
 
 
 def short_exchanges(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, list[MessageText]]:
-    """The messages of several exchanges by one statement, each's oldest first, by the exchange's row.
+    """The messages of several exchanges (rows, each with its conversation's), oldest first, by one statement.
 
-    Args:
-        tx: any transaction.
-        wanted: rows of exchanges, each with its conversation's.
-    Returns:
-        Those of at most 20 messages: what longer ones say is too much to hold at once.
+    Only of those with at most 20 messages: what longer ones say is too much to hold at once.
     """
     conversation_ids = set(wanted.values())
     short = (
-        select(messages.c.exchange_id)
-        .where(messages.c.tenant == tx.tenant, messages.c.conversation_id.in_(conversation_ids))
-        .where(messages.c.exchange_id.in_(wanted))
+        tx.select(messages.c.exchange_id)
+        .where(messages.c.conversation_id.in_(conversation_ids), messages.c.exchange_id.in_(wanted))
         .group_by(messages.c.exchange_id)
         .having(func.count() <= _FEW)
     )
@@ -64,7 +69,7 @@ def short_exchanges(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, lis
     )
     found: dict[int, list[MessageText]] = {}
     for row in rows_in(tx, statement, messages.c.exchange_id, wanted):
-        found.setdefault(row.exchange_id, []).append(_told(row))
+        found.setdefault(row.exchange_id, []).append(_message_text(row))
     return found
 
 
@@ -80,19 +85,12 @@ def conversation_messages(tx: Transaction, conversation_id: int) -> list[Message
 
 
 def _messages(tx: Transaction, conversation_ids: Collection[int]) -> Select[Any]:
+    columns = (messages.c.role, messages.c.type, messages.c.author, messages.c.tool_name, messages.c.call_id)
+    text = func.substr(messages.c.text, 1, _MESSAGE_CHARS).label("text")
     return (
-        select(
-            messages.c.id,
-            exchanges.c.uid.label("exchange_uid"),
-            messages.c.role,
-            messages.c.type,
-            messages.c.author,
-            func.substr(messages.c.text, 1, _MESSAGE_CHARS).label("text"),
-            messages.c.tool_name,
-            messages.c.call_id,
-        )
-        .select_from(messages.join(exchanges, refers(messages.c.exchange_id, exchanges)))
-        .where(messages.c.tenant == tx.tenant, messages.c.conversation_id.in_(conversation_ids))
+        tx.select(messages.c.id, exchanges.c.uid.label("exchange_uid"), *columns, text)
+        .select_from(joined(messages, exchanges))
+        .where(messages.c.conversation_id.in_(conversation_ids))
     )
 
 
@@ -103,12 +101,10 @@ def _both_ends(tx: Transaction, statement: Select[Any]) -> list[MessageText]:
         last = statement.order_by(messages.c.position.desc(), messages.c.id.desc()).limit(_ENDS)
         known = {row.id for row in rows}
         rows += [row for row in reversed(tx.connection.execute(last).all()) if row.id not in known]
-    return [_told(row) for row in rows]
+    return [_message_text(row) for row in rows]
 
 
-def _told(row: Row[Any]) -> MessageText:
-    role, kind = Role(row.role), MessageType(row.type)
-    return MessageText(row.exchange_uid, role, kind, row.author, row.text, row.tool_name, row.call_id)
+_message_text = reader(MessageText, role=Role, type=MessageType)
 
 
 EXCHANGE = "exchange"
@@ -162,18 +158,11 @@ class StoredSummary:
 def find_due(
     tx: Transaction, kind: str, limit: int, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL
 ) -> list[int]:
-    """Rows of up to `limit` items whose summary is missing or outlived and that nobody works on, newest first.
+    """Rows of up to `limit` items whose summary is missing or stale and that nobody works on, newest first.
 
-    Any transaction will do: looking may take a while, during which nobody is to be kept from recording.
-
-    Args:
-        tx: any transaction.
-        kind: `exchange` or `conversation`.
-        limit: how many at most.
-        now: the present.
-        rest_seconds: how long nothing must have been said in a conversation, or in that of an exchange without an end,
-            or which a model summarizes.
-        consent: what a model may summarize.
+    Any transaction will do: looking may take a while, during which nobody is to be kept from recording. For so many
+    seconds nothing must have been said in a conversation, or in that of an exchange that has no end or that a model
+    summarizes.
     """
     # In the order of an index, so that only what is returned is looked at while there is much to do.
     newest = exchanges.c.started_at if kind == EXCHANGE else conversations.c.updated_at
@@ -202,7 +191,7 @@ def claim_due(
     ready = due.where(_ITEMS[kind].c.id.in_(item_ids), is_free(now))
     rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
     mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
-    found = {row.item_id: _as_due(row) for row in rows if row.item_id in mine}
+    found = {row.item_id: _due_summary(row) for row in rows if row.item_id in mine}
     return [found[item_id] for item_id in item_ids if item_id in found]
 
 
@@ -211,8 +200,8 @@ def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, co
     return _count(tx, _due(tx, kind, now, rest_seconds, consent))
 
 
-def count_outlived(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
-    """How many of those that wait have a summary already, which is outlived."""
+def count_stale(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
+    """How many of those that wait have a summary already, which is stale."""
     return _count(tx, _due(tx, kind, now, rest_seconds, consent).where(summaries.c.id.is_not(None)))
 
 
@@ -226,21 +215,20 @@ def list_backlog(
 ) -> list[DueSummary]:
     """Those items, newest first."""
     rows = tx.connection.execute(_backlog(tx, kind, now, rest_seconds, backlog).order_by(_begun(kind).desc()))
-    return [_as_due(row) for row in rows]
+    return [_due_summary(row) for row in rows]
 
 
-def in_hand(tx: Transaction, kind: str, now: datetime) -> str | None:
+def running(tx: Transaction, kind: str, now: datetime) -> str | None:
     """The id of what somebody summarizes at this moment; of several, the one that was taken last."""
     item = _ITEMS[kind]
-    mine = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
-    found: str | None = tx.connection.execute(
-        select(item.c.uid)
-        .select_from(item.join(work, mine))
-        .where(item.c.tenant == tx.tenant, work.c.claimed_by.is_not(None), work.c.lease_until >= now)
+    uid: str | None = tx.connection.scalar(
+        tx.select(item.c.uid)
+        .select_from(item.join(work, _of_work(kind)))
+        .where(work.c.claimed_by.is_not(None), work.c.lease_until >= now)
         .order_by(work.c.lease_until.desc(), work.c.id)
         .limit(1)
-    ).scalar()
-    return found
+    )
+    return uid
 
 
 def put_summaries(tx: Transaction, made: Sequence[tuple[StoredSummary, str]]) -> None:
@@ -251,7 +239,7 @@ def put_summaries(tx: Transaction, made: Sequence[tuple[StoredSummary, str]]) ->
         if found.item_uid in known:
             put_summary(tx, found, conversation_uid)
     if new:
-        tx.connection.execute(insert(summaries), [_row(tx, found, conversation_uid) for found, conversation_uid in new])
+        tx.insert(summaries, ({**_row(found), "conversation_uid": conversation_uid} for found, conversation_uid in new))
         places = _places(tx, new[0][0].kind, [found.item_uid for found, _ in new])
         told = [(found, places[found.item_uid]) for found, _ in new if found.text and found.item_uid in places]
         add_entries(tx, [row for found, place in told for row in _entry_rows(found, place)], frozenset())
@@ -259,8 +247,8 @@ def put_summaries(tx: Transaction, made: Sequence[tuple[StoredSummary, str]]) ->
 
 def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
     """Keep a summary in place of the one before it, and have search see it."""
-    row = _row(tx, found, conversation_uid)
-    tx.connection.execute(tx.dialect.upsert(summaries, row, ("kind", "item_uid"), row))
+    key = {"kind": found.kind, "item_uid": found.item_uid}
+    tx.put(summaries, key, {**_row(found), "conversation_uid": conversation_uid})
     remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
     _add_entry(tx, found)
 
@@ -276,8 +264,8 @@ def read_summaries(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict
 
 def conversation_uids_of(tx: Transaction, conversation_ids: Collection[int]) -> dict[int, str]:
     """The uids of conversations by their rows; those that are gone are left out."""
-    statement = select(conversations.c.id, conversations.c.uid).where(conversations.c.tenant == tx.tenant)
-    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.id, conversation_ids)}
+    rows = rows_by(tx, conversations.c.id, conversation_ids, conversations.c.id, conversations.c.uid)
+    return {row[0]: row[1] for row in rows}
 
 
 def restore_summaries(tx: Transaction, conversation_uid: str) -> None:
@@ -293,17 +281,11 @@ def drop_summaries_of(tx: Transaction, conversation_uid: str) -> None:
 
 def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
     """Forget the summaries that a message is in: they may quote it; the work to make them anew is found again."""
+    of_conversation = (conversations.c.id.label("conversation_id"), conversations.c.uid.label("conversation_uid"))
     row = tx.connection.execute(
-        select(
-            exchanges.c.id,
-            exchanges.c.uid,
-            conversations.c.id.label("conversation_id"),
-            conversations.c.uid.label("conversation_uid"),
-        )
-        .select_from(messages)
-        .join(exchanges, refers(messages.c.exchange_id, exchanges))
-        .join(conversations, refers(messages.c.conversation_id, conversations))
-        .where(messages.c.tenant == tx.tenant, messages.c.uid == message_uid)
+        tx.select(exchanges.c.id, exchanges.c.uid, *of_conversation, of=messages)
+        .select_from(joined(messages, exchanges, conversations))
+        .where(messages.c.uid == message_uid)
     ).first()
     if row is not None:
         others = and_(summaries.c.kind.in_((EXCHANGE, TOOLS)), summaries.c.item_uid != row.uid)
@@ -315,8 +297,8 @@ def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
 
 def drop_summary_work(tx: Transaction, conversation_id: int) -> None:
     """Neither work nor failures remain of a conversation whose rows go: another may get their numbers."""
-    of_conversation = and_(exchanges.c.tenant == tx.tenant, exchanges.c.conversation_id == conversation_id)
-    exchange_ids = tx.connection.scalars(select(exchanges.c.id).where(of_conversation)).all()
+    of_conversation = tx.select(exchanges.c.id).where(exchanges.c.conversation_id == conversation_id)
+    exchange_ids = tx.connection.scalars(of_conversation).all()
     drop_work(tx, SUMMARIZE[EXCHANGE], exchange_ids)
     drop_work(tx, SUMMARIZE[CONVERSATION], [conversation_id])
 
@@ -329,7 +311,7 @@ _ENDED: dict[str, ColumnElement[datetime]] = {
 
 
 def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent) -> Select[Any]:
-    """Items whose summary is missing or outlived; what a model is to write waits until its conversation rests."""
+    """Items whose summary is missing or stale; what a model is to write waits until its conversation rests."""
     is_new, rests = _is_new(kind, consent.since), _rests(now, rest_seconds)
     for_model: ColumnElement[bool] = true()
     if consent.is_paused:
@@ -371,53 +353,44 @@ def _rests(now: datetime, rest_seconds: float) -> ColumnElement[bool]:
 def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool]) -> Select[Any]:
     """Items with their summary and work, if there is any; what was given up is left out."""
     item = _ITEMS[kind]
-    columns: list[ColumnElement[Any]] = [
-        item.c.id.label("item_id"),
-        item.c.uid,
-        conversations.c.id.label("conversation_id"),
-        _ENDED[kind].label("ended_at"),
-        is_new.label("is_new"),
-    ]
+    columns: list[ColumnElement[Any]] = [item.c.id.label("item_id"), item.c.uid, _ENDED[kind].label("ended_at")]
+    columns += [conversations.c.id.label("conversation_id"), is_new.label("is_new")]
     source: FromClause = conversations
     if kind == EXCHANGE:
         columns += [exchanges.c.status, exchanges.c.error]
-        source = exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations))
-    of_summary = and_(summaries.c.tenant == item.c.tenant, summaries.c.kind == kind, summaries.c.item_uid == item.c.uid)
-    of_work = and_(work.c.tenant == item.c.tenant, work.c.kind == SUMMARIZE[kind], work.c.item_id == item.c.id)
-    given_up = select(failed_work.c.id).where(
-        failed_work.c.tenant == tx.tenant, failed_work.c.kind == SUMMARIZE[kind], failed_work.c.item_id == item.c.id
-    )
+        source = joined(exchanges, conversations)
+    else:
+        columns += [literal(ExchangeStatus.COMPLETED.value).label("status"), null().label("error")]
+    of_summary = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
     return (
-        select(*columns)
-        .select_from(source.outerjoin(summaries, of_summary).outerjoin(work, of_work))
-        .where(item.c.tenant == tx.tenant, ~given_up.exists())
+        tx.select(*columns, of=item)
+        .select_from(source.outerjoin(summaries, of_summary).outerjoin(work, _of_work(kind)))
+        .where(~is_given_up(tx, SUMMARIZE[kind], item.c.id))
     )
+
+
+def _of_work(kind: str) -> ColumnElement[bool]:
+    return and_(same(_ITEMS[kind].c.id, work.c.item_id), work.c.kind == SUMMARIZE[kind])
 
 
 def _count(tx: Transaction, items: Select[Any]) -> int:
     return int(tx.connection.execute(select(func.count()).select_from(items.subquery())).scalar_one())
 
 
-def _as_due(row: Row[Any]) -> DueSummary:
-    found = row._mapping
-    status = ExchangeStatus(found.get("status", ExchangeStatus.COMPLETED))
-    return DueSummary(
-        row.item_id, row.uid, row.conversation_id, row.ended_at, status, found.get("error"), bool(row.is_new)
-    )
+_due_summary = reader(DueSummary, status=ExchangeStatus, is_new=bool)
 
 
 def _select(tx: Transaction, condition: ColumnElement[bool]) -> list[StoredSummary]:
-    rows = tx.connection.execute(select(summaries).where(summaries.c.tenant == tx.tenant, condition))
-    return [
-        StoredSummary(row.kind, row.item_uid, row.text, row.title, row.model, row.covers, row.created_at)
-        for row in rows
-    ]
+    return list(map(_stored_summary, tx.connection.execute(tx.select(summaries).where(condition))))
+
+
+_stored_summary, _row = reader(StoredSummary), writer(StoredSummary, summaries)
 
 
 def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
     for found in _select(tx, condition):
         remove_entries(tx, and_(entries.c.source == found.kind, entries.c.ref_uid == found.item_uid))
-    tx.connection.execute(delete(summaries).where(summaries.c.tenant == tx.tenant, condition))
+    tx.delete(summaries, condition)
 
 
 def _add_entry(tx: Transaction, found: StoredSummary) -> None:
@@ -427,39 +400,16 @@ def _add_entry(tx: Transaction, found: StoredSummary) -> None:
         add_entries(tx, [row for place in places.values() for row in _entry_rows(found, place)], frozenset())
 
 
-def _row(tx: Transaction, found: StoredSummary, conversation_uid: str) -> dict[str, Any]:
-    return {
-        "tenant": tx.tenant,
-        "kind": found.kind,
-        "item_uid": found.item_uid,
-        "conversation_uid": conversation_uid,
-        "text": found.text,
-        "title": found.title,
-        "model": found.model,
-        "covers": found.covers,
-        "created_at": found.created_at,
-    }
-
-
 def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
     row = {
+        **BLANK_ENTRY,
+        **{name: place._mapping[name] for name in ("conversation_id", "segment_id", "exchange_id", "project_id")},
         "source": found.kind,
-        "part": "",
         "ref_uid": found.item_uid,
-        "conversation_id": place.conversation_id,
-        "segment_id": place.segment_id,
-        "exchange_id": place.exchange_id,
-        "project_id": place.project_id,
-        "role": None,
-        "author": None,
         # Their summaries are made of what tools brought.
         "trust": (Trust.TOOL if found.kind == TOOLS else Trust.AGENT).value,
         "created_at": found.covers,
         "text": f"{found.title}\n{found.text}" if found.title else found.text,
-        "weight": 1.0,
-        "is_turn": False,
-        "space_id": 0,
-        "position": 0,
     }
     parts = found.text.split("\n\n") if found.kind == TOOLS else []
     rows = [{**row, "part": str(number), "text": text} for number, text in enumerate(parts, start=1)]
@@ -471,12 +421,10 @@ def _places(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, R
     head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
     item = _ITEMS.get(kind, exchanges)
     if kind in (EXCHANGE, TOOLS):
-        statement = (
-            select(exchanges.c.uid, *head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
-            .select_from(exchanges.join(conversations, refers(exchanges.c.conversation_id, conversations)))
-            .where(exchanges.c.tenant == tx.tenant)
-        )
+        statement = tx.select(
+            exchanges.c.uid, *head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id")
+        ).select_from(joined(exchanges, conversations))
     else:
         nowhere = (null().label("segment_id"), null().label("exchange_id"))
-        statement = select(conversations.c.uid, *head, *nowhere).where(conversations.c.tenant == tx.tenant)
+        statement = tx.select(conversations.c.uid, *head, *nowhere)
     return {row.uid: row for row in rows_in(tx, statement, item.c.uid, item_uids)}

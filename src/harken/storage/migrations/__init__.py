@@ -1,4 +1,7 @@
-"""Schema versions, applied by Alembic: on open for the embedded store, by `harken migrate` elsewhere."""
+"""Schema versions: on open for the embedded store, by `harken migrate` elsewhere.
+
+A new database is made from the tables; one of a released version is upgraded by Alembic.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,14 @@ def upgrade(connection: Connection) -> None:
         return
     if version is not None and version > HEAD:
         raise SchemaError(f"The store has schema {version}, this Harken knows {HEAD}. Try: pip install -U harken")
-    # Imported late: it costs a fifth of a second, and an up-to-date store needs none of it.
+    # Imported late, like Alembic: an up-to-date store needs neither.
+    from harken.storage.migrations import schema
+
+    if version is None:
+        schema.create(connection, HEAD)
+        return
+    if version < schema.FIRST:
+        schema.adopt(connection, version)
     from alembic import command
     from alembic.config import Config
 

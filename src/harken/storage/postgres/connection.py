@@ -43,12 +43,7 @@ _NO_SUCH = {"42P01", "42703", "42883", "3F000"}
 
 
 def make_engine(url: URL, begins: bool = True) -> Engine:
-    """An engine with a pool; nothing is opened yet.
-
-    Args:
-        url: of the database.
-        begins: whether the driver begins transactions, or `enter` does.
-    """
+    """An engine with a pool; nothing is opened yet. The driver begins transactions, or else `entered` does."""
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
         **({} if begins else {"isolation_level": "AUTOCOMMIT"}),
@@ -80,9 +75,7 @@ def writing_begins(tenant: str, of: Sequence[str] | None) -> str:
 def entered(engine: Engine, begins: str) -> Iterator[Connection]:
     """A connection inside the transaction that a statement begins; committed at the end, or rolled back.
 
-    Args:
-        engine: one that begins nothing itself.
-        begins: also finds out whether the server closed what the pool still holds; then a new connection is opened.
+    The statement also finds out whether the server closed what the pool still holds; then a new connection is opened.
     """
     connection = engine.connect()
     try:
@@ -174,10 +167,6 @@ class Statistics:
 
     By itself it counts when a tenth of a table has changed. Where it expects a single row, every index that begins with
     the tenant seems as good as any other to it, and each of two tables is read whole for each row of the other.
-
-    Args:
-        engine: to the database.
-        tenant: whose rows are looked at.
     """
 
     def __init__(self, engine: Engine, tenant: str) -> None:

@@ -21,11 +21,8 @@ _COMPILER = dialect()  # type: ignore[no-untyped-call]
 def bare_rows(connection: Connection, statement: ClauseElement, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
     """The rows of a statement, in a third of the client's time of `Connection.execute`.
 
-    Args:
-        connection: inside a transaction.
-        statement: one that is kept: it is compiled once. Its columns' types convert nothing, and it has no list
-            (`IN`), which SQLAlchemy writes out with each execution.
-        values: of its places, as the driver takes them.
+    It is kept, and compiled once. Its columns' types convert nothing, and it has no list (`IN`), which SQLAlchemy
+    writes out with each execution.
     """
     text, fixed = _compiled(statement)
     driver: Any = connection.connection.driver_connection

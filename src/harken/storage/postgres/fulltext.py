@@ -8,30 +8,23 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, func, select, text
 
 from harken.model.conversations import UNTRUSTED
-from harken.storage.columns import from_microseconds
+from harken.storage.columns import day_in_words, spaced
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored
 from harken.storage.postgres.dialect import bare_rows
 from harken.storage.tables import entries
 
-# Chinese, Japanese and Korean are written without spaces; a parser would take a whole sentence for one word.
-_UNSPACED = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _ACCENTS = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")
 _ASCII_BETWEEN = re.compile(r"[^0-9A-Za-z]+")
 # A tsvector holds a megabyte: of longer texts, each word once.
 _LONG_CHARS = 150_000
 _MOST_WORDS = 60_000
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 
 
 def plain_words(text: str) -> str:
@@ -39,17 +32,11 @@ def plain_words(text: str) -> str:
     if text.isascii():
         words = _ASCII_BETWEEN.sub(" ", text).strip()
     else:
-        spaced = _UNSPACED.sub(r" \g<0> ", text)
-        bare = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", spaced)))
+        bare = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", spaced(text))))
         words = _BETWEEN.sub(" ", bare).strip()
     if len(words) > _LONG_CHARS:
         return " ".join(list(dict.fromkeys(words.lower().split()))[:_MOST_WORDS])
     return words
-
-
-def day_in_words(moment: datetime) -> str:
-    """The day as people write it, `8 May 2023`."""
-    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
 
 
 # In stores with more entries the rarest words choose who is ranked, as many as so many entries hold: reading an entry's
@@ -59,7 +46,6 @@ MATCHES_TO_RANK = 2_500
 _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
-_EVERYONE = 2**31 - 1
 
 _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
     SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n
@@ -103,17 +89,9 @@ class TsvectorIndex:
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
         for rows in _spoken(connection, entry_ids):
-            words = [_words(row) for row in rows]
-            columns = {
-                "ids": [row.id for row in rows],
-                "own": [own for own, _ in words],
-                "beside": [beside for _, beside in words],
-                "scope": [row.scope for row in rows],
-                "lengths": [
-                    own.count(" ") + beside.count(" ") + row.scope.count(" ") + 3
-                    for (own, beside), row in zip(words, rows, strict=True)
-                ],
-            }
+            columns = _columns(rows)
+            spoken = zip(columns["own"], columns["beside"], columns["scope"], strict=True)
+            columns["lengths"] = [sum(words.count(" ") for words in each) + 3 for each in spoken]
             connection.execute(_INDEX, columns)
 
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
@@ -121,7 +99,7 @@ class TsvectorIndex:
         if entry_ids:
             connection.execute(_UNINDEX, {"ids": list(entry_ids)})
 
-    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Nothing: adding overwrites."""
 
     def search(
@@ -189,19 +167,11 @@ class TsvectorIndex:
         """One sentence if the index differs from the rows."""
         ids = connection.execute(_ALL_IDS).scalars().all()
         total = connection.execute(_INDEXED).one().entries
-        if total == len(ids) and not any(self._differ(connection, rows) for rows in _spoken(connection, ids)):
+        if total == len(ids) and not any(
+            connection.execute(_DIFFERING, _columns(rows)).first() for rows in _spoken(connection, ids)
+        ):
             return []
         return ["The full-text index differs from the rows."]
-
-    def _differ(self, connection: Connection, rows: Sequence[Any]) -> bool:
-        words = [_words(row) for row in rows]
-        columns = {
-            "ids": [row.id for row in rows],
-            "own": [own for own, _ in words],
-            "beside": [beside for _, beside in words],
-            "scope": [row.scope for row in rows],
-        }
-        return connection.execute(_DIFFERING, columns).first() is not None
 
     def _counted(self, connection: Connection) -> tuple[int | None, float | None]:
         """How many entries the tenant has, and their average length in words; None where the search shall count."""
@@ -223,10 +193,15 @@ def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequen
             yield rows
 
 
-def _words(row: Any) -> tuple[str, str]:
-    """The entry's own words; those beside it and the date."""
-    moment: datetime = from_microseconds(row.created_at)
-    return plain_words(row.own), f"{plain_words(row.beside or '')} {day_in_words(moment)}".strip()
+def _columns(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """What is indexed of entries: their ids, own words, those beside them with the date, and scopes."""
+    days = [day_in_words(row.created_at) for row in rows]
+    return {
+        "ids": [row.id for row in rows],
+        "own": [plain_words(row.own) for row in rows],
+        "beside": [f"{plain_words(row.beside or '')} {day}".strip() for row, day in zip(rows, days, strict=True)],
+        "scope": [row.scope for row in rows],
+    }
 
 
 def _encodable(term: str) -> str:

@@ -46,12 +46,7 @@ def settle_functions(connection: Connection) -> None:
 
 
 def check_functions(connection: Connection, fix: bool) -> list[Right]:
-    """Each role that may call functions of ours and should not, or should and may not.
-
-    Args:
-        connection: of a transaction; to repair anything, as the owner of the functions.
-        fix: repair what this login may.
-    """
+    """Each role that may call functions of ours and should not, or should and may not; repaired if this login may."""
     if fix:
         lock_schema(connection)
     found = left = connection.execute(_DIFFERENCES).all()

@@ -1,29 +1,17 @@
-"""Every table that a database must have, those of the sources included."""
+"""What only a server has beside the tables: words, functions, rights, the second wall between tenants."""
 
 from __future__ import annotations
 
 from importlib import resources
 
-from sqlalchemy import Connection, Table, text
+from sqlalchemy import Connection, text
 
 from harken.errors import StoreError, UsageError
 from harken.storage import migrations
+from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import lock_schema, settle_functions
-from harken.storage.records.checks import checks
-from harken.storage.records.clusters import cluster_members, clusters
-from harken.storage.records.rows import KEPT
-from harken.storage.tables import metadata
-from harken.storage.workspace.tables import INDEXED
-
-# By name; the registry's are in the same metadata once it is imported.
-ALL_TABLES: dict[str, Table] = {
-    **metadata.tables,
-    **{kept.table.name: kept.table for kept in KEPT.values()},
-    **{table.name: table for table in (*INDEXED, checks, clusters, cluster_members)},
-}
-
 
 WORDS = "entry_words"
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.

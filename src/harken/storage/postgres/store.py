@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
-import structlog
 from sqlalchemy import URL, text
 
 from harken.errors import SchemaError, StoreError, UsageError
+from harken.log import Log
 from harken.storage import migrations
 from harken.storage.ports import Migrated, Right, Transaction
 from harken.storage.postgres import schema
@@ -28,13 +28,13 @@ from harken.storage.postgres.connection import (
 )
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
-from harken.storage.postgres.nearest import PgvectorIndex
 from harken.storage.postgres.rights import check_functions
+from harken.storage.postgres.vectors import PgvectorIndex
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 class PostgresStore:
@@ -74,7 +74,7 @@ class PostgresStore:
         with self._translated(), entered(self._engine, writing_begins(self.tenant, of)) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
-    def brought_in(self) -> None:
+    def rows_imported(self) -> None:
         """Many rows came: the server may have to learn of them before they are searched and summarized."""
         with self._translated():
             self._statistics.refresh("messages")
@@ -177,6 +177,6 @@ def migrate(url: URL, language: str | None = None, role: str | None = None) -> M
         with translated(shown(url)), engine.begin() as connection:
             before = migrations.current_version(connection)
             schema.migrate(connection, language, role)
-            return Migrated(before)
+            return Migrated(before, migrations.HEAD)
     finally:
         engine.dispose()

@@ -7,23 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Select, Table, Text, and_, exists, insert, select
+from sqlalchemy import Select, and_, exists, func
 
 from harken.model.conversations import ProjectIdentity
+from harken.storage.conversations import project_in
 from harken.storage.ports import Transaction
-from harken.storage.tables import _key, _moment, _tenant, conversations, exchanges, messages, metadata, projects, refers
+from harken.storage.tables import checks, conversations, exchanges, messages, projects, reader, refers, same
 
-checks = Table(
-    "checks",
-    metadata,
-    _key(),
-    _tenant(),
-    Column("result_uid", Text, nullable=False),
-    Column("call_uid", Text, nullable=False),
-    # NULL where the command checks nothing, or has not told how it went.
-    Column("outcome", Text),
-    _moment("at"),
-)
 _calls = messages.alias("calls")
 
 
@@ -64,47 +54,39 @@ class SeenCheck:
 def unseen_results(
     tx: Transaction, tools: Sequence[str], limit: int, since: datetime | None = None
 ) -> list[ShellResult]:
-    """Results of shell commands that nobody has looked at, oldest first.
-
-    Args:
-        tx: the transaction.
-        tools: how agents call their shells.
-        limit: how many at most.
-        since: not those before.
-    """
-    seen = exists().where(checks.c.tenant == messages.c.tenant, checks.c.result_uid == messages.c.uid)
+    """Results of shell commands, by the tools that run them, that nobody has looked at, oldest first."""
+    seen = exists().where(same(messages.c.uid, checks.c.result_uid))
+    columns = (
+        *(messages.c.uid.label("result_uid"), _calls.c.uid.label("call_uid"), conversations.c.channel),
+        *(messages.c.tool_name, _calls.c.text.label("call"), messages.c.text.label("printed")),
+        *(messages.c.metadata.label("facts"), messages.c.created_at.label("at")),
+    )
+    in_conversation = same(messages.c.conversation_id, _calls.c.conversation_id)
+    of_call = and_(in_conversation, _calls.c.call_id == messages.c.call_id, _calls.c.type == "tool_call")
     statement = (
-        select(messages, _calls.c.uid.label("call_uid"), _calls.c.text.label("call"), conversations.c.channel)
-        .join(_calls, _of_call())
+        tx.select(*columns, of=messages)
+        .select_from(messages)
+        .join(_calls, of_call)
         .join(conversations, refers(messages.c.conversation_id, conversations))
-        .where(messages.c.tenant == tx.tenant, messages.c.type == "tool_result", messages.c.tool_name.in_(tools), ~seen)
+        .where(messages.c.type == "tool_result", messages.c.tool_name.in_(tools), ~seen)
         .order_by(messages.c.id)
         .limit(limit)
     )
     if since is not None:
         statement = statement.where(messages.c.created_at >= since)
-    return [
-        ShellResult(row.uid, row.call_uid, row.channel, row.tool_name, row.call, row.text, row.metadata, row.created_at)
-        for row in tx.connection.execute(statement)
-    ]
+    return list(map(_shell_result, tx.connection.execute(statement)))
 
 
 def put_checks(tx: Transaction, looked_at: Sequence[tuple[ShellResult, str | None]]) -> None:
     """Remember how each went, or that it says nothing; another process may have done so already."""
-    known = set(
-        tx.connection.scalars(
-            select(checks.c.result_uid).where(
-                checks.c.tenant == tx.tenant, checks.c.result_uid.in_([one.result_uid for one, _ in looked_at])
-            )
-        )
-    )
+    named = checks.c.result_uid.in_([one.result_uid for one, _ in looked_at])
+    known = set(tx.connection.scalars(tx.select(checks.c.result_uid).where(named)))
     rows = {
-        one.result_uid: {"tenant": tx.tenant, "call_uid": one.call_uid, "outcome": outcome, "at": one.at}
+        one.result_uid: {"result_uid": one.result_uid, "call_uid": one.call_uid, "outcome": outcome, "at": one.at}
         for one, outcome in looked_at
         if one.result_uid not in known
     }
-    if rows:
-        tx.connection.execute(insert(checks), [{"result_uid": uid, **row} for uid, row in rows.items()])
+    tx.insert(checks, rows.values())
 
 
 def latest_check(tx: Transaction, project: str, since: datetime) -> SeenCheck | None:
@@ -112,52 +94,32 @@ def latest_check(tx: Transaction, project: str, since: datetime) -> SeenCheck | 
     of_project = projects.c.key == project if project else conversations.c.project_id.is_(None)
     statement = _seen(tx).where(of_project, checks.c.at > since).order_by(checks.c.at.desc(), checks.c.id.desc())
     row = tx.connection.execute(statement.limit(1)).first()
-    return None if row is None else _check(row)
+    return None if row is None else _check(row, project=project_in(row))
 
 
 def all_checks(tx: Transaction, limit: int) -> list[SeenCheck]:
     """The newest checks, oldest first."""
     rows = tx.connection.execute(_seen(tx).order_by(checks.c.at.desc(), checks.c.id.desc()).limit(limit)).all()
-    return [_check(row) for row in reversed(rows)]
-
-
-def _of_call() -> Any:
-    return and_(
-        _calls.c.tenant == messages.c.tenant,
-        _calls.c.conversation_id == messages.c.conversation_id,
-        _calls.c.call_id == messages.c.call_id,
-        _calls.c.type == "tool_call",
-    )
+    return [_check(row, project=project_in(row)) for row in reversed(rows)]
 
 
 def _seen(tx: Transaction) -> Select[Any]:
-    result = and_(messages.c.tenant == checks.c.tenant, messages.c.uid == checks.c.result_uid)
-    call = and_(_calls.c.tenant == checks.c.tenant, _calls.c.uid == checks.c.call_uid)
+    columns = (
+        *(checks.c.result_uid, checks.c.outcome, checks.c.at, projects.c.key, projects.c.name),
+        *(conversations.c.uid.label("conversation_uid"), exchanges.c.uid.label("exchange_uid")),
+        func.coalesce(_calls.c.tool_name, "").label("tool_name"),
+        *(_calls.c.text.label("call"), messages.c.text.label("printed")),
+    )
     return (
-        select(
-            checks.c.result_uid,
-            checks.c.outcome,
-            checks.c.at,
-            conversations.c.uid.label("conversation_uid"),
-            exchanges.c.uid.label("exchange_uid"),
-            projects.c.key,
-            projects.c.name,
-            _calls.c.tool_name,
-            _calls.c.text.label("call"),
-            messages.c.text.label("printed"),
-        )
-        .join(messages, result)
-        .join(_calls, call)
+        tx.select(*columns)
+        .join(messages, same(checks.c.result_uid, messages.c.uid))
+        .join(_calls, same(checks.c.call_uid, _calls.c.uid))
         .join(conversations, refers(messages.c.conversation_id, conversations))
         .join(exchanges, refers(messages.c.exchange_id, exchanges))
         .outerjoin(projects, refers(conversations.c.project_id, projects))
-        .where(checks.c.tenant == tx.tenant, checks.c.outcome.is_not(None))
+        .where(checks.c.outcome.is_not(None))
     )
 
 
-def _check(row: Any) -> SeenCheck:
-    project = None if row.key is None else ProjectIdentity(row.key, row.name)
-    return SeenCheck(
-        row.result_uid, row.outcome, row.at, row.conversation_uid, row.exchange_uid, project,
-        row.tool_name or "", row.call, row.printed,
-    )  # fmt: skip
+_shell_result = reader(ShellResult)
+_check = reader(SeenCheck, ("project",))

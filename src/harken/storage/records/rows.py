@@ -1,99 +1,187 @@
-"""Saved records in and out of their rows, the same for every source; and the registry of the sources."""
+"""Saved records: what each source keeps, the way between a record's fields, its row and its entries, and its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, delete, select, update
+from sqlalchemy import BigInteger, Column, Row, Table
+from sqlalchemy.types import Float, Integer
 
 from harken.errors import NotFoundError
-from harken.model.conversations import KEPT_FOLDERS, Kept, ProjectIdentity, Trust
-from harken.storage.columns import Dialect
+from harken.model.conversations import KEPT_FOLDERS, NewEntry, ProjectIdentity, SavedRecord, Trust
+from harken.model.experience_texts import experience_entries, value_entries
+from harken.model.experiences import EXPERIENCE, VALUE, read_experience, read_value
+from harken.model.views import format_moment, parse_moment
+from harken.storage.columns import Instant, Json, Listed
 from harken.storage.conversations import find_tombstones
-from harken.storage.ports import Transaction, batches, rows_among, rows_in
-from harken.storage.records.experiences import EXPERIENCES, VALUES
-from harken.storage.records.memories import MEMORIES
-from harken.storage.records.table import KeptTable
-from harken.storage.scopes import ensure_project, project_of_row
-from harken.storage.source_entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
-from harken.storage.tables import entries, tombstones
+from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
+from harken.storage.ports import Transaction, batches, rows_by
+from harken.storage.scopes import ensure_project, project_identity
+from harken.storage.tables import entries, experiences, learned_values, memories, tombstones
 
-KEPT: dict[str, KeptTable] = {one.source: one for one in (MEMORIES, EXPERIENCES, VALUES)}
+MEMORY = "memory"
+# Of the event itself; all other columns are fields of the record.
+_OF_THE_EVENT = frozenset({"id", "tenant", "uid", "project_id", "updated_at"})
+_MOST = 2**63
+# A memory of the middle importance weighs as much as anything else, the extremes a fifth less and more: enough to
+# order what is equally alike, too little to bring up what was not asked for.
+_WEIGHT_SPAN = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSource:
+    """How the records of one source are kept.
+
+    Attributes:
+        source: its name, one of `KEPT_FOLDERS`.
+        table: made by `saved_table`.
+        entries: what search sees of a record; nothing where it is not to be found.
+        local: columns that this database alone knows and no journal has; they must be nullable.
+    """
+
+    source: str
+    table: Table
+    entries: Callable[[SavedRecord], Sequence[NewEntry]]
+    local: frozenset[str] = frozenset()
+
+    def row(self, kept: SavedRecord) -> dict[str, Any]:
+        """The record's columns, without those of the event.
+
+        Raises:
+            ValueError: a field is missing, or of another kind.
+        """
+        fields = kept.fields or {}
+        columns = _columns(self.table, self.local)
+        row = {column.name: _column_value(column, fields.get(column.name)) for column in columns}
+        Trust(row["trust"])
+        return row
+
+    def fields(self, row: Row[Any]) -> dict[str, Any]:
+        """The record that a row holds; what it has no value for is left out."""
+        values = {column.name: row._mapping[column.name] for column in _columns(self.table, self.local)}
+        return {
+            name: format_moment(value) if isinstance(value, datetime) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+@cache
+def _columns(table: Table, local: frozenset[str]) -> tuple[Column[Any], ...]:
+    return tuple(column for column in table.columns if column.name not in _OF_THE_EVENT | local)
+
+
+def _column_value(column: Column[Any], value: Any) -> Any:
+    if value is None:
+        if not column.nullable:
+            raise ValueError(f"{column.name} is missing")
+        return None
+    if isinstance(column.type, Instant):
+        return parse_moment(value)
+    if not _fits(column, value):
+        raise ValueError(f"{column.name} is of another kind")
+    return value
+
+
+def _fits(column: Column[Any], value: Any) -> bool:
+    kind = column.type
+    if isinstance(kind, Json):
+        return isinstance(value, Mapping)
+    if isinstance(kind, Listed):
+        return isinstance(value, list | tuple)
+    if isinstance(kind, BigInteger | Integer):
+        return isinstance(value, int) and not isinstance(value, bool) and -_MOST <= value < _MOST
+    if isinstance(kind, Float):
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, kind.python_type)
+
+
+def importance_weight(importance: float) -> float:
+    """What a memory's score is multiplied by, 0.8 to 1.2, for its importance, 0 to 1."""
+    return 1.0 + _WEIGHT_SPAN * (importance - 0.5)
+
+
+def _memory_entries(kept: SavedRecord) -> Sequence[NewEntry]:
+    fields = kept.fields or {}
+    if fields.get("superseded_by"):
+        return []
+    facets = (f"category:{fields['category']}", *(f"tag:{tag}" for tag in fields["tags"]))
+    return [NewEntry("", fields["content"], facets, importance_weight(fields["importance"]))]
+
+
+KEPT: dict[str, SavedSource] = {
+    MEMORY: SavedSource(MEMORY, memories, _memory_entries, local=frozenset({"accessed_at"})),
+    EXPERIENCE: SavedSource(EXPERIENCE, experiences, lambda kept: experience_entries(read_experience(kept))),
+    VALUE: SavedSource(VALUE, learned_values, lambda kept: value_entries(read_value(kept))),
+}
 SOURCE_OF_FOLDER = {KEPT_FOLDERS[source]: source for source in KEPT}
 
 
-Projects = dict[int, ProjectIdentity]
+_Projects = dict[int, ProjectIdentity]
 _SHORTEST_BEGINNING = 4
 _SHOWN = 3
 
 
-def apply_kept(tx: Transaction, kept: Kept) -> None:
+def apply_kept(tx: Transaction, kept: SavedRecord) -> None:
     """Bring a record to this state, unless it was forgotten or is in a later one; without fields, forget it."""
     if kept.fields is None:
         forget_kept(tx, kept)
         return
-    table = KEPT[kept.source].table
-    of_record = (table.c.tenant == tx.tenant, table.c.uid == kept.uid)
-    present = tx.connection.execute(select(table).where(*of_record)).first()
+    source = KEPT[kept.source]
+    table = source.table
+    present = tx.connection.execute(tx.select(table).where(table.c.uid == kept.uid)).first()
     if (present is not None and present.updated_at > kept.at) or find_tombstones(tx, [kept.uid]):
         return
     project_id = None if kept.project is None else ensure_project(tx, kept.project)
-    row = {"project_id": project_id, "updated_at": kept.at, **KEPT[kept.source].row(kept)}
-    if present is not None:
-        if all(present._mapping[name] == value for name, value in row.items()):
-            return
-        tx.connection.execute(update(table).where(*of_record).values(**row))
+    row = {"project_id": project_id, "updated_at": kept.at, **source.row(kept)}
+    if present is None:
+        tx.insert(table, [{"uid": kept.uid, **row}])
+    elif all(present._mapping[name] == value for name, value in row.items()):
+        return
     else:
-        tx.connection.execute(table.insert().values(tenant=tx.tenant, uid=kept.uid, **row))
+        tx.update(table, table.c.uid == kept.uid, **row)
     drop_record_entries(tx, kept.source, [kept.uid])
     head = RecordHead(kept.source, kept.uid, row["created_at"], project_id, Trust(row["trust"]))
-    add_record_entries(tx, [(head, KEPT[kept.source].entries(kept))])
+    add_record_entries(tx, [(head, source.entries(kept))])
 
 
-def forget_kept(tx: Transaction, kept: Kept) -> None:
+def forget_kept(tx: Transaction, kept: SavedRecord) -> None:
     """Remove every row of a record and leave its tombstone."""
     table = KEPT[kept.source].table
     drop_record_entries(tx, kept.source, [kept.uid])
-    tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant, table.c.uid == kept.uid))
-    grave = {"uid": kept.uid, "conversation_uid": kept.conversation_uid, "kind": kept.source, "at": kept.at}
-    tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **grave}, ("uid",)))
+    tx.delete(table, table.c.uid == kept.uid)
+    tombstone = {"uid": kept.uid, "conversation_uid": kept.conversation_uid, "kind": kept.source, "at": kept.at}
+    tx.connection.execute(tx.dialect.upsert(tombstones, {"tenant": tx.tenant, **tombstone}, ("uid",)))
 
 
-def each_kept(tx: Transaction, source: str) -> Iterator[Kept]:
+def each_kept(tx: Transaction, source: str) -> Iterator[SavedRecord]:
     """Every record of a source, oldest first."""
-    table = KEPT[source].table
-    rows = tx.connection.execute(select(table).where(table.c.tenant == tx.tenant)).all()
-    known: Projects = {}
+    rows = tx.connection.execute(tx.select(KEPT[source].table)).all()
+    known: _Projects = {}
     for row in sorted(rows, key=lambda row: (row.created_at, row.uid)):
-        yield kept_of(tx, source, row, known)
+        yield _kept_of(tx, source, row, known)
 
 
-def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, Kept]:
+def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, SavedRecord]:
     """Records by id; ids that name nothing are left out."""
-    known: Projects = {}
-    return {row.uid: kept_of(tx, source, row, known) for row in rows_among(tx, _named(tx.dialect, source), uids)}
-
-
-@cache
-def _named(dialect: Dialect, source: str) -> Select[Any]:
-    table = KEPT[source].table
-    return select(table).where(table.c.tenant == bindparam("of_tenant"), dialect.among(table.c.uid))
+    known: _Projects = {}
+    return {row.uid: _kept_of(tx, source, row, known) for row in rows_by(tx, KEPT[source].table.c.uid, uids)}
 
 
 def kept_times(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, datetime]:
     """When each record last changed, by id."""
     table = KEPT[source].table
-    statement = select(table.c.uid, table.c.updated_at).where(table.c.tenant == tx.tenant)
-    return {row.uid: row.updated_at for row in rows_in(tx, statement, table.c.uid, uids)}
+    return {row.uid: row.updated_at for row in rows_by(tx, table.c.uid, uids, table.c.uid, table.c.updated_at)}
 
 
 def has_kept(tx: Transaction, source: str) -> bool:
     """Whether there is any record of a source."""
-    table = KEPT[source].table
-    return tx.connection.execute(select(table.c.id).where(table.c.tenant == tx.tenant).limit(1)).first() is not None
+    return tx.connection.execute(tx.select(KEPT[source].table.c.id).limit(1)).first() is not None
 
 
 def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
@@ -102,42 +190,30 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
     Raises:
         NotFoundError: none does, or several do.
     """
-    table = KEPT[source].table
-    long_enough = len(beginning) >= _SHORTEST_BEGINNING
-    statement = select(table.c.uid).where(
-        table.c.tenant == tx.tenant, table.c.uid >= beginning, table.c.uid < beginning + "\U0010ffff"
-    )
-    found = tx.connection.scalars(statement.order_by(table.c.uid).limit(_SHOWN)).all() if long_enough else []
+    uid = KEPT[source].table.c.uid
+    statement = tx.select(uid).where(uid >= beginning, uid < beginning + "\U0010ffff").order_by(uid).limit(_SHOWN)
+    found = tx.connection.scalars(statement).all() if len(beginning) >= _SHORTEST_BEGINNING else []
     if len(found) == 1 or beginning in found:
         return beginning if beginning in found else found[0]
     what = f"There is no {source} {beginning}" if not found else f"Several ids of {source} begin with {beginning}"
     raise NotFoundError(f"{what}. Ids are printed by: harken {source} list")
 
 
-def kept_of(tx: Transaction, source: str, row: Row[Any], known: Projects | None = None) -> Kept:
-    """The record that a whole row of its source's table holds.
-
-    Args:
-        tx: the transaction.
-        source: of the record.
-        row: of its table.
-        known: projects that were looked up already, by row; it gains what this one needs.
-    """
-    found: Projects = {} if known is None else known
-    if row.project_id is not None and row.project_id not in found:
-        found[row.project_id] = project_of_row(tx, row.project_id)
-    return Kept(source, row.uid, row.updated_at, KEPT[source].fields(row), found.get(row.project_id))
+def _kept_of(tx: Transaction, source: str, row: Row[Any], known: _Projects) -> SavedRecord:
+    """The record that a whole row of its source's table holds; `known` gains the project that it needs."""
+    if row.project_id is not None and row.project_id not in known:
+        known[row.project_id] = project_identity(tx, row.project_id)
+    return SavedRecord(source, row.uid, row.updated_at, KEPT[source].fields(row), known.get(row.project_id))
 
 
 def drop_kept(tx: Transaction, source: str) -> None:
     """Remove every record of a source, for a rebuild; tombstones stay."""
-    table = KEPT[source].table
     remove_entries(tx, entries.c.source == source)
-    tx.connection.execute(delete(table).where(table.c.tenant == tx.tenant))
+    tx.delete(KEPT[source].table)
 
 
 def set_local(tx: Transaction, source: str, uids: Sequence[str], **values: Any) -> None:
     """Set columns that this database alone knows."""
     table = KEPT[source].table
     for batch in batches(uids):
-        tx.connection.execute(update(table).where(table.c.tenant == tx.tenant, table.c.uid.in_(batch)).values(**values))
+        tx.update(table, table.c.uid.in_(batch), **values)

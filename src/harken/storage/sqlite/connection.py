@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
 from sqlalchemy import URL, Engine, create_engine, event
@@ -16,37 +14,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
 from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFullError, StoreReadOnlyError
+from harken.storage.columns import day_in_words, spaced
 
 BUSY_TIMEOUT_SECONDS = 5.0
 # A writer goes on for longer: what it would record is lost to its caller when it gives up.
 WRITER_TIMEOUT_SECONDS = 30.0
 _STEP_SECONDS = 0.003
-# Chinese, Japanese and Korean are written without spaces; FTS5 would take a whole sentence for one word.
-_UNSPACED = re.compile("[\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 # The rest of an error's code says which kind of busy it is.
 _PRIMARY_CODE = 0xFF
-_DAY_MICROSECONDS = 86_400_000_000
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-
-
-def words(text: str) -> str:
-    """The text with a space around every character of a script that writes none."""
-    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
-
-
-@lru_cache(maxsize=4096)
-def _day_in_words(day: int) -> str:
-    moment = time.gmtime(day * 86400)
-    # Not by `strftime`: what is indexed must not change with the process's locale.
-    return f"{moment.tm_mday} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
-
-
-def date_in_words(microseconds: int) -> str:
-    """The day as people write it, `8 May 2023`, so that a question that names a date finds it."""
-    return _day_in_words(microseconds // _DAY_MICROSECONDS)
 
 
 def make_engine(path: Path | None) -> Engine:
@@ -65,8 +40,8 @@ def make_engine(path: Path | None) -> Engine:
 
 def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None
-    connection.create_function("harken_words", 1, words, deterministic=True)
-    connection.create_function("harken_day", 1, date_in_words, deterministic=True)
+    connection.create_function("harken_words", 1, spaced, deterministic=True)
+    connection.create_function("harken_day", 1, day_in_words, deterministic=True)
     for pragma in ("synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY", "foreign_keys=OFF"):
         connection.execute(f"PRAGMA {pragma}")
 

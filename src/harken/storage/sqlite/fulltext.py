@@ -12,11 +12,11 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harken.model.conversations import UNTRUSTED
+from harken.storage.columns import spaced
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.sqlite import postings
-from harken.storage.sqlite.connection import words
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS
 
@@ -86,7 +86,7 @@ class Fts5Index:
                 (json.dumps(list(entry_ids)),),
             )
 
-    def outdate(self, connection: Connection, entry_ids: Sequence[int]) -> None:
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out: they could not be, once what they were indexed with is gone."""
         self.remove(connection, entry_ids)
 
@@ -295,8 +295,8 @@ def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
 
 
 def _phrase(term: str) -> str:
-    sound = term.encode("utf-8", "ignore").decode().translate(_NO_SYNTAX)
-    inner = " ".join(words(sound).split())
+    text = term.encode("utf-8", "ignore").decode().translate(_NO_SYNTAX)
+    inner = " ".join(spaced(text).split())
     return f'"{inner}"' if any(character.isalnum() for character in inner) else ""
 
 

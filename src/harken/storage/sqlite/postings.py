@@ -82,12 +82,8 @@ class Holders:
 def count(connection: Connection, query: str, phrase: str, at_most: int, newest: int) -> Word:
     """Count who holds a phrase; beyond the limit, by how far among all entries the count has come.
 
-    Args:
-        connection: of a transaction.
-        query: that FTS5 answers with the phrase's entries.
-        phrase: as it is in the query.
-        at_most: how many are counted, at least 1.
-        newest: id of the newest entry; about how many there are.
+    The query is one that FTS5 answers with the phrase's entries; at least 1 is counted; `newest` is the id of the
+    newest entry, which is about how many there are.
     """
     counted, last = connection.exec_driver_sql(
         "SELECT count(*), max(rowid) FROM (SELECT rowid FROM entry_index WHERE entry_index MATCH ? LIMIT ?)",

@@ -1,4 +1,4 @@
-"""Statements that SQLite spells in its own way."""
+"""The store on one SQLite file or in memory: opening, transactions, statements that SQLite spells in its own way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,8 @@ class SqliteStore:
             begin(connection, to_write=True)
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
-    def brought_in(self) -> None:
-        """Nothing: what has to be known of many rows is known."""
+    def rows_imported(self) -> None:
+        """No-op: SQLite needs no ANALYZE after bulk inserts."""
 
     def check(self) -> list[str]:
         """What SQLite's own integrity check finds, ten lines at most."""
@@ -129,29 +129,13 @@ class SqliteStore:
             self.text.optimize(tx.connection)
         if self.path is None:
             return True
-        with self._turn, translated(self._place):
-            raw = self._engine.raw_connection()
-            try:
-                driver = raw.driver_connection
-                assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
-                return rewrite(driver)
-            finally:
-                raw.close()
+        with self._turn, translated(self._place), self._driver() as driver:
+            return rewrite(driver)
 
     def backup(self, target: Path) -> None:
         """Copy the database page by page while others use it."""
-        with self._turn, translated(self._place):
-            raw = self._engine.raw_connection()
-            try:
-                driver = raw.driver_connection
-                assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
-                copy = sqlite3.connect(target)
-                try:
-                    driver.backup(copy)
-                finally:
-                    copy.close()
-            finally:
-                raw.close()
+        with self._turn, translated(self._place), self._driver() as driver, closing(sqlite3.connect(target)) as copy:
+            driver.backup(copy)
 
     def size_bytes(self) -> int:
         """The database file and its write-ahead log."""
@@ -161,7 +145,7 @@ class SqliteStore:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Nothing: an embedded store has nobody who could pass a signal on."""
+        """No-op: an embedded store has nobody who could pass a signal on."""
 
     def close(self) -> None:
         """Give every connection back."""
@@ -190,18 +174,25 @@ class SqliteStore:
                 self.text.renew(tx.connection)
 
     def _enable_wal(self) -> None:
-        raw = self._engine.raw_connection()
         try:
-            driver = raw.driver_connection
-            assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
-            if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                # Another process may be making the same database.
-                wait_to_write(driver, "PRAGMA journal_mode=WAL")
+            with self._driver() as driver:
+                if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                    # Another process may be making the same database.
+                    wait_to_write(driver, "PRAGMA journal_mode=WAL")
             if self.path is not None:
                 self.path.chmod(0o600)
         except (OSError, DBAPIError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
             raise StoreReadOnlyError(f"{self._place} cannot be written: {reason}. {_ANOTHER_HOME}") from error
+
+    @contextmanager
+    def _driver(self) -> Iterator[sqlite3.Connection]:
+        """A connection without SQLAlchemy, outside of any transaction."""
+        raw = self._engine.raw_connection()
+        try:
+            driver = raw.driver_connection
+            assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+            yield driver
         finally:
             raw.close()
 

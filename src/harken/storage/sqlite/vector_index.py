@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import structlog
 from sqlalchemy import Connection
 
 from harken.files import make_private, remove_abandoned
+from harken.log import Log
 from harken.storage.ports import StoredSpace
 from harken.storage.vectors import Float32, Int64, unpack
 
@@ -34,7 +34,7 @@ _BEHIND = "SELECT id, entry_id, vector FROM vectors WHERE space_id = ? AND id > 
 _ORIGIN = "SELECT value FROM settings WHERE name = 'store.origin'"
 _FILE_NAME = re.compile(r"vectors-(?P<origin>[0-9a-f]+)-(?P<space>\d+)-(?P<removed>\d+)-(?P<newest>\d+)\.tvim")
 
-_log = structlog.get_logger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(slots=True)
@@ -96,13 +96,8 @@ class VectorIndex:
     ) -> Int64:
         """Ids of about the `limit` nearest entries of a space that it `serves`, best first.
 
-        Args:
-            connection: of a transaction.
-            space: whose vectors are compared.
-            version: of the vectors, as that transaction sees them.
-            query: `(dims,)` float32, unit length.
-            limit: how many at most.
-            among: entries that have a vector; None for all.
+        The version is that of the vectors as the transaction sees them, the query `(dims,)` float32 of unit length;
+        among entries that have a vector, or all.
         """
         removed, newest = version
         with self._lock:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from harken.storage.entries import in_scope, scope_conditions
-from harken.storage.ports import RowScope, StoredSpace, Transaction
+from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.sqlite.postings import parsed_ids
 from harken.storage.sqlite.vector_index import VectorIndex
 from harken.storage.tables import entries, refers, vectors
@@ -76,7 +76,7 @@ class _ScopeList:
     ids: Int64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
-class ScopedNearest:
+class ScopedNearest(NearestIndex):
     """A `NearestIndex` over one matrix of vectors that were read from their rows, and the index derived from the rows.
 
     Args:
@@ -89,12 +89,6 @@ class ScopedNearest:
         self._matrix = VectorMatrix()
         self._lists: dict[tuple[int, RowScope], _ScopeList] = {}
         self._lock = threading.Lock()
-
-    def nearest(
-        self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int
-    ) -> dict[int, float]:
-        """The nearest entries in the scope, best first."""
-        return self.compare(tx, space, query, scope, limit, ())[0]
 
     def compare(
         self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int, also: Sequence[int]
@@ -112,7 +106,7 @@ class ScopedNearest:
         """Keep the derived index in its folder if it grew enough."""
         self.index.save()
 
-    def settle(self) -> None:
+    def build_index(self) -> None:
         """The same: the derived index is made by whoever first searches."""
         self.save()
 
@@ -167,7 +161,10 @@ class ScopedNearest:
         without = self._left_out(asked, scope)
         while True:
             found = self._nearest(asked, reach)
-            inside = _inside(asked.tx, found, scope) if without is None else found[~np.isin(found, without)]
+            if without is None:
+                inside = found[np.isin(found, list(in_scope(asked.tx, found.tolist(), scope)))]
+            else:
+                inside = found[~np.isin(found, without)]
             if len(inside) >= limit or len(found) < reach:
                 break
             if reach >= _WIDEST:
@@ -290,10 +287,11 @@ def _behind(asked: _Question, scope: RowScope, known: _ScopeList) -> Int64:
     return parsed_ids(asked.tx.connection.execute(select(func.group_concat(chosen.c.entry_id))).scalar())
 
 
-def _inside(tx: Transaction, found: Int64, scope: RowScope) -> Int64:
-    return found[np.isin(found, list(in_scope(tx, found.tolist(), scope)))]
-
-
 def _is_small_part(scope: RowScope) -> bool:
     limits = (scope.project_id, scope.since, scope.until)
-    return scope.is_narrow or scope.is_apart or bool(scope.facets) or any(limit is not None for limit in limits)
+    return (
+        scope.is_narrow
+        or scope.outside_conversations
+        or bool(scope.facets)
+        or any(limit is not None for limit in limits)
+    )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from harken.model.conversations import Event, Message
 from harken.storage.entries import load_entries
 from harken.storage.events import Ingest
-from harken.storage.ports import RowScope, Store, StoredSpace
+from harken.storage.ports import RowScope, Store, StoredSpace, Transaction
 from harken.storage.tables import entries
 from harken.storage.vectors import ensure_space, put_vectors
 from harken.testing.talk import Talk
 
+_P = ParamSpec("_P")
+_Answer = TypeVar("_Answer")
 DIMS = 32
 MIN_TOKENS = 10
 TOOL_CHARS = 200
@@ -29,18 +31,31 @@ def apply(store: Store, events: Iterable[Event]) -> int:
         return Ingest(tx, MIN_TOKENS, TOOL_CHARS).apply(list(events))
 
 
-def keep(store: Store, *talks: Talk) -> None:
-    """Bring whole conversations into the rows."""
-    for talk in talks:
-        apply(store, talk.events)
+def keep(store: Store, talk: Talk, *others: Talk) -> Talk:
+    """Bring whole conversations into the rows; the first of them."""
+    for one in (talk, *others):
+        apply(store, one.events)
+    return talk
+
+
+def read(
+    store: Store, query: Callable[Concatenate[Transaction, _P], _Answer], *args: _P.args, **kwargs: _P.kwargs
+) -> _Answer:
+    """What a query answers in a transaction of its own."""
+    with store.reading() as tx:
+        return query(tx, *args, **kwargs)
+
+
+def write(
+    store: Store, change: Callable[Concatenate[Transaction, _P], _Answer], *args: _P.args, **kwargs: _P.kwargs
+) -> _Answer:
+    """What a change gives back, in a transaction of its own."""
+    with store.writing() as tx:
+        return change(tx, *args, **kwargs)
 
 
 def found(
-    store: Store,
-    *terms: str,
-    scope: RowScope = EVERYWHERE,
-    limit: int = 100,
-    with_context: bool = True,
+    store: Store, *terms: str, scope: RowScope = EVERYWHERE, limit: int = 100, with_context: bool = True
 ) -> list[str]:
     """Ids of the messages that a search for any of the words finds, best first."""
     with store.reading() as tx:
@@ -52,12 +67,9 @@ def found(
 def entry_ids(store: Store, messages: Sequence[Message]) -> list[int]:
     """The entries of messages, in the same order."""
     with store.reading() as tx:
-        rows = tx.connection.execute(
-            select(entries.c.ref_uid, entries.c.id).where(
-                entries.c.tenant == tx.tenant, entries.c.ref_uid.in_([message.uid for message in messages])
-            )
-        ).all()
-    known = {row.ref_uid: row.id for row in rows}
+        named = entries.c.ref_uid.in_([message.uid for message in messages])
+        rows = tx.connection.execute(tx.select(entries.c.ref_uid, entries.c.id).where(named))
+        known = {row.ref_uid: row.id for row in rows}
     return [known[message.uid] for message in messages]
 
 
@@ -69,8 +81,7 @@ def text_problems(store: Store) -> list[str]:
 
 def space_of(store: Store, name: str = "words", dims: int = DIMS) -> StoredSpace:
     """The space of that name, made if it is new."""
-    with store.writing() as tx:
-        return ensure_space(tx, name, dims, 0.5, {"name": name})
+    return write(store, ensure_space, name, dims, 0.5, {"name": name})
 
 
 def unit_vectors(count: int, dims: int = DIMS, seed: int = 7) -> NDArray[np.float32]:
@@ -82,8 +93,7 @@ def unit_vectors(count: int, dims: int = DIMS, seed: int = 7) -> NDArray[np.floa
 
 def embed(store: Store, space: StoredSpace, ids: Sequence[int], matrix: NDArray[np.float32]) -> int:
     """Store vectors in one transaction; how many were new."""
-    with store.writing() as tx:
-        return put_vectors(tx, space, ids, matrix)
+    return write(store, put_vectors, space, ids, matrix)
 
 
 def spoken_at_length(name: str, count: int) -> Talk:

@@ -23,12 +23,11 @@ from harken.storage.enrichment.segments import (
     put_summary,
     segment_summary,
 )
-from harken.storage.events import Ingest
-from harken.storage.forgetting import forget_rows
+from harken.storage.events import Ingest, forget_rows
 from harken.storage.ports import Store
 from harken.storage.state import core_facts, drop_core_facts
-from harken.testing.store_conformance.asking import keep
-from harken.testing.talk import START, talk_of
+from harken.testing.store_conformance.asking import keep, read, write
+from harken.testing.talk import START, Talk, talk_of
 
 _LEASE = 60.0
 
@@ -51,8 +50,7 @@ class ChatTests:
 
     def test_conversations_are_found_by_their_names_and_by_being_newest(self, store: Store) -> None:
         old, new = talk_of("old", "one"), talk_of("new", "two", start=START + timedelta(days=1))
-        with store.reading() as tx:
-            assert newest_conversation(tx, START) is None
+        assert read(store, newest_conversation, START) is None
         keep(store, new, old)
         with store.reading() as tx:
             assert newest_conversation(tx, START) == new.uid
@@ -87,8 +85,7 @@ class ChatTests:
             assert core_facts(tx) == []
 
     def test_a_summary_takes_in_each_message_that_left_once(self, store: Store) -> None:
-        talk = talk_of("garden", *(f"message number {number}" for number in range(6)))
-        keep(store, talk)
+        talk = keep(store, talk_of("garden", *(f"message number {number}" for number in range(6))))
         assert _claimed(store) == []
         _leave(store, talk.messages[2])
         assert _claimed(store, "first") == talk.messages[:2]
@@ -104,22 +101,12 @@ class ChatTests:
             assert covered_by(tx, talk.segment.uid) == {message.uid for message in talk.messages[:4]}
             assert count_due(tx) == 0
 
-    def test_what_one_summarizes_no_other_takes(self, store: Store) -> None:
-        talk = talk_of("garden", "one", "two", "three")
-        keep(store, talk)
-        _leave(store, talk.messages[2])
-        with store.writing() as tx:
-            assert claim_due(tx, "one", 10, START, _LEASE) is not None
-            assert claim_due(tx, "other", 10, START, _LEASE) is None
-            assert claim_due(tx, "other", 10, START + timedelta(seconds=_LEASE + 1), _LEASE) is not None
-
-    def test_what_another_took_in_meanwhile_is_not_taken_in_again(self, store: Store) -> None:
-        talk = talk_of("garden", "one", "two", "three")
-        keep(store, talk)
-        _leave(store, talk.messages[2])
+    def test_what_one_summarizes_no_other_takes_before_its_lease_ends_nor_both_keep(self, store: Store) -> None:
+        _with_two_left(store)
         late = START + timedelta(seconds=_LEASE + 1)
         with store.writing() as tx:
             slow = claim_due(tx, "slow", 10, START, _LEASE)
+            assert claim_due(tx, "other", 10, START, _LEASE) is None
             quick = claim_due(tx, "quick", 10, late, _LEASE)
             assert slow is not None
             assert quick is not None
@@ -127,9 +114,7 @@ class ChatTests:
             assert not put_summary(tx, slow, "", late)
 
     def test_a_forgotten_message_takes_its_summary_back(self, store: Store) -> None:
-        talk = talk_of("garden", "one", "two", "three")
-        keep(store, talk)
-        _leave(store, talk.messages[2])
+        talk = _with_two_left(store)
         _claimed(store, "one and two")
         with store.writing() as tx:
             forget_rows(tx, talk.forget(talk.messages[0]))
@@ -137,9 +122,7 @@ class ChatTests:
         assert _claimed(store, "two") == [talk.messages[1]]
 
     def test_words_forgotten_while_they_are_summarized_are_not_kept(self, store: Store) -> None:
-        talk = talk_of("garden", "one", "two", "three")
-        keep(store, talk)
-        _leave(store, talk.messages[2])
+        talk = _with_two_left(store)
         with store.writing() as tx:
             due = claim_due(tx, "one", 10, START, _LEASE)
             forget_rows(tx, talk.forget(talk.messages[0]))
@@ -148,9 +131,14 @@ class ChatTests:
             assert segment_summary(tx, talk.segment.uid) is None
 
 
+def _with_two_left(store: Store) -> Talk:
+    talk = keep(store, talk_of("garden", "one", "two", "three"))
+    _leave(store, talk.messages[2])
+    return talk
+
+
 def _leave(store: Store, first_inside: Message) -> None:
-    with store.writing() as tx:
-        note_left(tx, first_inside.uid, START)
+    write(store, note_left, first_inside.uid, START)
 
 
 def _claimed(store: Store, text: str = "") -> list[Message]:

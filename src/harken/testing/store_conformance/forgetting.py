@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from harken.storage.conversations import count_all, find_conversation, find_message
+from harken.storage.conversations import count_all, find_conversation, find_message, tombstones_of
 from harken.storage.enrichment.jobs import EMBED, claim_unembedded, fail, list_failed, owned
 from harken.storage.ports import RowScope, Store
-from harken.storage.tables import tombstones, vectors, work
+from harken.storage.tables import vectors, work
 from harken.storage.vectors import activate_space, list_spaces
 from harken.testing.store_conformance.asking import (
     LONG,
@@ -19,6 +19,7 @@ from harken.testing.store_conformance.asking import (
     entry_ids,
     found,
     keep,
+    read,
     space_of,
     spoken_at_length,
     text_problems,
@@ -30,19 +31,12 @@ from harken.testing.talk import START, Talk, talk_of
 class ForgettingTests:
     """Inherited by `StoreConformance`."""
 
-    def test_a_forgotten_message_is_found_by_no_word_and_no_neighbour(self, store: Store) -> None:
-        talk = talk_of("row", "one", "two", "zebra", "four", "five")
-        keep(store, talk)
+    def test_a_forgotten_message_is_found_by_no_word_and_its_neighbours_become_each_others(self, store: Store) -> None:
+        talk = keep(store, talk_of("row", "one", "two", "zebra", "four", "five"))
         apply(store, [talk.forget(talk.messages[2])])
         assert found(store, "zebra") == []
-        with store.reading() as tx:
-            assert find_message(tx, talk.messages[2].uid) is None
+        assert read(store, find_message, talk.messages[2].uid) is None
         assert text_problems(store) == []
-
-    def test_the_neighbours_of_a_forgotten_message_become_each_others(self, store: Store) -> None:
-        talk = talk_of("row", "one", "two", "zebra", "four", "five")
-        keep(store, talk)
-        apply(store, [talk.forget(talk.messages[2])])
         assert set(found(store, "four")) == {talk.messages[index].uid for index in (0, 1, 3, 4)}
 
     @pytest.mark.parametrize("place", range(8))
@@ -56,8 +50,7 @@ class ForgettingTests:
         assert text_problems(store) == []
 
     def test_several_forgotten_at_once_leave_the_others_intact(self, store: Store) -> None:
-        talk = talk_of("row", *(f"word{number}" for number in range(20)))
-        keep(store, talk)
+        talk = keep(store, talk_of("row", *(f"word{number}" for number in range(20))))
         gone = {0, 3, 4, 9, 10, 11, 12, 19}
         apply(store, [talk.forget(talk.messages[number]) for number in sorted(gone)])
         for number in range(20):
@@ -77,21 +70,18 @@ class ForgettingTests:
         assert (counts.conversations, counts.messages, counts.entries, counts.forgotten) == (1, 1, 1, 1)
 
     def test_a_forgotten_message_is_not_added_again(self, store: Store) -> None:
-        talk = talk_of("row", "a zebra", "a giraffe")
-        keep(store, talk)
+        talk = keep(store, talk_of("row", "a zebra", "a giraffe"))
         apply(store, [talk.forget(talk.messages[0])])
         assert apply(store, talk.events) == 0
         assert len(found(store, "zebra")) == 0
 
     def test_a_forgotten_conversation_is_not_added_again_nor_added_to(self, store: Store) -> None:
-        talk = talk_of("gone", "a zebra")
-        keep(store, talk)
+        talk = keep(store, talk_of("gone", "a zebra"))
         apply(store, [talk.forget()])
         talk.say("another zebra")
         talk.end_exchange()
         assert apply(store, talk.events) == 0
-        with store.reading() as tx:
-            assert count_all(tx, None).conversations == 0
+        assert read(store, count_all, None).conversations == 0
 
     def test_what_is_forgotten_before_it_comes_never_comes(self, store: Store) -> None:
         talk = talk_of("row", "a zebra", "a giraffe")
@@ -99,33 +89,25 @@ class ForgettingTests:
         assert apply(store, talk.events) == 1
 
     def test_a_tombstone_stays_as_it_was_first_set(self, store: Store) -> None:
-        talk = talk_of("row", "a zebra")
-        keep(store, talk)
+        talk = keep(store, talk_of("row", "a zebra"))
         first = talk.forget(talk.messages[0])
         talk.say("later")
         apply(store, [first])
         apply(store, [talk.forget(talk.messages[0])])
-        with store.reading() as tx:
-            rows = tx.connection.execute(select(tombstones)).all()
-        assert [(row.uid, row.conversation_uid, row.kind, row.at) for row in rows] == [
-            (first.uid, talk.uid, "message", first.at)
-        ]
+        assert read(store, tombstones_of, talk.uid) == [first]
 
     def test_vectors_go_with_their_entries_in_every_space(self, store: Store) -> None:
-        talk = spoken_at_length("row", 3)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 3))
         ids = entry_ids(store, talk.messages)
         old = space_of(store, "old")
         embed(store, old, ids, unit_vectors(3))
         embed(store, space_of(store, "new"), ids, unit_vectors(3))
         apply(store, [talk.forget(talk.messages[0])])
-        with store.reading() as tx:
-            kept = tx.connection.scalars(select(vectors.c.entry_id).where(vectors.c.tenant == tx.tenant)).all()
-        assert sorted(kept) == sorted(ids[1:] * 2)
+        left = read(store, lambda tx: tx.connection.scalars(tx.select(vectors.c.entry_id)).all())
+        assert sorted(left) == sorted(ids[1:] * 2)
 
     def test_work_and_failures_go_with_their_entries(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 2))
         ids = entry_ids(store, talk.messages)
         space = space_of(store)
         with store.writing() as tx:
@@ -140,29 +122,23 @@ class ForgettingTests:
             assert tx.connection.execute(select(work)).all() == []
 
     def test_the_index_of_vectors_forgets_too(self, store: Store) -> None:
-        talk = spoken_at_length("row", 20)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 20))
         ids, matrix, space = entry_ids(store, talk.messages), unit_vectors(20), space_of(store)
         embed(store, space, ids, matrix)
-        with store.reading() as tx:
-            assert ids[4] in store.nearest.nearest(tx, space, matrix[4], RowScope(), 20)
+        assert ids[4] in read(store, store.nearest.nearest, space, matrix[4], RowScope(), 20)
         apply(store, [talk.forget(talk.messages[4])])
-        with store.reading() as tx:
-            near = store.nearest.nearest(tx, space, matrix[4], RowScope(), 20)
+        near = read(store, store.nearest.nearest, space, matrix[4], RowScope(), 20)
         assert sorted(near) == sorted(set(ids) - {ids[4]})
 
     def test_a_conversation_of_thousands_is_forgotten_whole(self, store: Store) -> None:
-        talk = talk_of("long", *(f"word{number} zebra" for number in range(3_000)))
-        keep(store, talk)
+        talk = keep(store, talk_of("long", *(f"word{number} zebra" for number in range(3_000))))
         apply(store, [talk.forget()])
         assert found(store, "zebra") == []
-        with store.reading() as tx:
-            assert count_all(tx, None).entries == 0
+        assert read(store, count_all, None).entries == 0
         assert text_problems(store) == []
 
     def test_scrubbing_leaves_everything_else_as_it_was(self, store: Store) -> None:
-        talk = talk_of("row", "a zebra", LONG)
-        keep(store, talk, other := talk_of("other", "a giraffe"))
+        talk = keep(store, talk_of("row", "a zebra", LONG), other := talk_of("other", "a giraffe"))
         embed(store, space_of(store), entry_ids(store, talk.messages[1:]), unit_vectors(1))
         apply(store, [talk.forget(talk.messages[0])])
         assert store.scrub() is True

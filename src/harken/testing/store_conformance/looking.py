@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -18,18 +19,10 @@ from harken.model.conversations import (
     Role,
     Tombstone,
 )
-from harken.storage.conversations import (
-    Surroundings,
-    count_all,
-    list_projects,
-    look_up,
-    messages_holding,
-    messages_of,
-    read_titles,
-)
+from harken.model.lookups import Surroundings
+from harken.storage.conversations import count_all, list_projects, look_up, messages_holding, messages_of, read_titles
 from harken.storage.entries import entry_facts, load_entries
-from harken.storage.events import events_of, known_conversations
-from harken.storage.forgetting import delete_conversation_rows
+from harken.storage.events import delete_conversation_rows, events_of, known_conversations
 from harken.storage.past import list_tasks, newest_exchanges
 from harken.storage.ports import Store
 from harken.testing.store_conformance.asking import (
@@ -37,9 +30,11 @@ from harken.testing.store_conformance.asking import (
     embed,
     entry_ids,
     keep,
+    read,
     space_of,
     spoken_at_length,
     unit_vectors,
+    write,
 )
 from harken.testing.talk import START, Talk, talk_of
 
@@ -81,8 +76,7 @@ class TellingTests:
         assert isinstance(head, Conversation)
         assert head.project == project
         assert [event.text for event in told if isinstance(event, Message)] == ["one", "two", "three"]
-        with store.writing() as tx:
-            delete_conversation_rows(tx, talk.uid)
+        write(store, delete_conversation_rows, talk.uid)
         assert _told(store, talk.uid) == []
         apply(store, told)
         assert _told(store, talk.uid) == told
@@ -104,8 +98,7 @@ class TellingTests:
         apply(store, [late, early, gone.forget()])
         assert [event for event in _told(store, talk.uid) if isinstance(event, Tombstone)] == [early, late]
         assert _told(store, gone.uid) == [gone.forget()]
-        with store.reading() as tx:
-            assert known_conversations(tx) == sorted([talk.uid, gone.uid])
+        assert read(store, known_conversations) == sorted([talk.uid, gone.uid])
 
     def test_a_conversation_that_nobody_had_is_told_as_nothing(self, store: Store) -> None:
         assert _told(store, "nobody") == []
@@ -116,9 +109,7 @@ class TellingTests:
 
     def test_the_runs_of_a_task_come_newest_first_and_tasks_by_name(self, store: Store) -> None:
         done, failed = ExchangeStatus.COMPLETED, ExchangeStatus.FAILED
-        keep(store, talk_of("talk", "one", "two"))
-        keep(store, _task("weekly", done))
-        keep(store, _task("daily", *(done, failed) * 60))
+        keep(store, talk_of("talk", "one", "two"), _task("weekly", done), _task("daily", *(done, failed) * 60))
         with store.reading() as tx:
             assert list_tasks(tx) == [("scheduler_daily", "daily", 120, 60), ("scheduler_weekly", "weekly", 1, 1)]
             found = list(newest_exchanges(tx, "scheduler_daily"))
@@ -130,8 +121,7 @@ QUERIES = ("zebra", "giraffe zebra", "москва", "%_", "0__")
 
 
 def _look(store: Store, beginning: str, reach: int = 2) -> Surroundings:
-    with store.reading() as tx:
-        return look_up(tx, beginning, reach)
+    return read(store, look_up, beginning, reach)
 
 
 def _texts(messages: tuple[Message, ...]) -> list[str]:
@@ -141,34 +131,26 @@ def _texts(messages: tuple[Message, ...]) -> list[str]:
 class LookingTests:
     """Inherited by `StoreConformance`."""
 
-    def test_a_message_is_shown_among_its_neighbours(self, store: Store) -> None:
-        talk = talk_of("row", *"abcdefgh")
+    @pytest.mark.parametrize("minutes", [0, 1], ids=["the same moment", "one after the other"])
+    def test_a_message_is_shown_among_its_neighbours(self, store: Store, minutes: int) -> None:
+        talk = Talk("row")
+        for number, text in enumerate("abcdefgh"):
+            talk.say(text, at=START + timedelta(minutes=minutes * number))
         keep(store, talk)
         shown = _look(store, talk.messages[3].uid)
         assert (_texts(shown.messages), shown.before, shown.after) == (list("bcdef"), 1, 2)
-        assert shown.message == talk.messages[3]
-        assert shown.conversation.uid == talk.uid
+        assert (shown.message, shown.conversation.uid) == (talk.messages[3], talk.uid)
 
-    def test_neighbours_of_the_same_moment_keep_their_order(self, store: Store) -> None:
-        talk = Talk("moment")
-        for text in "abcde":
-            talk.say(text, at=START)
-        keep(store, talk)
-        shown = _look(store, talk.messages[2].uid, 1)
-        assert (_texts(shown.messages), shown.before, shown.after) == (list("bcd"), 1, 1)
-
-    def test_a_conversation_is_shown_whole_by_the_beginning_of_its_id(self, store: Store) -> None:
-        talk = talk_of("row", *"abc")
-        keep(store, talk)
-        shown = _look(store, talk.uid[:8])
-        assert (_texts(shown.messages), shown.message, shown.before, shown.after) == (list("abc"), None, 0, 0)
-
-    def test_an_exchange_is_shown_whole(self, store: Store) -> None:
+    def test_a_conversation_is_shown_whole_by_the_beginning_of_its_id_and_an_exchange_likewise(
+        self, store: Store
+    ) -> None:
         talk = talk_of("row", *"ab")
         first = talk.exchange
         talk.begin_exchange()
         talk.say("c")
         keep(store, talk)
+        shown = _look(store, talk.uid[:8])
+        assert (_texts(shown.messages), shown.message, shown.before, shown.after) == (list("abc"), None, 0, 0)
         assert _texts(_look(store, first.uid).messages) == list("ab")
 
     def test_an_exchange_of_which_all_was_forgotten_says_so(self, store: Store) -> None:
@@ -189,30 +171,14 @@ class LookingTests:
 
     def test_what_names_several_says_so(self, store: Store) -> None:
         talk = Talk("row")
-        for number in range(2):
-            talk.say(f"text {number}")
-        twins = [
-            Message(
-                f"0190aaaa-000{number}",
-                talk.uid,
-                talk.segment.uid,
-                talk.exchange.uid,
-                Role.USER,
-                MessageType.TEXT,
-                "x",
-                START,
-                position=number + 3,
-            )
-            for number in range(2)
-        ]
+        twins = [replace(talk.say("x"), uid=f"0190aaaa-000{number}") for number in range(2)]
         apply(store, [*talk.events, *twins])
         with pytest.raises(NotFoundError, match="several"):
             _look(store, "0190aaaa")
         assert _look(store, "0190aaaa-0001").message == twins[1]
 
     def test_messages_are_read_in_the_order_of_the_talk_whatever_their_times(self, store: Store) -> None:
-        talk = talk_of("row", "b", "c")
-        keep(store, talk)
+        talk = keep(store, talk_of("row", "b", "c"))
         apply(store, [talk.say("d", at=START.replace(hour=1)), talk.say("a", position=1)])
         with store.reading() as tx:
             assert [message.text for message in messages_of(tx, talk.uid)] == list("abcd")
@@ -231,28 +197,22 @@ class LookingTests:
         assert (found["москва"], found["%_"], found["0__"]) == (["Москва", "я люблю МОСКВА"], ["100%_sure"], [])
 
     def test_a_conversation_without_a_title_is_called_by_its_first_words(self, store: Store) -> None:
-        titled, plain, long = (
-            talk_of("one", "words"),
-            talk_of("two", "the  first\nwords"),
-            talk_of("three", "long " * 99),
-        )
+        titled, plain = talk_of("one", "words"), talk_of("two", "the  first\nwords")
+        long = talk_of("three", "long " * 99)
         titled.titled("A title")
         empty = Talk("four")
         keep(store, titled, plain, long, empty)
-        with store.reading() as tx:
-            titles = read_titles(tx, [talk.uid for talk in (titled, plain, long, empty)] + ["nothing"])
-        assert titles[titled.uid] == "A title"
-        assert titles[plain.uid] == "the first words"
+        titles = read(store, read_titles, [talk.uid for talk in (titled, plain, long, empty)] + ["nothing"])
+        shown = [titles.pop(talk.uid) for talk in (titled, plain, empty)]
+        assert shown == ["A title", "the first words", ""]
+        assert list(titles) == [long.uid]
         assert titles[long.uid].endswith("…")
         assert len(titles[long.uid]) < 80
-        assert titles[empty.uid] == ""
-        assert len(titles) == 4
 
     def test_projects_are_listed_the_busiest_first(self, store: Store) -> None:
         quiet, busy = ProjectIdentity("k:quiet", "quiet"), ProjectIdentity("k:busy", "busy")
         keep(store, talk_of("a", "x", project=quiet), talk_of("b", "x", project=busy), talk_of("c", "x", project=busy))
-        with store.reading() as tx:
-            assert list_projects(tx) == [("k:busy", "busy", 2), ("k:quiet", "quiet", 1)]
+        assert read(store, list_projects) == [("k:busy", "busy", 2), ("k:quiet", "quiet", 1)]
 
     def test_everything_is_counted(self, store: Store) -> None:
         talk = spoken_at_length("row", 3)

@@ -27,12 +27,13 @@ from harken.storage.conversations import (
     find_tombstones,
     list_projects,
     messages_of,
+    read_titles,
 )
 from harken.storage.enrichment.jobs import count_embeddable
 from harken.storage.ports import Store
 from harken.storage.state import REDACTED, read_counters
 from harken.storage.tables import exchanges, messages
-from harken.testing.store_conformance.asking import LONG, TOOL_CHARS, apply, found, keep, text_problems
+from harken.testing.store_conformance.asking import LONG, TOOL_CHARS, apply, found, keep, read, text_problems
 from harken.testing.talk import START, Talk, talk_of
 
 
@@ -59,8 +60,7 @@ class RecordingTests:
             position=7,
         )
         apply(store, [*talk.events, message])
-        with store.reading() as tx:
-            assert find_message(tx, message.uid) == message
+        assert read(store, find_message, message.uid) == message
 
     def test_a_conversation_comes_back_with_its_project(self, store: Store) -> None:
         project = ProjectIdentity("git:example.org/owner/name", "name")
@@ -75,18 +75,14 @@ class RecordingTests:
         talk = Talk("moments")
         message = talk.say("then", at=datetime(year, 6, 1, 1, 2, 3, 4, tzinfo=UTC))
         keep(store, talk)
-        with store.reading() as tx:
-            kept = find_message(tx, message.uid)
-        assert kept is not None
-        assert kept.created_at == message.created_at
+        assert read(store, find_message, message.uid) == message
 
     def test_applying_events_again_changes_nothing(self, store: Store) -> None:
         talk = talk_of("twice", "a zebra", "a giraffe")
         talk.end_exchange()
         assert apply(store, talk.events) == 2
         assert apply(store, talk.events) == 0
-        with store.reading() as tx:
-            counts = count_all(tx, None)
+        counts = read(store, count_all, None)
         assert (counts.conversations, counts.exchanges, counts.messages, counts.entries) == (1, 1, 2, 2)
         assert text_problems(store) == []
 
@@ -95,8 +91,11 @@ class RecordingTests:
         apply(store, talk.events)
         talk.say("an antelope")
         assert apply(store, talk.events) == 1
-        with store.reading() as tx:
-            assert [message.text for message in messages_of(tx, talk.uid)] == ["a zebra", "a giraffe", "an antelope"]
+        assert [message.text for message in read(store, messages_of, talk.uid)] == [
+            "a zebra",
+            "a giraffe",
+            "an antelope",
+        ]
 
     def test_an_event_that_comes_twice_in_one_call_is_added_once(self, store: Store) -> None:
         talk = talk_of("doubled", "a zebra")
@@ -111,21 +110,16 @@ class RecordingTests:
         assert (row.status, row.completed_at, row.error) == ("failed", end.at, "out of paper")
 
     def test_a_title_that_comes_later_replaces_the_first(self, store: Store) -> None:
-        talk = talk_of("titled", "a zebra")
-        keep(store, talk)
+        talk = keep(store, talk_of("titled", "a zebra"))
         apply(store, [Titled(talk.uid, "Of zebras", START)])
-        with store.reading() as tx:
-            conversation = find_conversation(tx, talk.uid)
-        assert conversation is not None
-        assert conversation.title == "Of zebras"
+        assert read(store, read_titles, [talk.uid]) == {talk.uid: "Of zebras"}
 
     def test_a_conversation_is_as_new_as_its_newest_message(self, store: Store) -> None:
         talk = talk_of("dated", "first")
         late = talk.say("last", at=START + timedelta(days=3))
         keep(store, talk)
         apply(store, [talk.say("an old one turns up", at=START + timedelta(days=1))])
-        with store.reading() as tx:
-            conversation = find_conversation(tx, talk.uid)
+        conversation = read(store, find_conversation, talk.uid)
         assert conversation is not None
         assert (conversation.created_at, conversation.updated_at) == (START, late.created_at)
 
@@ -136,20 +130,15 @@ class RecordingTests:
         talk.say("three", metadata={REDACTED: "a word of somebody else's"})
         keep(store, talk)
         apply(store, talk.events)
-        with store.reading() as tx:
-            assert read_counters(tx, "redacted:") == {"aws": 3, "jwt": 1}
+        assert read(store, read_counters, "redacted:") == {"aws": 3, "jwt": 1}
 
     def test_a_tool_result_is_kept_whole_and_searched_by_its_head(self, store: Store) -> None:
         talk = Talk("tools")
-        text = "zebra " + "x " * TOOL_CHARS + "giraffe"
-        message = talk.say(text, Role.TOOL, type=MessageType.TOOL_RESULT)
+        message = talk.say("zebra " + "x " * TOOL_CHARS + "giraffe", Role.TOOL, type=MessageType.TOOL_RESULT)
         keep(store, talk)
         assert found(store, "zebra") == [message.uid]
         assert found(store, "giraffe") == []
-        with store.reading() as tx:
-            kept = find_message(tx, message.uid)
-        assert kept is not None
-        assert kept.text == text
+        assert read(store, find_message, message.uid) == message
 
     def test_what_nobody_said_is_kept_and_not_searched(self, store: Store) -> None:
         talk = Talk("quiet")
@@ -158,8 +147,7 @@ class RecordingTests:
         talk.say(" \n ")
         keep(store, talk)
         assert found(store, "zebra") == []
-        with store.reading() as tx:
-            counts = count_all(tx, None)
+        counts = read(store, count_all, None)
         assert (counts.messages, counts.entries) == (3, 0)
 
     def test_only_words_of_people_and_agents_at_some_length_wait_for_a_vector(self, store: Store) -> None:
@@ -170,20 +158,17 @@ class RecordingTests:
         talk.say(LONG, Role.ASSISTANT, type=MessageType.TOOL_CALL)
         talk.say(LONG, Role.TOOL, type=MessageType.TOOL_RESULT)
         keep(store, talk)
-        with store.reading() as tx:
-            assert count_embeddable(tx) == 2
+        assert read(store, count_embeddable) == 2
 
     def test_a_project_is_the_same_under_each_of_its_names(self, store: Store) -> None:
         keep(store, talk_of("old", "one", project=ProjectIdentity("path:/src/name", "name")))
         moved = ProjectIdentity("git:example.org/o/name", "name", ("path:/src/name",))
         keep(store, talk_of("new", "two", project=moved), talk_of("newer", "three", project=replace(moved, aliases=())))
         keep(store, talk_of("other", "four", project=ProjectIdentity("path:/src/other", "other")))
-        with store.reading() as tx:
-            assert [(name, count) for _, name, count in list_projects(tx)] == [("name", 3), ("other", 1)]
+        assert [(name, count) for _, name, count in read(store, list_projects)] == [("name", 3), ("other", 1)]
 
     def test_any_number_of_ids_can_be_asked_for_at_once(self, store: Store) -> None:
-        talk = talk_of("many", "a zebra")
-        keep(store, talk)
+        talk = keep(store, talk_of("many", "a zebra"))
         uids = [talk.messages[0].uid, *(f"no-{number}" for number in range(70_000))]
         with store.reading() as tx:
             assert find_known(tx, messages, uids) == {talk.messages[0].uid}

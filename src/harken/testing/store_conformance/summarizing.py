@@ -22,10 +22,10 @@ from harken.storage.enrichment.summaries import (
     put_summary,
     read_summaries,
 )
-from harken.storage.forgetting import forget_rows
+from harken.storage.events import forget_rows
 from harken.storage.ports import RowScope, Store
 from harken.storage.scopes import row_scope
-from harken.testing.store_conformance.asking import found, keep, spoken_at_length
+from harken.testing.store_conformance.asking import found, keep, read, spoken_at_length, write
 from harken.testing.talk import START, Talk
 
 REST, LEASE = 600.0, 60.0
@@ -34,10 +34,8 @@ LATER = START + timedelta(days=30)
 
 def _claim(store: Store, kind: str, owner: str = "me", after: float = 0.0, limit: int = 10) -> list[DueSummary]:
     now = LATER + timedelta(seconds=after)
-    with store.reading() as tx:
-        found = find_due(tx, kind, limit, now, REST)
-    with store.writing() as tx:
-        return claim_due(tx, kind, found, owner, now, LEASE, REST)
+    found = read(store, find_due, kind, limit, now, REST)
+    return write(store, claim_due, kind, found, owner, now, LEASE, REST)
 
 
 def _put(store: Store, talk: Talk, kind: str, due: DueSummary, text: str = "A short summary") -> StoredSummary:
@@ -52,8 +50,7 @@ class SummaryTests:
     """What is kept of summaries, for exchanges and conversations alike."""
 
     def test_what_has_no_summary_is_due_once_it_rests(self, store: Store) -> None:
-        talk = spoken_at_length("row", 4)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 4))
         last = talk.messages[-1].created_at
         with store.reading() as tx:
             assert count_due(tx, CONVERSATION, last + timedelta(seconds=REST - 1), REST) == 0
@@ -62,8 +59,7 @@ class SummaryTests:
         assert (due.uid, due.ended_at) == (talk.conversation.uid, last)
 
     def test_what_a_wrong_clock_dates_into_the_future_rests(self, store: Store) -> None:
-        talk = spoken_at_length("row", 4)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 4))
         last = talk.messages[-1].created_at
         with store.reading() as tx:
             assert count_due(tx, CONVERSATION, last - timedelta(hours=23), REST) == 0
@@ -99,8 +95,7 @@ class SummaryTests:
             assert _claim(store, kind, "you", after=LEASE + 1) == first
 
     def test_a_segment_is_searched_without_its_summaries_where_messages_are_asked_for(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 2))
         (due,) = _claim(store, EXCHANGE)
         _put(store, talk, EXCHANGE, due, f"zebra {talk.messages[0].text}")
         with store.reading() as tx:
@@ -113,26 +108,21 @@ class SummaryTests:
         assert found(store, "zebra", scope=said) == []
 
     def test_what_was_done_since_it_was_found_is_not_taken(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 2))
         (due,) = _claim(store, CONVERSATION)
         _put(store, talk, CONVERSATION, due)
-        with store.writing() as tx:
-            assert claim_due(tx, CONVERSATION, [due.item_id], "you", LATER, LEASE, REST) == []
+        assert write(store, claim_due, CONVERSATION, [due.item_id], "you", LATER, LEASE, REST) == []
 
     def test_what_failed_backs_off(self, store: Store) -> None:
         keep(store, spoken_at_length("row", 2))
         (due,) = _claim(store, CONVERSATION)
-        with store.writing() as tx:
-            fail(tx, SUMMARIZE[CONVERSATION], [due.item_id], "EndpointError", LATER)
+        write(store, fail, SUMMARIZE[CONVERSATION], [due.item_id], "EndpointError", LATER)
         assert _claim(store, CONVERSATION) == []
         assert _claim(store, CONVERSATION, after=1) == [due]
 
     def test_a_summary_is_kept_and_seen_by_search(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
-        with store.reading() as tx:
-            before = count_all(tx, None).entries
+        talk = keep(store, spoken_at_length("row", 2))
+        before = read(store, count_all, None).entries
         for kind in (EXCHANGE, CONVERSATION):
             (due,) = _claim(store, kind)
             found = _put(store, talk, kind, due)
@@ -141,12 +131,10 @@ class SummaryTests:
                 assert count_due(tx, kind, LATER, REST) == 0
                 hits = tx.text.search(tx.connection, ["summary"], RowScope(sources=(kind,)), 5)
                 assert len(hits) == 1
-        with store.reading() as tx:
-            assert count_all(tx, None).entries == before + 2
+        assert read(store, count_all, None).entries == before + 2
 
     def test_a_newer_summary_takes_the_place_of_the_older(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 2))
         (due,) = _claim(store, CONVERSATION)
         _put(store, talk, CONVERSATION, due, "The first attempt")
         second = _put(store, talk, CONVERSATION, due, "The second attempt")
@@ -155,8 +143,7 @@ class SummaryTests:
             assert tx.text.search(tx.connection, ["first"], RowScope(sources=(CONVERSATION,)), 5) == []
 
     def test_an_outlived_summary_is_due_again(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 2))
         (due,) = _claim(store, CONVERSATION)
         old = StoredSummary(CONVERSATION, due.uid, "Old", "", "extractive", due.ended_at - timedelta(seconds=1), LATER)
         with store.writing() as tx:
@@ -165,8 +152,7 @@ class SummaryTests:
         assert _claim(store, CONVERSATION) == [due]
 
     def test_a_forgotten_conversation_takes_its_summaries_with_it(self, store: Store) -> None:
-        talk = spoken_at_length("row", 2)
-        keep(store, talk)
+        talk = keep(store, spoken_at_length("row", 2))
         uids = []
         for kind in (EXCHANGE, CONVERSATION):
             (due,) = _claim(store, kind)

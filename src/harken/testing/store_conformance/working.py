@@ -16,7 +16,6 @@ from harken.storage.enrichment.jobs import (
     fail,
     lease_owners,
     list_failed,
-    next_retry,
     owned,
     release,
     retry_failed,
@@ -30,14 +29,22 @@ from harken.storage.enrichment.spend import (
     book_call,
     day_of,
     settle_call,
-    spent_by_day,
     spent_by_kind,
     spent_in_all,
     spent_on_day,
     spent_on_item,
 )
 from harken.storage.ports import Store, StoredSpace
-from harken.testing.store_conformance.asking import embed, entry_ids, keep, space_of, spoken_at_length, unit_vectors
+from harken.testing.store_conformance.asking import (
+    embed,
+    entry_ids,
+    keep,
+    read,
+    space_of,
+    spoken_at_length,
+    unit_vectors,
+    write,
+)
 from harken.testing.talk import START as NOW
 
 NOON = datetime(2026, 5, 8, 12, 0, tzinfo=UTC)
@@ -46,8 +53,7 @@ ESTIMATE = Decimal("0.004")
 
 
 def _book(store: Store, uid: str, item: str = "e1", kind: str = "exchange", days: int = 0) -> None:
-    with store.writing() as tx:
-        book_call(tx, ModelCall(uid, kind, item, "openai:gpt-5-mini", NOON + timedelta(days=days), ESTIMATE))
+    write(store, book_call, ModelCall(uid, kind, item, "openai:gpt-5-mini", NOON + timedelta(days=days), ESTIMATE))
 
 
 def _settle(store: Store, uid: str, price: str | None, state: CallState = CallState.DONE) -> bool:
@@ -62,26 +68,20 @@ class SpendTests:
     def test_empty_books_are_zero(self, store: Store) -> None:
         with store.reading() as tx:
             assert spent_in_all(tx) == Spent()
-            assert (spent_by_day(tx), spent_by_kind(tx)) == ({}, {})
+            assert spent_by_kind(tx) == {}
 
     def test_a_call_under_way_counts_against_a_limit_and_is_not_spent(self, store: Store) -> None:
         _book(store, "c1")
-        with store.reading() as tx:
-            spent = spent_on_day(tx, TODAY)
-        assert (spent.usd, spent.unsettled, spent.unsettled_usd, spent.at_most_usd) == (
-            Decimal(0),
-            1,
-            ESTIMATE,
-            ESTIMATE,
-        )
+        spent = read(store, spent_on_day, TODAY)
+        assert (spent.usd, spent.unsettled) == (Decimal(0), 1)
+        assert spent.unsettled_usd == spent.at_most_usd == ESTIMATE
 
     def test_a_call_is_settled_once(self, store: Store) -> None:
         _book(store, "c1")
         assert _settle(store, "c1", "0.001")
         assert not _settle(store, "c1", "0.001")
         assert not _settle(store, "c1", None, CallState.LOST)
-        with store.reading() as tx:
-            assert spent_in_all(tx) == Spent(1, 100, 10, Decimal("0.001"))
+        assert read(store, spent_in_all) == Spent(1, 100, 10, Decimal("0.001"))
 
     def test_a_second_summary_adds_to_the_first(self, store: Store) -> None:
         for uid in ("c1", "c2"):
@@ -96,8 +96,7 @@ class SpendTests:
             _book(store, uid, kind=kind, days=days)
             _settle(store, uid, "0.5")
         with store.reading() as tx:
-            assert {day: spent.calls for day, spent in spent_by_day(tx).items()} == {TOMORROW: 1, TODAY: 2}
-            assert list(spent_by_day(tx, 1)) == [TOMORROW]
+            assert {day: spent_on_day(tx, day).calls for day in (TODAY, TOMORROW)} == {TODAY: 2, TOMORROW: 1}
             assert {kind: spent.calls for kind, spent in spent_by_kind(tx).items()} == {"exchange": 2, "tools": 1}
             assert {kind: spent.calls for kind, spent in spent_by_kind(tx, TOMORROW).items()} == {"exchange": 1}
 
@@ -106,23 +105,20 @@ class SpendTests:
             _book(store, uid)
         _settle(store, "c1", "0", CallState.FAILED)
         _settle(store, "c2", None, CallState.LOST)
-        with store.reading() as tx:
-            spent = spent_in_all(tx)
+        spent = read(store, spent_in_all)
         assert (spent.calls, spent.usd, spent.unsettled, spent.unsettled_usd) == (0, Decimal(0), 1, ESTIMATE)
 
     def test_a_call_without_a_price_is_counted_as_one(self, store: Store) -> None:
         _book(store, "c1")
         _settle(store, "c1", None)
-        with store.reading() as tx:
-            spent = spent_in_all(tx)
+        spent = read(store, spent_in_all)
         assert (spent.calls, spent.unpriced, spent.usd) == (1, 1, Decimal(0))
 
     def test_small_prices_add_up_exactly(self, store: Store) -> None:
         for number in range(10):
             _book(store, f"c{number}")
             _settle(store, f"c{number}", "0.000000001")
-        with store.reading() as tx:
-            assert spent_in_all(tx).usd == Decimal("0.00000001")
+        assert read(store, spent_in_all).usd == Decimal("0.00000001")
 
     def test_days_are_those_of_utc(self, store: Store) -> None:
         assert day_of(datetime.fromisoformat("2026-05-09T01:00:00+03:00")) == TODAY
@@ -191,16 +187,14 @@ class WorkTests:
         queue = Queue(store, 3)
         queue.claim("me", 2)
         queue.claim("you", 1)
-        with store.writing() as tx:
-            release(tx, EMBED, "me")
+        write(store, release, EMBED, "me")
         assert len(queue.claim("somebody else")) == 2
 
     def test_what_is_done_is_no_work_any_more(self, store: Store) -> None:
         queue = Queue(store, 3)
         done = queue.claimed_ids("me", 2)
         embed(store, queue.space, done, unit_vectors(2))
-        with store.writing() as tx:
-            complete(tx, EMBED, done)
+        write(store, complete, EMBED, done)
         assert queue.waiting() == 1
         assert queue.claimed_ids("me", after=LEASE + 1) == [queue.ids[0]]
 
@@ -221,8 +215,7 @@ class WorkTests:
         queue.claim("me")
         for attempt in range(len(BACKOFF_SECONDS) + 1):
             queue.fail(last, after=100.0 * attempt)
-        with store.reading() as tx:
-            (failure,) = list_failed(tx)
+        (failure,) = read(store, list_failed)
         assert (failure.kind, failure.item_id, failure.attempts) == (EMBED, last[0], 7)
         assert (failure.error_class, failure.failed_at) == ("EndpointError", NOW + timedelta(seconds=600))
         assert queue.waiting() == 1
@@ -239,7 +232,6 @@ class WorkTests:
         assert queue.claimed_ids("me") == queue.ids
         queue.fail(queue.ids)
         with store.reading() as tx:
-            assert next_retry(tx) == NOW + timedelta(seconds=1)
             assert list_failed(tx) == []
 
     def test_the_newest_failures_are_listed_first(self, store: Store) -> None:
@@ -248,8 +240,7 @@ class WorkTests:
         for number, entry_id in enumerate(queue.ids):
             for _ in range(len(BACKOFF_SECONDS) + 1):
                 queue.fail([entry_id], after=number)
-        with store.reading() as tx:
-            assert [failure.item_id for failure in list_failed(tx, 2)] == queue.ids[:0:-1]
+        assert [failure.item_id for failure in read(store, list_failed, 2)] == queue.ids[:0:-1]
 
     def test_leases_without_an_owner_at_work_are_counted_and_dropped(self, store: Store) -> None:
         queue = Queue(store, 3)
@@ -271,4 +262,4 @@ class WorkTests:
             complete(tx, EMBED, [])
             release(tx, EMBED, "me")
             fail(tx, EMBED, [], "EndpointError", NOW)
-            assert next_retry(tx) is None
+            assert list_failed(tx) == []

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harken.text import tokens
-from harken.text.sentences import MAX_SENTENCE_TOKENS, split_sentences
+from harken.text.words import MAX_SENTENCE_TOKENS, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from harken.serve.install.command import Command
 from harken.serve.install.entries import JSON
-from harken.serve.install.files import InstallError
-from harken.serve.install.plan import Backups, Change, make, plan_install, plan_uninstall
-from harken.serve.install.targets import TARGETS, Where
+from harken.serve.install.plan import Backups, Change, InstallError, make, plan_install, plan_uninstall
+from harken.serve.install.targets import TARGETS, Command, Where
 
 AGENTS = ("claude-code", "codex", "cursor", "gemini", "opencode")
 FILES = {

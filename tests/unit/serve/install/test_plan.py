@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from harken.serve.install.entries import JSON, TOML, ConfigEntry
-from harken.serve.install.files import InstallError
-from harken.serve.install.plan import Backups, Edit, make, plan_install, plan_uninstall
+from harken.serve.install.plan import Backups, Edit, InstallError, make, plan_install, plan_uninstall
 
 SERVER = ConfigEntry(("mcpServers", "harken"), {"command": "/x/harken", "args": ["mcp"]})
 HOOK = ConfigEntry(("hooks", "Stop"), {"hooks": [{"type": "command", "command": "/x/harken hook Stop"}]}, listed=True)

@@ -9,7 +9,7 @@ import pytest
 from harken.engine import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.experiences import ExperienceStatus
-from harken.testing.hashing_embedder import HashingEmbedder
+from harken.testing.models import HashingEmbedder
 from learning import STORY, run_shell
 
 
@@ -75,7 +75,7 @@ def test_a_dismissed_candidate_stays_away(harken: Harken, engine_settings: dict[
     assert harken.experiences.dismiss(one.uid) == one.uid
     assert harken.experiences.review() == []
     if not engine_settings:
-        for _ in harken.upkeep.reindex_from_journal():
+        for _ in harken.maintenance.reindex_from_journal():
             pass
         assert harken.experiences.review() == []
     with pytest.raises(NotFoundError, match="harken experience review"):
@@ -91,7 +91,7 @@ def test_a_failure_during_an_experience_belongs_to_it(harken: Harken) -> None:
 def test_a_forgotten_conversation_leaves_no_candidate(harken: Harken) -> None:
     uid = work(harken)
     assert len(harken.experiences.review()) == 1
-    harken.upkeep.forget(harken.upkeep.plan_forget(messages=[uid]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(messages=[uid]))
     assert harken.experiences.review() == []
 
 

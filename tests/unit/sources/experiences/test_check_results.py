@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from harken.sources.experiences.check_commands import check_command
-from harken.sources.experiences.checks import check_result, told_lines
+from harken.sources.experiences.checks import check_command, check_result, told_lines
 
 FAILURES = {
     "pytest": "FAILED tests/a.py::test_b - assert 1 == 2\n====== 1 failed, 4 passed in 0.32s ======",

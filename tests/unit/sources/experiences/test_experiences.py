@@ -14,7 +14,7 @@ from harken.model.conversations import SearchScope
 from harken.model.experiences import ExperienceStatus, RootCause
 from harken.sources.experiences.source import ExperienceSource
 from harken.storage.records.rows import each_kept
-from harken.testing.hashing_embedder import HashingEmbedder
+from harken.testing.models import HashingEmbedder
 from learning import FALSIFIED, STORY, go_through, run_shell
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
@@ -291,15 +291,15 @@ def test_experiences_come_back_from_the_journal_and_from_an_export(tmp_path: Pat
         harken.experiences.start(**STORY)
         harken.experiences.update(prediction="None is lost", note="odd")
         before = harken.experiences.list()
-        for _ in harken.upkeep.reindex_from_journal():
+        for _ in harken.maintenance.reindex_from_journal():
             pass
         assert harken.experiences.list() == before
         with harken.store.reading() as tx:
             records = list(each_kept(tx, "experience"))
         file = tmp_path / "all.jsonl"
         with file.open("wb") as out:
-            harken.upkeep.export(out)
-        assert harken.upkeep.doctor() == []
+            harken.maintenance.export(out)
+        assert harken.maintenance.doctor() == []
     with Harken(tmp_path / "b", env=env) as other:
         other.import_transcripts("jsonl", [file], as_mine=True)
         with other.store.reading() as tx:

@@ -16,7 +16,7 @@ from harken.model.experience_texts import in_a_sentence
 from harken.model.experiences import Lesson
 from harken.providers.clusters import density_clusters, follow, weighted_centroid
 from harken.sources.experiences.source import ValueSource
-from harken.testing.hashing_embedder import HashingEmbedder, hashed_vectors
+from harken.testing.models import HashingEmbedder, hashed_vectors
 from learning import FALSIFIED, STORY, THEMES, go_through, learn_themes
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)

@@ -11,20 +11,20 @@ from harken.engine import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import NewEntry, SearchScope, Trust
 from harken.sources.memories.memory import MemorySource
-from harken.storage.source_entries import RecordHead, add_record_entries
-from harken.testing.hashing_embedder import HashingEmbedder
+from harken.storage.entries import RecordHead, add_record_entries
+from harken.testing.models import HashingEmbedder
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
 Opened = Callable[[], Harken]
 
 
 @pytest.fixture
-def harken(tmp_path: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
+def harken(tmp_path: Path, store_settings: dict[str, Any]) -> Iterator[Harken]:
     """Each call of the clock is a second later."""
     moments = iter(range(10**6))
     with Harken(
         tmp_path,
-        settings=engine_settings,
+        settings=store_settings,
         embedder=HashingEmbedder(),
         env={},
         now=lambda: NOON + timedelta(seconds=next(moments)),
@@ -36,6 +36,7 @@ def contents(harken: Harken, **limits: Any) -> list[str]:
     return [one.content for one in harken.memories.list(**limits)]
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_a_memory_is_saved_found_and_shown_with_all_it_has(harken: Harken, tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     saved = harken.memories.add(
@@ -116,15 +117,16 @@ def test_saving_many_embeds_each_once(tmp_path: Path) -> None:
 
 
 def test_without_a_model_what_is_said_anew_is_known_by_its_words(
-    tmp_path: Path, engine_settings: dict[str, Any]
+    tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
-    with Harken(tmp_path, settings={"embedder": "none", **engine_settings}, env={}) as harken:
+    with Harken(tmp_path, settings={"embedder": "none", **store_settings}, env={}) as harken:
         harken.memories.add("Standup is on Tuesdays at 10")
         assert harken.memories.add("Standup has moved to Thursdays").alike[0].why == "says what has changed"
         assert harken.memories.add("Standup has not moved to Thursdays").outcome == "superseded"
         assert contents(harken) == ["Standup has not moved to Thursdays"]
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_other_categories_and_projects_are_left_alone(harken: Harken, tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     harken.memories.add("Use tabs", "preference")
@@ -134,6 +136,7 @@ def test_other_categories_and_projects_are_left_alone(harken: Harken, tmp_path: 
     assert len(contents(harken)) == 3
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_forgetting_takes_along_what_was_superseded(harken: Harken) -> None:
     one = harken.memories.add("The port is 8080", "decision").memory
     two = harken.memories.add("The port is 8081", "decision").memory
@@ -173,6 +176,7 @@ def test_merging_keeps_the_first_with_what_the_others_had(harken: Harken) -> Non
     assert len(harken.memories.forget([second.uid])) == 2
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_only_a_look_on_purpose_is_noted(harken: Harken) -> None:
     made = harken.memories.add("a zebra").memory
     harken.search("zebra")
@@ -188,6 +192,7 @@ def test_only_a_look_on_purpose_is_noted(harken: Harken) -> None:
     assert shown > searched
 
 
+@pytest.mark.usefixtures("engine_settings")
 def test_importance_orders_what_is_equally_alike(harken: Harken) -> None:
     for importance in (0.1, 0.9, 0.5):
         harken.memories.add(f"zebra number{importance}", "event", importance)
@@ -256,12 +261,11 @@ def test_what_is_read_from_the_disk_is_found_where_it_is_asked_for(harken: Harke
         assert [hit.entry.source for hit in harken.search("zebra", scope=scope).hits] == ["code"]
 
 
-@pytest.mark.parametrize("engine_settings", [{}], indirect=False)
 def test_memories_come_back_from_the_journal(harken: Harken, tmp_path: Path) -> None:
     harken.memories.add("The port is 8080", "decision")
     harken.memories.add("The port is 8081", "decision")
     before = harken.memories.list(superseded=True)
-    for _ in harken.upkeep.reindex_from_journal():
+    for _ in harken.maintenance.reindex_from_journal():
         pass
     assert harken.memories.list(superseded=True) == before
-    assert harken.upkeep.doctor() == []
+    assert harken.maintenance.doctor() == []

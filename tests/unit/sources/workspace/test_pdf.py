@@ -5,7 +5,8 @@ from io import BytesIO
 import pytest
 from pypdf import PdfWriter
 
-from harken.sources.workspace.documents import UnreadablePdfError, read_pages
+from harken.sources.workspace.documents import read_pages
+from harken.sources.workspace.tree import SkippedError
 from pdf_files import written_pdf
 
 
@@ -22,12 +23,12 @@ def test_an_encrypted_file_says_so() -> None:
     writer.encrypt("secret", algorithm="RC4-128")
     stream = BytesIO()
     writer.write(stream)
-    with pytest.raises(UnreadablePdfError, match="encrypted"):
+    with pytest.raises(SkippedError, match="encrypted"):
         read_pages(stream.getvalue())
 
 
 @pytest.mark.parametrize("cut", [0, 5, 40, 200, 400])
 def test_a_broken_file_is_no_crash(cut: int) -> None:
     whole = written_pdf("Hello there")
-    with pytest.raises(UnreadablePdfError, match="broken"):
+    with pytest.raises(SkippedError, match="broken"):
         read_pages(whole[:cut].replace(b"obj", b"jbo"))

@@ -11,8 +11,8 @@ from sqlalchemy import URL
 
 from harken.storage.open import open_store
 from harken.storage.ports import RowScope, Store, StoredSpace
-from harken.storage.postgres import held_vectors, nearest
-from harken.storage.postgres.held_vectors import Matrix
+from harken.storage.postgres import vectors as nearest
+from harken.storage.postgres.vectors import Matrix
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors, delete_vectors_where, put_vectors
 from harken.testing.store_conformance.asking import embed, entry_ids, keep, space_of, spoken_at_length, unit_vectors
@@ -126,7 +126,7 @@ def test_a_space_that_outgrows_it_is_compared_by_the_server(
     space = space_of(store)
     embed(store, space, ids[:10], MATRIX[:10])
     assert len(near(store, space)) == 10
-    monkeypatch.setattr(held_vectors, "MOST_VECTORS", 15)
+    monkeypatch.setattr(nearest, "MOST_VECTORS", 15)
     embed(store, space, ids[10:], MATRIX[10:])
     assert list(near(store, space)) == expected(ids, list(range(COUNT)))
 

@@ -11,7 +11,8 @@ from sqlalchemy import URL, text
 
 from harken.storage.open import open_store
 from harken.storage.ports import RowScope, Store
-from harken.storage.postgres import fulltext, nearest
+from harken.storage.postgres import fulltext
+from harken.storage.postgres import vectors as nearest
 from harken.testing.store_conformance.asking import (
     embed,
     entry_ids,
@@ -47,11 +48,11 @@ def test_the_nearest_are_found_through_the_index(store: Store) -> None:
     space, ids = space_of(store), entry_ids(store, talk.messages)
     matrix = unit_vectors(COUNT)
     embed(store, space, ids[:10], matrix[:10])
-    store.nearest.settle()
+    store.nearest.build_index()
     assert indexes(store) == []
     embed(store, space, ids, matrix)
-    store.nearest.settle()
-    store.nearest.settle()
+    store.nearest.build_index()
+    store.nearest.build_index()
     assert indexes(store) == [f"ix_vectors_hnsw_{space.id}"]
     query = unit_vectors(1, seed=9)[0]
     expected = [ids[place] for place in np.argsort(-(matrix @ query))[:5]]

@@ -42,7 +42,7 @@ def test_a_search_and_a_record_after_their_connections_were_ended(
     harken.record_message("birds", "user", "the kingfisher sits on the bridge")
     assert end_connections(postgres, server_url) > 0
     assert harken.embed() == 1
-    assert harken.upkeep.status().counts.messages == 2
+    assert harken.maintenance.status().counts.messages == 2
 
 
 def test_many_at_once_after_the_server_was_started_again(harken: Harken, postgres: PostgresServer) -> None:

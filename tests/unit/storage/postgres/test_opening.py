@@ -205,8 +205,8 @@ class TestRights:
         with Harken(tmp_path, settings=settings, env={}) as harken:
             said = harken.record_message("c", "user", "the kettle is on the stove")
             assert [hit.entry.ref_uid for hit in harken.search("kettle").hits] == [said.uid]
-            assert harken.upkeep.doctor() == []
-            harken.upkeep.forget(harken.upkeep.plan_forget(messages=[said.uid]))
+            assert harken.maintenance.doctor() == []
+            harken.maintenance.forget(harken.maintenance.plan_forget(messages=[said.uid]))
             assert harken.search("kettle").hits == ()
         postgres.execute(f"DROP OWNED BY {role}", server_url.database)
 

@@ -80,8 +80,8 @@ def uses_everything(url: URL, login: str, folder: Path) -> None:
     with Harken(folder, settings=settings, env={}) as harken:
         said = harken.record_message("c", "user", "the kettle is on the stove")
         assert [hit.entry.ref_uid for hit in harken.search("kettle").hits] == [said.uid]
-        assert harken.upkeep.doctor() == []
-        harken.upkeep.forget(harken.upkeep.plan_forget(messages=[said.uid]))
+        assert harken.maintenance.doctor() == []
+        harken.maintenance.forget(harken.maintenance.plan_forget(messages=[said.uid]))
 
 
 def as_it_was(postgres: PostgresServer, url: URL, login: str) -> None:

@@ -11,7 +11,6 @@ from sqlalchemy import URL
 
 from harken.engine import Harken
 from harken.errors import ConfigError
-from harken.storage.open import migrate_store
 from harken.storage.tables import metadata
 from harken.testing import HashingEmbedder
 from postgres_server import PostgresServer
@@ -25,13 +24,10 @@ def open_as(url: URL, tenant: str, folder: Path) -> Harken:
 
 
 @pytest.fixture
-def guest(postgres: PostgresServer, server_url: URL, tmp_path: Path) -> Iterator[URL]:
+def guest(postgres: PostgresServer, server_url: URL) -> Iterator[URL]:
     """A login with rights on the tables, which owns none of them."""
-    postgres.execute("CREATE ROLE guest LOGIN")
-    migrate_store(server_url.render_as_string(hide_password=False), "local", tmp_path, role="guest")
-    yield server_url.set(username="guest")
-    postgres.execute("DROP OWNED BY guest", server_url.database)
-    postgres.execute("DROP ROLE guest")
+    with postgres.role("guest", server_url) as guest:
+        yield guest
 
 
 def test_one_tenant_finds_nothing_of_another(server_url: URL, tmp_path: Path) -> None:
@@ -43,29 +39,25 @@ def test_one_tenant_finds_nothing_of_another(server_url: URL, tmp_path: Path) ->
         assert [hit.entry.text for hit in ann.search("heron").hits] == [SECRET]
         for mode in ("hybrid", "keyword", "semantic"):
             assert SECRET not in [hit.entry.text for hit in bob.search("heron mill nests", mode=mode).hits]
-        assert bob.upkeep.status().counts.messages == 1
-        bob.upkeep.forget(bob.upkeep.plan_forget(query="bridge"))
+        assert bob.maintenance.status().counts.messages == 1
+        bob.maintenance.forget(bob.maintenance.plan_forget(query="bridge"))
         assert ann.show(said.uid).message is not None
-        assert ann.upkeep.doctor() == bob.upkeep.doctor() == []
+        assert ann.maintenance.doctor() == bob.maintenance.doctor() == []
 
 
-@pytest.mark.parametrize("table", [*metadata.tables, "entry_words"])
-def test_the_server_shows_a_role_the_rows_of_its_tenant_alone(
-    server_url: URL, guest: URL, tmp_path: Path, table: str
-) -> None:
+def test_the_server_shows_a_role_the_rows_of_its_tenant_alone(server_url: URL, guest: URL, tmp_path: Path) -> None:
     with open_as(guest, "ann", tmp_path) as ann:
         ann.record_message("birds", "user", SECRET)
         ann.embed()
     with psycopg.connect(guest.render_as_string(hide_password=False)) as connection:
         for tenant in ("bob", ""):
             connection.execute("SELECT set_config('harken.tenant', %s, true)", (tenant,))
-            if table == "entry_words":
-                found = connection.execute(
-                    "SELECT * FROM harken_find(%s, NULL, false, '', null, null, 9, 1, 1, 9, 9)", (["heron"],)
-                )
-                assert found.fetchall() == []
-            else:
-                assert connection.execute(f"SELECT * FROM {table}").fetchall() == []
+            for table in metadata.tables:
+                assert connection.execute(f"SELECT * FROM {table}").fetchall() == [], table
+            found = connection.execute(
+                "SELECT * FROM harken_find(%s, NULL, false, '', null, null, 9, 1, 1, 9, 9)", (["heron"],)
+            )
+            assert found.fetchall() == []
 
 
 def test_a_role_cannot_write_into_another_tenant(guest: URL, tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from harken.storage.postgres.fulltext import day_in_words, plain_words
+from harken.storage.postgres.fulltext import plain_words
 
 
 @pytest.mark.parametrize(
@@ -26,7 +24,3 @@ def test_words_are_those_of_the_embedded_engine(text: str, words: str) -> None:
 def test_a_text_of_a_megabyte_keeps_each_of_its_words() -> None:
     text = " ".join(f"word{number % 900}" for number in range(120_000))
     assert sorted(plain_words(text).split()) == sorted({f"word{number}" for number in range(900)})
-
-
-def test_a_day_is_written_as_people_do() -> None:
-    assert day_in_words(datetime(2023, 5, 8, 23, 59, tzinfo=UTC)) == "8 May 2023"

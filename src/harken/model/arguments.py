@@ -1,0 +1,104 @@
+"""What an argument of an operation is, and the arguments that tools of a chat take as well.
+
+Arguments stand in frozen dataclasses: name, type and default in the field, the rest beside it. Nothing here imports
+more than the standard library, so that the command line can tell of an operation without loading what carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+SECTIONS = ("user", "agent")
+MODES = ("hybrid", "keyword", "semantic")
+CONTEXT_TYPES = ("memories", "code", "experiences", "values", "commits", "documents", "conversations")
+DEFAULT_LIMIT, MAX_LIMIT = 10, 50
+MOST_COMMITS = 10_000
+DEFAULT_AGENT = "agent"
+CATEGORIES = ("preference", "fact", "event", "workflow", "context", "error", "decision")
+MAX_CONTENT_CHARS, MAX_TAGS = 10_000, 20
+_LEAST_ID_CHARS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What stands beside the type of an argument.
+
+    Attributes:
+        help: for people and models.
+        least: of a number its smallest value, of a text or a list its shortest length.
+        most: the largest value, or the greatest length.
+        choices: the words that are possible; all where none are named.
+        is_shared: whether MCP and HTTP take it as well; else the command line alone.
+    """
+
+    help: str
+    least: float | None = None
+    most: float | None = None
+    choices: Sequence[str] = ()
+    is_shared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentField:
+    """An argument as its field tells it.
+
+    Attributes:
+        kind: `str`, `int`, `float` or `bool`.
+        is_many: whether there may be several.
+        default: `dataclasses.MISSING` where it is required; None where it may be left out.
+    """
+
+    name: str
+    kind: type
+    is_many: bool
+    default: Any
+    about: Argument
+
+
+def arguments_of(record: type) -> tuple[ArgumentField, ...]:
+    """The fields of a dataclass of arguments, in their order; each is annotated with an `Argument`."""
+    hints = get_type_hints(record, include_extras=True)
+    found = []
+    for each in fields(record):
+        hint, about = get_args(hints[each.name])
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
+        is_many = get_origin(hint) is tuple
+        found.append(ArgumentField(each.name, kinds[0], is_many, each.default, about))
+    return tuple(found)
+
+
+OFFSET = "Where to go on: the next_offset of the answer before."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMemory:
+    """A memory to be saved."""
+
+    content: Annotated[str, Argument("One thing, in a sentence or a few.", 1, MAX_CONTENT_CHARS)]
+    category: Annotated[str, Argument("What kind of memory it is.", choices=CATEGORIES)] = "fact"
+    importance: Annotated[float | None, Argument("From 0 to 1; left out, 0.5.", 0, 1)] = None
+    tags: Annotated[tuple[str, ...], Argument("Words to find it by.", most=MAX_TAGS)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetailsWanted:
+    """A conversation or an exchange to be read page by page."""
+
+    conversation_id: Annotated[str | None, Argument("A conversation's id, or how it begins.", most=200)] = None
+    exchange_id: Annotated[str | None, Argument("An exchange's id, or how it begins.", most=200)] = None
+    include_full_transcript: Annotated[
+        bool, Argument("True: every word, tools included. False: title, date, summary and the exchanges, cut short.")
+    ] = False
+    offset: Annotated[int, Argument(OFFSET, 0)] = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless exactly one id is given, and long enough."""
+        for name, given in (("conversation_id", self.conversation_id), ("exchange_id", self.exchange_id)):
+            if given and len(given) < _LEAST_ID_CHARS:
+                raise ValueError(f"{name}: give at least {_LEAST_ID_CHARS} characters of the id")
+        if bool(self.conversation_id) == bool(self.exchange_id):
+            given = "both are given" if self.conversation_id else "neither is given"
+            raise ValueError(f"give exactly one of conversation_id and exchange_id; {given}")

@@ -1,0 +1,76 @@
+"""What looking something up gives: hits, messages among their neighbours, and the record of a look at past talk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from harken.model.conversations import Conversation, Hit, Message
+from harken.model.views import RetrievalView, SurroundingsView, view_of
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search found, and what it could not look at.
+
+    Attributes:
+        hits: best first.
+        terms: the query's words that the keyword part looked for, for highlighting.
+        threshold: the cosine similarity that vector-only hits had to reach; None without vectors.
+        notes: one sentence for each part that could not answer (no embedder, no vectors yet…).
+    """
+
+    hits: tuple[Hit, ...]
+    terms: tuple[str, ...] = ()
+    threshold: float | None = None
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Some messages of a conversation, oldest first.
+
+    Attributes:
+        message: the one that was asked for; None where the whole conversation was.
+        before: how many earlier messages there are that are not shown.
+        after: how many later ones.
+    """
+
+    conversation: Conversation
+    messages: tuple[Message, ...]
+    message: Message | None = None
+    before: int = 0
+    after: int = 0
+
+    def view(self) -> SurroundingsView:
+        """Return the messages and their conversation as JSON."""
+        messages = [message.view() for message in self.messages]
+        return view_of(SurroundingsView, self, conversation=self.conversation.view(), messages=messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """One look at past conversations.
+
+    Attributes:
+        query_hash: of the words that were looked for; the words themselves are not kept.
+        best_conversation: cosine similarity of the nearest conversation shown; None where none was, or none has a
+            vector; likewise of the exchanges.
+        error_class: what failed, if anything did.
+    """
+
+    query_hash: str
+    conversations: int
+    exchanges: int
+    best_conversation: float | None
+    best_exchange: float | None
+    duration_microseconds: int
+    at: datetime
+    error_class: str | None = None
+
+    def view(self) -> RetrievalView:
+        """Return the look as JSON."""
+        return view_of(RetrievalView, self, duration_ms=self.duration_microseconds / 1000)

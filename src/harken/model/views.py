@@ -1,0 +1,294 @@
+"""The JSON of each record, as scripts, MCP and HTTP get it; the records make it themselves (`Hit.view()`).
+
+Moments are ISO 8601; what is not known is null.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+# Not from `typing`: pydantic reads it only from here before Python 3.12.
+from typing_extensions import TypedDict
+
+
+def format_moment(moment: datetime) -> str:
+    """Return ISO 8601 in UTC with microseconds and `Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def parse_moment(text: str) -> datetime:
+    """Return the moment of `format_moment`, timezone-aware in UTC.
+
+    Raises:
+        ValueError: the text is no moment.
+    """
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+_View = TypeVar("_View")
+
+
+def view_of(form: type[_View], *records: object, **given: object) -> _View:
+    """Return the form as JSON: each key as it is given, else from the first record with a field of that name.
+
+    `conversation_id` is also the field `conversation_uid`, and `id` is `uid`.
+    """
+    view = {}
+    for key in cast("Any", form).__annotations__:
+        value = given[key] if key in given else _field(records, key)
+        if isinstance(value, StrEnum):
+            value = value.value
+        elif isinstance(value, datetime):
+            value = value.isoformat()
+        view[key] = list(value) if isinstance(value, tuple) else value
+    return cast("_View", view)
+
+
+def _field(records: tuple[object, ...], key: str) -> object:
+    names = (key, key.removesuffix("id") + "uid")
+    return next(getattr(record, name) for record in records for name in names if hasattr(record, name))
+
+
+class ReasonView(TypedDict):
+    """One factor of a hit's score."""
+
+    name: str
+    value: float
+    note: str
+
+
+class HitView(TypedDict):
+    """One thing that was found."""
+
+    id: str
+    source: str
+    part: str
+    conversation_id: str | None
+    exchange_id: str | None
+    project: str | None
+    role: str | None
+    author: str | None
+    trust: str
+    untrusted: bool
+    created_at: str
+    text: str
+    score: float
+    similarity: float | None
+    keyword_rank: int | None
+    vector_rank: int | None
+    fused: float
+    reasons: list[ReasonView]
+
+
+class ConversationView(TypedDict):
+    """The conversation that messages are of."""
+
+    id: str
+    channel: str
+    title: str
+    project: str | None
+    created_at: str
+
+
+class MessageView(TypedDict):
+    """A message."""
+
+    id: str
+    conversation_id: str
+    exchange_id: str | None
+    role: str
+    type: str
+    author: str | None
+    tool_name: str | None
+    call_id: str | None
+    trust: str
+    untrusted: bool
+    created_at: str
+    text: str
+
+
+class SurroundingsView(TypedDict):
+    """Messages of a conversation, oldest first."""
+
+    conversation: ConversationView
+    before: int
+    messages: list[MessageView]
+    after: int
+
+
+class RetrievalView(TypedDict):
+    """One look at past conversations."""
+
+    query_hash: str
+    conversations: int
+    exchanges: int
+    best_conversation: float | None
+    best_exchange: float | None
+    duration_ms: float
+    error_class: str | None
+    at: str
+
+
+class MemoryView(TypedDict):
+    """A saved memory."""
+
+    id: str
+    content: str
+    category: str
+    importance: float
+    tags: list[str]
+    project: str | None
+    trust: str
+    untrusted: bool
+    created_at: str
+    updated_at: str
+    accessed_at: str | None
+    supersedes: list[str]
+    superseded_by: str | None
+
+
+class ValueView(TypedDict):
+    """A value with its provenance."""
+
+    id: str
+    text: str
+    axis: str
+    cluster_id: str
+    cluster_size: int
+    similarity_to_centroid: float
+    distance: float
+    distance_limit: float
+    members: list[str]
+    created_at: str
+
+
+class WrittenView(TypedDict):
+    """The state of an experience after a change."""
+
+    id: str
+    status: str
+    iteration_count: int
+    confidence_tier: str | None
+    auto_captured: bool
+
+
+class ItemView(TypedDict):
+    """One thing of an assembled context."""
+
+    source: str
+    content: str
+    relevance: float
+    metadata: dict[str, Any]
+
+
+class AssembledView(TypedDict):
+    """A context as Markdown; empty where nothing was found."""
+
+    markdown: str
+    items: list[ItemView]
+    token_count: int
+    sources_used: dict[str, int]
+
+
+class LayerItemView(TypedDict):
+    """One thing in a layer; some have more facts."""
+
+    id: str | None
+    tokens: int
+    text: str
+    why: str
+
+
+class LayerView(TypedDict):
+    """A layer of a context."""
+
+    name: str
+    tokens: int
+    items: list[LayerItemView]
+
+
+class ContextView(TypedDict):
+    """A chat's context: what a model would get to see."""
+
+    conversation_id: str
+    tokens: int
+    budget_tokens: int
+    messages: list[dict[str, Any]]
+    layers: list[LayerView]
+    notes: list[str]
+
+
+class FilesView(TypedDict):
+    """A report on indexed files; `added`, `changed` and `removed` count parts of files."""
+
+    project: str
+    files: int
+    indexed: int
+    unchanged: int
+    gone: int
+    skipped: dict[str, int]
+    added: int
+    changed: int
+    removed: int
+
+
+class CommitsView(TypedDict):
+    """A report on indexed commits; `cut` ones of a shallow clone were left out, for want of their parents."""
+
+    project: str
+    added: int
+    known: int
+    removed: int
+    cut: int
+
+
+class WorkerView(TypedDict):
+    """The state of one kind of background work."""
+
+    name: str
+    enabled: bool
+    state: str
+    done: int
+    outlived: int
+    older: int
+    waiting: int
+    current: str | None
+    in_hand: int
+    retrying: int
+    retry_at: str | None
+    given_up: int
+    last_error: str | None
+    halted: str | None
+    calls: int
+    spend_usd: float
+    spend_today_usd: float
+
+
+class StatusView(TypedDict):
+    """How much a store holds, and how it stands."""
+
+    messages: int
+    conversations: int
+    exchanges: int
+    project_count: int
+    entries: int
+    embeddable: int
+    embedded: int
+    queue: int
+    failed: int
+    forgotten: int
+    redactions: int
+    redactions_by_kind: dict[str, int]
+    spend_usd: float
+    spend_today_usd: float
+    spend_unsettled_usd: float
+    spend_unpriced_calls: int
+    space: str | None
+    filling_space: str | None
+    bytes: dict[str, int]
+    stale_leases: int
+    torn_lines: int
+    home: str
+    store: str

@@ -1,1 +1,0 @@
-"""Rerankers, one file per way of reaching a model."""

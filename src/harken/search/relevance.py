@@ -1,0 +1,110 @@
+"""The one gate: what of a search is near enough to a query, or has enough of its rare words, to come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harken.config.settings import SearchConfig
+from harken.search.query import Query, distinctive_terms
+from harken.search.session import QueryVector
+from harken.storage.ports import RowScope, Transaction
+
+# A word that more than this share of a scope's entries has is no rare one; in a small scope, more than so many.
+_COMMON_SHARE, _COMMON_FLOOR = 0.1, 10
+_MOST_TERMS = 12
+# Who has the query's rare words may be so much less similar than the model's own calibration asks; a threshold that
+# somebody has set is kept to the letter. "We decided to deploy on Fridays" lies at 0.53 from "what did we decide about
+# the deploy?", where 0.60 is asked of texts that merely resemble.
+_LEEWAY = 0.08
+# What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
+# 0.70 with, 0.68 without, at no more tokens).
+_PARTNER_LEEWAY = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Decides which entries are near enough to a query. All of it is cosine similarity, -1 to 1.
+
+    Attributes:
+        threshold: near enough; None where nothing could be compared.
+        margin: how much nearer what is not to be trusted must be.
+        leeway: how much less will do for one with the query's words and enough of its rare ones.
+        raised: how much nearer than the threshold is asked for; below 0 how much less will do, if it is to be trusted.
+    """
+
+    threshold: float | None
+    margin: float = 0.0
+    leeway: float = 0.0
+    raised: float = 0.0
+
+    @classmethod
+    def of(cls, asked: QueryVector | None, configured: float | None, config: SearchConfig) -> Gate:
+        """The gate with the model's own threshold, or, without leeway, with the one that somebody has set."""
+        if asked is None:
+            return cls(None, config.untrusted_margin)
+        if configured is not None:
+            return cls(configured, config.untrusted_margin)
+        return cls(asked.space.threshold, config.untrusted_margin, _LEEWAY)
+
+    def bar(self, is_untrusted: bool) -> float:
+        """The similarity that is asked for; -1 where nothing could be compared."""
+        if self.threshold is None:
+            return -1.0
+        return self.threshold + max(0.0, self.raised) + self.margin if is_untrusted else self.threshold + self.raised
+
+    @property
+    def partner_bar(self) -> float | None:
+        """The similarity asked of what shares an exchange with one that passed; None where that is no reason."""
+        return self.threshold - _PARTNER_LEEWAY if self.leeway and self.threshold is not None else None
+
+    def admits(self, similarity: float | None, is_untrusted: bool, has_words: bool = False) -> bool | None:
+        """Whether an entry is near enough; None where its rare words decide: it has no vector, or is nearly near.
+
+        Args:
+            similarity: to the query; None where it is not known.
+            is_untrusted: whether the entry is not to be trusted.
+            has_words: whether the full text found it.
+        """
+        if similarity is None or self.threshold is None:
+            return None
+        if similarity >= self.bar(is_untrusted):
+            return True
+        is_nearly_near = similarity >= self.threshold + min(0.0, self.raised) - self.leeway
+        return None if is_nearly_near and has_words and not is_untrusted else False
+
+
+@dataclass(frozen=True, slots=True)
+class RareWords:
+    """The words that say what a query is about, and are rare in a scope; where every word is common, all of them.
+
+    Attributes:
+        holders: each with the entries that have it in their own text; what nobody has said is the rarest of all.
+        unsaid: the share of the query's telling words that nobody has said, 0 to 1.
+    """
+
+    holders: Mapping[str, frozenset[int]]
+    unsaid: float = 0.0
+
+    @classmethod
+    def read(cls, tx: Transaction, query: Query, scope: RowScope) -> RareWords:
+        """The query's rare words among a scope's entries."""
+        holding = tx.text.holders(tx.connection, distinctive_terms(query.terms)[:_MOST_TERMS], scope, _COMMON_FLOOR)
+        common = max(_COMMON_FLOOR, int(holding.entries * _COMMON_SHARE))
+        rare = {term: held for term, held in holding.of.items() if len(held) <= common} or holding.of
+        return cls(rare, sum(not held for held in holding.of.values()) / max(1, len(holding.of)))
+
+    def held_by(self, entry_id: int) -> list[str]:
+        """Those that an entry has."""
+        return [term for term, holders in self.holders.items() if entry_id in holders]
+
+    def admit(self, entry_id: int, is_near: bool, is_untrusted: bool) -> bool:
+        """Whether an entry has half of them, or, nearly near enough, two that are half of those that anybody has said.
+
+        What is not to be trusted must have all of them.
+        """
+        held = len(self.held_by(entry_id))
+        if is_untrusted:
+            return 0 < held == len(self.holders)
+        said = sum(1 for holders in self.holders.values() if holders)
+        return held > 0 and (2 * held >= len(self.holders) or (is_near and held > 1 and 2 * held >= said))

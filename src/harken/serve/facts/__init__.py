@@ -1,1 +1,0 @@
-"""What is found and done as JSON: one shape for scripts, HTTP and MCP."""

@@ -1,0 +1,115 @@
+"""The coding agents whose hooks we answer, and their events as a hook receives them. On the way of hooks."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeGuard
+
+    from harken.serve.daemon.spool import Transcript
+
+
+class Agent:
+    """A coding agent.
+
+    Args:
+        format: of its transcripts, and the channel of its conversations.
+        max_chars: more than this and the agent shows its model a stump.
+        max_tokens: likewise.
+        read: whether its transcripts can be imported.
+        marks: whether its hooks are told how a command ended.
+    """
+
+    __slots__ = ("format", "marks", "max_chars", "max_tokens", "read")
+
+    def __init__(self, format: str, max_chars: int, max_tokens: int, read: bool = True, marks: bool = True) -> None:
+        self.format = format
+        self.max_chars = max_chars
+        self.max_tokens = max_tokens
+        self.read = read
+        self.marks = marks
+
+
+CLAUDE_CODE, CODEX, GEMINI = "claude-code", "codex", "gemini"
+# Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: both, as of November 2026.
+AGENTS = {
+    CLAUDE_CODE: Agent(CLAUDE_CODE, 9_500, 100_000),
+    CODEX: Agent(CODEX, 9_500, 2_400, marks=False),
+    GEMINI: Agent(GEMINI, 9_500, 100_000, read=False),
+}
+
+SESSION_START, PROMPT = "sessionstart", "userpromptsubmit"
+# Events behind which a transcript has grown.
+GROWN = frozenset({"stop", "subagentstop", "precompact", "sessionend", "stopfailure"})
+# Claude Code tells of a tool that failed by an event of its own.
+TOOL_USED, TOOL_FAILED = "posttooluse", "posttoolusefailure"
+CHECKED = frozenset({TOOL_USED, TOOL_FAILED})
+KNOWN = GROWN | CHECKED | {SESSION_START, PROMPT}
+# What Gemini CLI calls them.
+_ALIASES = {"beforeagent": PROMPT, "aftertool": TOOL_USED}
+
+
+def event_name(text: str) -> str:
+    """Return an event's name without its spelling: `UserPromptSubmit`, `user-prompt-submit` and the like are one."""
+    plain = text.replace("-", "").replace("_", "").lower()
+    return _ALIASES.get(plain, plain)
+
+
+def is_path(text: object) -> TypeGuard[str]:
+    """Whether a file of this machine can have this path: it is not empty, and holds no half of a character."""
+    try:
+        return isinstance(text, str) and bool(os.fsencode(text)) and "\0" not in text
+    except UnicodeEncodeError:
+        return False
+
+
+def read_payload(content: bytes) -> dict[str, Any] | None:
+    """Return what an agent told its hook; None where it is no JSON object."""
+    # Not before somebody wants to know: of all that a hook does without a daemon, this import takes the longest.
+    import json
+
+    try:
+        payload = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return payload if isinstance(payload, dict) else None
+
+
+def grown(event: str, agent: str, payload: dict[str, Any] | None) -> list[Transcript] | None:
+    """Return the transcripts, a subagent's too, that an event says have grown; None where we know no such event."""
+    from harken.serve.daemon.spool import Transcript
+
+    name = event_name(event)
+    if payload is None or name not in KNOWN or agent not in AGENTS:
+        return None
+    if name not in GROWN or not AGENTS[agent].read:
+        return []
+    paths = [payload.get("transcript_path"), payload.get("agent_transcript_path")]
+    return [Transcript(AGENTS[agent].format, os.path.abspath(path)) for path in paths if is_path(path)]
+
+
+def report(folder: str, event: str, agent: str, content: bytes) -> bool:
+    """Put down the transcripts that an event says have grown.
+
+    Args:
+        folder: of the reports.
+        event: in any spelling.
+        agent: one of `AGENTS`.
+        content: what the agent told its hook; read only where the event is one behind which something has grown.
+    Returns:
+        Whether this was an event that we know, of an agent that we know.
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    name = event_name(event)
+    if name not in GROWN:
+        stripped = content.strip()
+        return name in KNOWN and agent in AGENTS and stripped[:1] == b"{" and stripped[-1:] == b"}"
+    from harken.serve.daemon.spool import put
+
+    transcripts = grown(event, agent, read_payload(content))
+    for transcript in transcripts or ():
+        put(folder, transcript)
+    return transcripts is not None

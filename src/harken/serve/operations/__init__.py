@@ -1,0 +1,1 @@
+"""Each operation once, for the command line, slash commands, MCP and HTTP."""

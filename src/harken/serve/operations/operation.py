@@ -1,0 +1,292 @@
+"""What an operation is: its arguments, its function, the JSON of its answer, its command, and who calls it.
+
+This module and those of the operations load nothing that takes long (no numpy, SQLAlchemy, pydantic, engine or rich):
+help and completion are made of them, and commands that the daemon carries out. What an operation needs to run is
+imported when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from enum import Enum
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
+
+from harken.errors import UsageError
+from harken.model.arguments import Argument, arguments_of
+
+if TYPE_CHECKING:
+    from harken.chat.tools import RecordForm
+    from harken.context.builder import ContextSession
+    from harken.engine import Harken
+
+Wanted = TypeVar("Wanted")
+Found = TypeVar("Found")
+Piece = str | tuple[str, str]
+"""Text, or text and a style."""
+LOST = "The daemon ended while it worked; whether it was done is not known. Look, then try again."
+
+
+class Printer(Protocol):
+    """Where a command prints its answer for people."""
+
+    def say(self, *pieces: Piece, lit: str = "") -> None:
+        """A line of the answer; the style of the first piece is that of the whole line.
+
+        Args:
+            pieces: put together as they are; an empty line without any.
+            lit: a pattern; what it matches is highlighted.
+        """
+        ...
+
+    def write(self, text: str) -> None:
+        """Text of the answer as it is, without styles or wrapping."""
+        ...
+
+    def note(self, text: str) -> None:
+        """A line beside the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        directory: the working directory; None where there is none, as over a network.
+        is_limited: whether only the project of the directory, and the roots that the settings name, may be read.
+        is_owner: whether the owner of the memory types it, at the command line or in a chat.
+        talk: the conversation of the chat in which it is typed.
+        progress: told (done, in all) by operations that take long.
+    """
+
+    directory: Path | None = None
+    is_limited: bool = False
+    is_owner: bool = False
+    talk: ContextSession | None = None
+    progress: Callable[[int, int], None] = field(default=lambda _done, _all: None)
+
+    def reach(self, path: str | None, roots: Sequence[Path]) -> Path | None:
+        """The real place of a path, which may be relative to the caller's directory; None names that directory.
+
+        It has to lie there or in one of the roots, which are open to everybody; None where nothing is named or known.
+
+        Raises:
+            UsageError: it does not exist, or lies where this caller may not reach.
+        """
+        if path is None:
+            return self.directory
+        try:
+            wanted = Path(path).expanduser()
+            if not wanted.is_absolute():
+                if self.directory is None:
+                    raise UsageError(f"{path} is relative, and no working directory is known. Give an absolute path.")
+                wanted = self.directory / wanted
+            real = wanted.resolve()
+            exists = real.exists()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UsageError(f"path: no path of this machine ({type(error).__name__}).") from error
+        # Whether it exists is itself no business of one who may not reach it.
+        if self.is_limited and not any(real.is_relative_to(root) for root in self._open_roots(roots)):
+            raise UsageError(
+                f"{path} lies outside of the project and of the folders in serve.roots. Name its folder there "
+                "(harken.toml), or use the command line: harken index code PATH"
+            )
+        if not exists:
+            raise UsageError(f"{path} does not exist.")
+        return real
+
+    def _open_roots(self, roots: Sequence[Path]) -> Iterator[Path]:
+        from harken.sources.workspace.git import find_repository
+
+        yield from (root.expanduser().resolve() for root in roots)
+        if self.directory is None:
+            return
+        try:
+            directory = self.directory.resolve()
+            repository = find_repository(directory) if directory.is_dir() else None
+        except (OSError, ValueError, RuntimeError):
+            # It cannot be a directory of this machine, and opens nothing.
+            return
+        project = repository.root.resolve() if repository else directory
+        # An application that starts us in `/` or in somebody's home has not opened all that lies below.
+        if not Path.home().resolve().is_relative_to(project):
+            yield project
+
+
+class Effect(Enum):
+    """What an operation does to the store."""
+
+    READS = "reads"
+    ADDS = "adds"
+    CHANGES = "changes"
+    DESTROYS = "destroys"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How the command line spells an argument, where not as `--name`; default, limits and help replace its own.
+
+    Attributes:
+        option: as it is written; `--no-…` of an argument that is true unless it is given.
+        metavar: of a word that stands by itself; of several words it ends with `...`.
+        is_hidden: whether the command line leaves it at its default.
+        separator: between several in one value.
+        default: `...` is the argument's own.
+    """
+
+    option: str = ""
+    metavar: str | None = None
+    is_word: bool = False
+    is_hidden: bool = False
+    separator: str = ""
+    default: Any = ...
+    limits: tuple[float | None, float | None] | None = None
+    help: str = ""
+
+
+HIDDEN = Spelling(is_hidden=True)
+WORDS = Spelling(is_word=True, metavar="...")
+WORD = Spelling(is_word=True)
+NO_UNTRUSTED = Spelling(
+    "--no-untrusted", help="Leave out what is not to be trusted: what tools brought, web pages among it."
+)
+
+Project = Annotated[str | None, Argument("Only this project: its short name, key or folder.", most=1000)]
+Since = Annotated[str | None, Argument("Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.", most=100)]
+IncludeUntrusted = Annotated[
+    bool,
+    Argument(
+        "False leaves out what is not to be trusted: whatever tools brought, pages among it. Where the settings leave "
+        "it out, true does not bring it back."
+    ),
+]
+Directory = Annotated[
+    str | None, Argument("The project's folder; left out, the one that the server was started in.", 1, 4000)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdArguments:
+    """One thing by its id."""
+
+    id: Annotated[str, Argument("Its id, or the beginning of it.")]
+
+
+def view_of(found: Any) -> Any:
+    """The record's own JSON; of several records a list, of None null."""
+    if isinstance(found, Sequence):
+        return [one.view() for one in found]
+    return None if found is None else found.view()
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand(Generic[Wanted, Found]):
+    """An operation as a command: its words (`memory add`), its printer for people, and the `view` of `--json`."""
+
+    path: str
+    help: str
+    show: Callable[[Printer, Found, Wanted], None]
+    spelling: Mapping[str, Spelling] = field(default_factory=dict)
+    view: Callable[[Found], object] = view_of
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[Wanted, Found]):
+    """One thing that can be asked for.
+
+    Attributes:
+        arguments: a dataclass; see `harken.model.arguments`.
+        answer: the TypedDict that `view` gives; `NoneType` where MCP and HTTP do not offer it.
+        view: the answer as JSON, for MCP and HTTP; the record's own unless given.
+        is_idempotent: whether a second call with the same arguments changes nothing.
+        is_long: whether it reports progress.
+        command: None where it is for programs alone.
+    """
+
+    name: str
+    title: str
+    summary: str
+    arguments: type[Wanted]
+    run: Callable[[Harken, Wanted, Caller], Found]
+    answer: type = NoneType
+    view: Callable[[Found, Wanted], Mapping[str, Any]] = lambda found, _wanted: view_of(found)
+    effect: Effect = Effect.READS
+    is_idempotent: bool = False
+    is_long: bool = False
+    command: ShellCommand[Wanted, Found] | None = None
+
+    def call(self, harken: Harken, given: object, caller: Caller) -> dict[str, Any]:
+        """The answer as JSON has it; `given` are the arguments as they came, checked here.
+
+        Raises:
+            UsageError: the arguments are not what the operation takes.
+            HarkenError: what the operation raises.
+        """
+        wanted = self.check(given)
+        return dict(self.view(self.run(harken, wanted, caller), wanted))
+
+    def check(self, given: object) -> Wanted:
+        """The arguments, unless they are not what the operation takes.
+
+        Raises:
+            UsageError: says what it does take.
+        """
+        from pydantic import ValidationError
+
+        from harken.chat.tools import problems_of
+
+        if not isinstance(given, Mapping):
+            raise UsageError(f"{self.name} takes a JSON object. {self._usage()}")
+        try:
+            wanted: Wanted = self.form.model_validate(dict(given)).record()
+        except ValidationError as error:
+            raise UsageError(f"{problems_of(error)}. {self._usage()}") from None
+        return wanted
+
+    @property
+    def form(self) -> type[RecordForm]:
+        """The pydantic model that checks the arguments of callers over MCP and HTTP."""
+        from harken.chat.tools import form_of
+
+        return form_of(self.arguments)
+
+    @property
+    def has_required(self) -> bool:
+        """Whether an argument has to be given."""
+        return any(each.default is MISSING for each in arguments_of(self.arguments))
+
+    def _usage(self) -> str:
+        shared = [each for each in arguments_of(self.arguments) if each.about.is_shared]
+        known = [f"{each.name} (required)" if each.default is MISSING else each.name for each in shared]
+        return f"Arguments of {self.name}: {', '.join(known) or 'none'}."
+
+
+AnyOperation = Operation[Any, Any]
+
+
+def show_each(line: Callable[[Any], str], otherwise: str) -> Callable[[Printer, Sequence[Any], Any], None]:
+    """A printer of several records, a line for each; of none it prints what stands otherwise."""
+
+    def show(printer: Printer, found: Sequence[Any], _wanted: object) -> None:
+        for text in map(line, found) if found else [otherwise]:
+            printer.say(text)
+
+    return show
+
+
+def command_alone(
+    path: str,
+    help: str,
+    arguments: type[Wanted],
+    run: Callable[[Harken, Wanted, Caller], Found],
+    show: Callable[[Printer, Found, Wanted], None],
+    spelling: Mapping[str, Spelling] | None = None,
+    view: Callable[[Found], object] = view_of,
+    effect: Effect = Effect.READS,
+) -> Operation[Wanted, Found]:
+    """An operation that people alone have, on the command line and in a chat; see `ShellCommand`."""
+    shell = ShellCommand(path, help, show, spelling or {}, view)
+    return Operation(path, "", help, arguments, run, effect=effect, command=shell)

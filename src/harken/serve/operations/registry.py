@@ -1,0 +1,33 @@
+"""All operations: by their names for programs, and by their words for people."""
+
+from __future__ import annotations
+
+from types import NoneType
+
+from harken.errors import NotFoundError
+from harken.serve.operations import contexts, experiences, saved, searching, status, values, workspace
+from harken.serve.operations.operation import AnyOperation
+
+_ALL: tuple[AnyOperation, ...] = (
+    *searching.OPERATIONS,
+    *contexts.OPERATIONS[:2],
+    *status.OPERATIONS,
+    *contexts.OPERATIONS[2:],
+    *saved.OPERATIONS,
+    *experiences.OPERATIONS,
+    *values.OPERATIONS,
+    *workspace.OPERATIONS,
+)
+OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
+COMMANDS = {each.command.path: (each, each.command) for each in _ALL if each.command is not None}
+
+
+def operation_of(name: str) -> AnyOperation:
+    """The operation of that name.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    if name not in OPERATIONS:
+        raise NotFoundError(f"There is no '{name}'. There are: {', '.join(OPERATIONS)}.")
+    return OPERATIONS[name]

@@ -1,0 +1,91 @@
+"""Making what lies on the disk searchable. The command line indexes with bars and reports of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from harken.errors import UsageError
+from harken.model.arguments import MOST_COMMITS, Argument
+from harken.model.views import CommitsView, FilesView
+from harken.serve.operations.operation import Caller, Effect, Operation
+from harken.text.dates import parse_since
+
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.sources.workspace.commits import CommitReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesArguments:
+    """What to index."""
+
+    path: Annotated[
+        str | None, Argument("A folder or file; left out, the one that the server was started in.", 1, 4000)
+    ] = None
+
+    def place(self, harken: Harken, caller: Caller) -> Path:
+        """The real place.
+
+        Raises:
+            UsageError: it is not known, or may not be read.
+        """
+        # As any other path, the caller's own directory has to exist and to be open.
+        path = self.path or (str(caller.directory) if caller.directory else None)
+        place = caller.reach(path, harken.settings.serve.roots)
+        if place is None:
+            raise UsageError("No working directory is known here. Give path: an absolute one.")
+        return place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitsArguments(FilesArguments):
+    """Which history to index, and how much of it."""
+
+    since: Annotated[str | None, Argument("Leave earlier ones out: 2026-05-08, '2 years ago'.", most=100)] = None
+    limit: Annotated[int, Argument("Only so many of the newest.", 1, MOST_COMMITS)] = MOST_COMMITS
+
+
+def _commits(harken: Harken, wanted: CommitsArguments, caller: Caller) -> CommitReport:
+    earliest = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
+    place = wanted.place(harken, caller)
+    return harken.commits.index(place, since=earliest, limit=wanted.limit, progress=caller.progress)
+
+
+CODE = Operation(
+    "index_code",
+    "Index code",
+    "Make functions, classes and other code of a folder searchable (search with sources=['code']). Only what has "
+    "changed is read; what git ignores is left out.",
+    FilesArguments,
+    lambda harken, wanted, caller: harken.code.index(wanted.place(harken, caller), caller.progress),
+    FilesView,
+    effect=Effect.CHANGES,
+    is_idempotent=True,
+    is_long=True,
+)
+COMMITS = Operation(
+    "index_commits",
+    "Index commits",
+    "Make the git history of a folder searchable (search with sources=['commit']).",
+    CommitsArguments,
+    _commits,
+    CommitsView,
+    effect=Effect.CHANGES,
+    is_idempotent=True,
+    is_long=True,
+)
+DOCUMENTS = Operation(
+    "index_documents",
+    "Index documents",
+    "Make Markdown, text and PDF files of a folder searchable (search with sources=['document']).",
+    FilesArguments,
+    lambda harken, wanted, caller: harken.documents.index(wanted.place(harken, caller), caller.progress),
+    FilesView,
+    effect=Effect.CHANGES,
+    is_idempotent=True,
+    is_long=True,
+)
+OPERATIONS = (CODE, COMMITS, DOCUMENTS)

@@ -1,1 +1,0 @@
-"""Every verb once, for HTTP and MCP alike."""
