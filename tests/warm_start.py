@@ -97,9 +97,10 @@ def _serve() -> None:
         child = os.fork()
         if child == 0:
             _become(request)
-            # What the parent reads from and answers on is not the command's.
-            os.close(requests.fileno())
-            os.close(answers.fileno())
+            # What the parent reads from and answers on is not the command's. The streams themselves, since one that
+            # still holds a closed number closes whatever file has that number by then.
+            requests.close()
+            answers.close()
             run()
         _, status = os.waitpid(child, 0)
         answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
