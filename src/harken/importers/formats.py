@@ -8,14 +8,14 @@ from itertools import islice
 from pathlib import Path
 
 from harken.errors import TranscriptError
-from harken.importers.chatgpt import ChatGPT
-from harken.importers.claude_ai import ClaudeAI
+from harken.importers.chatgpt import CHATGPT
+from harken.importers.claude_ai import CLAUDE_AI
 from harken.importers.claude_code import ClaudeCode
 from harken.importers.codex import Codex
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
 from harken.importers.reading import files_below, objects
-from harken.importers.web_exports import ExportFormat, read_values
+from harken.importers.web_exports import WebExport, read_values
 from harken.journal.export import FORMAT
 
 
@@ -27,8 +27,8 @@ def formats(environment: Mapping[str, str], home: Path) -> dict[str, TranscriptF
     known: tuple[TranscriptFormat, ...] = (
         ClaudeCode(Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")),
         Codex(Path(environment.get("CODEX_HOME") or home / ".codex")),
-        ChatGPT(),
-        ClaudeAI(),
+        CHATGPT,
+        CLAUDE_AI,
         Jsonl(),
     )
     return {each.name: each for each in known}
@@ -69,7 +69,7 @@ def guess_format(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | N
             return _of_lines(path)
         for value, _ in islice(read_values(path), _VALUES):
             for name, known in formats.items():
-                if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
+                if isinstance(known, WebExport) and known.recognises(value):
                     return name
     except (OSError, TranscriptError):
         pass

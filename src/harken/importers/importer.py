@@ -97,7 +97,8 @@ class Importer:
         files = list(dict.fromkeys(file for path in paths for file in transcripts.files(path)))
         sizes = [_size(file) for file in files]
         exports = set(exports_among(transcripts, files))
-        before = 0
+        recorder, before = self.recorder, 0
+        erase = self.forget or (lambda doomed: forget(recorder.store, recorder.journal, doomed, recorder.ingest))
         for number, file in enumerate(files):
             report.files += 1
 
@@ -106,7 +107,7 @@ class Importer:
 
             try:
                 if file in exports:
-                    for merged, offset in merge_export(self.recorder, file, self.forget or self._forget, self.as_mine):
+                    for merged, offset in merge_export(recorder, file, erase, self.as_mine):
                         report.add(merged)
                         show(offset)
                 else:
@@ -118,11 +119,8 @@ class Importer:
             before += sizes[number]
             self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
         if report.added >= _MANY:
-            self.recorder.store.rows_imported()
+            recorder.store.rows_imported()
         return report
-
-    def _forget(self, doomed: ForgetPlan) -> Forgotten:
-        return forget(self.recorder.store, self.recorder.journal, doomed, self.recorder.ingest)
 
 
 @dataclass(slots=True)
@@ -275,13 +273,11 @@ class _FileImport:
                 imported_at=self._recorder.now(),
             )
         threads = [thread for thread in self._threads.values() if thread.messages or (finish and thread.changed)]
-        recorded = self._recorder.record(
-            [
-                Batch(thread.head, thread.messages, finish, thread.last, not self._capped, self._is_import)
-                for thread in threads
-            ],
-            within=lambda tx: None if state is None else put_import_state(tx, state),
-        )
+        batches = [
+            Batch(thread.head, thread.messages, finish, thread.last, not self._capped, self._is_import)
+            for thread in threads
+        ]
+        recorded = self._recorder.record(batches, within=lambda tx: put_import_state(tx, state) if state else None)
         self._report.added += len(recorded.messages)
         self._report.known += recorded.known
         self._report.forgotten += recorded.forgotten
