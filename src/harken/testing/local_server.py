@@ -90,7 +90,7 @@ class LocalServer(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether it listens."""
+        """True while it listens."""
         return self._server is not None
 
     def start(self) -> Self:
