@@ -55,7 +55,19 @@ def sort_by_format(paths: Sequence[Path], formats: Mapping[str, TranscriptFormat
     """Every transcript under the paths, by format; folders are looked through whole."""
     found = Sorted()
     for path in paths:
-        _sort(path, formats, found)
+        files = [path] if path.is_file() else sorted(f for f in files_below(path, "*") if f.name.endswith(_SUFFIXES))
+        guesses: dict[str | None, list[Path]] = {}
+        for file in files:
+            guesses.setdefault(guess_format(file, formats), []).append(file)
+        found.unknown += guesses.pop(None, [])
+        for name in (name for name in formats if name in guesses):
+            wanted = guesses[name]
+            if formats[name].appends:
+                # The format knows its own order, and which of two copies counts.
+                known = set(wanted)
+                wanted = [file for file in formats[name].files(path) if file in known]
+            if wanted:
+                found.files.setdefault(name, []).extend(wanted)
     found.files = {name: found.files[name] for name in formats if name in found.files}
     return found
 
@@ -74,30 +86,6 @@ def guess_format(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | N
     except (OSError, TranscriptError):
         pass
     return None
-
-
-def _sort(path: Path, formats: Mapping[str, TranscriptFormat], found: Sorted) -> None:
-    if path.is_file():
-        _keep(found, guess_format(path, formats), [path])
-        return
-    guesses: dict[str | None, list[Path]] = {}
-    for file in sorted(files_below(path, "*")):
-        if file.name.endswith(_SUFFIXES):
-            guesses.setdefault(guess_format(file, formats), []).append(file)
-    for name, files in guesses.items():
-        known = formats.get(name or "")
-        if known is not None and known.appends:
-            # The format knows its own order, and which of two copies counts.
-            wanted = set(files)
-            files = [file for file in known.files(path) if file in wanted]
-        _keep(found, name, files)
-
-
-def _keep(found: Sorted, name: str | None, files: list[Path]) -> None:
-    if name is None:
-        found.unknown += files
-    elif files:
-        found.files.setdefault(name, []).extend(files)
 
 
 def _of_lines(path: Path) -> str | None:

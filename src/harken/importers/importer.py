@@ -65,7 +65,6 @@ class Importer:
     """Reads transcript files into the store.
 
     Args:
-        recorder: where messages go.
         progress: called after every batch.
         forget: erases what an export says was forgotten; None does it without a word to anyone.
         as_mine: the files are the owner's own, wherever they lie: exports hold in all that they say, and an agent's
@@ -85,10 +84,8 @@ class Importer:
     ) -> ImportReport:
         """Import every transcript under the paths; a file that cannot be read does not stop the rest.
 
-        Args:
-            transcripts: the format of all of them.
-            paths: files or folders.
-            report: filled as the work goes on, so that an interrupted import can still say what it did.
+        The report is filled as the work goes on, so that an interrupted import can still say what it did.
+
         Raises:
             ExportError: one of them is an export that is not whole.
             StoreError: the store refuses; what was recorded before stays, and the next run completes the rest.

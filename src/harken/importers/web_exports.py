@@ -77,7 +77,6 @@ class WebExport(TranscriptFormat):
     """The exports of one web chat.
 
     Attributes:
-        name: see `TranscriptFormat`.
         holds: the key by which its conversations are told, and the type of the value there.
         head: reads the facts of a conversation as a whole.
         messages: yields the messages of a conversation by its id, those on abandoned branches too, each after the one

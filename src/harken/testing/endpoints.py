@@ -42,7 +42,6 @@ class Says:
         output_tokens: None estimates the answer.
         cached_tokens: how many of the input were read from a cache.
         counted: the usage is sent; small servers leave it out.
-        delay_seconds: how long to wait first.
         piece_delay_seconds: how long to wait before each piece of a stream.
         breaks_after: hang up after so many pieces of a stream.
         hangs_after: say no more after so many pieces of a stream, and keep the connection; the first has no words.
