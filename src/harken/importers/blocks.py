@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from harken.importers.reading import call_text, known, listing, spoken, string
+from harken.importers.reading import call_text, known, listing, moment, spoken, string
 from harken.model.conversations import EMPTY, MessageType, Role
+from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
 
 OWN_RESULT = "(Recalled by Harken; not said.)"
@@ -84,13 +85,11 @@ class ToolCalls:
         if is_own_call(server + name, text):
             self._own.add(call_id)
 
-    def name_of(self, call_id: str | None) -> str | None:
-        """The name of the tool that a call is of, where that is known."""
-        return self._names.get(call_id or "") or None
-
-    def result(self, call_id: str | None, text: str, failed: bool) -> str:
-        """A result as it is recorded: Harken's own answers are not; what went wrong with a call is told as it is."""
-        return OWN_RESULT if call_id in self._own and not failed else text
+    def completed(self, piece: Piece) -> Piece:
+        """Return a piece with its call's tool; a result of Harken's own without its text, unless the call failed."""
+        is_answer = piece.type is MessageType.TOOL_RESULT and piece.facts.get("is_error") is not True
+        text = OWN_RESULT if is_answer and piece.call_id in self._own else piece.text
+        return replace(piece, text=text, tool_name=piece.tool_name or self._names.get(piece.call_id or "") or None)
 
 
 def claude_words(text: str) -> str:
@@ -198,6 +197,20 @@ class Piece:
         """The id of the message's piece of this number: the message's own for the first, empty where it has none."""
         return f"{message_id}#{number}" if message_id and number > 1 else message_id or ""
 
+    def message(self, speaker: Role, conversation: str, external_id: str, time: Any, **facts: Any) -> NewMessage:
+        """Make the message to record; the time as the transcript writes it, more facts where they are known."""
+        return NewMessage(
+            self.role(speaker),
+            self.text,
+            self.type,
+            conversation=conversation,
+            external_id=external_id,
+            created_at=moment(time),
+            call_id=self.call_id,
+            tool_name=self.tool_name,
+            metadata={**self.facts, **known(**facts)},
+        )
+
 
 def marker(**facts: Any) -> Piece:
     """Make a marker of something that happened in a conversation without words."""
@@ -233,11 +246,11 @@ def read_content(content: Any, words: Callable[[str], str]) -> ParsedContent:
     faults: list[str] = []
     for block in content:
         read = _piece(block)
-        if isinstance(read, _Fault):
+        if isinstance(read, str):
             faults.append(read)
-        elif isinstance(read, str):
+        elif read and read.type is MessageType.TEXT:
             pieces += [] if texts else [None]
-            texts.append(read)
+            texts.append(read.text)
         elif read:
             pieces.append(read)
     said = spoken([words(text) for text in texts])
@@ -246,40 +259,25 @@ def read_content(content: Any, words: Callable[[str], str]) -> ParsedContent:
     return ParsedContent(tuple(whole), tuple(texts), tuple(faults))
 
 
-class _Fault(str):
-    """Why a block cannot be read."""
-
-    __slots__ = ()
-
-
 def _piece(block: Any) -> Piece | str | None:
-    """A text, a tool call or result, a fault, or None for what nobody said."""
+    """A text, a tool call or result; why it cannot be read; or None for what nobody said."""
     if not isinstance(block, dict):
-        return _Fault("has a content block that is not an object")
+        return "has a content block that is not an object"
     kind = block.get("type")
     if kind in _TEXT_KINDS:
         text = block.get("text")
-        return text if isinstance(text, str) else _Fault("has a text block without a text")
+        return Piece(MessageType.TEXT, text) if isinstance(text, str) else "has a text block without a text"
     if isinstance(kind, str) and kind.endswith("tool_use"):
         name = string(block.get("name"))
         text = without_recall(call_text(name, block.get("input")))
         return Piece(MessageType.TOOL_CALL, text, string(block.get("id")), name)
     if isinstance(kind, str) and kind.endswith("tool_result"):
-        return _result(block)
+        content = block.get("content")
+        if not isinstance(content, (str, list, dict, type(None))):
+            return "has a tool result without readable content"
+        text, facts = without_injections(result_text(content)), known(is_error=block.get("is_error") is True)
+        return Piece(MessageType.TOOL_RESULT, text, string(block.get("tool_use_id")), string(block.get("name")), facts)
     return None
-
-
-def _result(block: dict[str, Any]) -> Piece | _Fault:
-    content = block.get("content")
-    if not isinstance(content, (str, list, dict, type(None))):
-        return _Fault("has a tool result without readable content")
-    return Piece(
-        MessageType.TOOL_RESULT,
-        without_injections(result_text(content)),
-        string(block.get("tool_use_id")),
-        string(block.get("name")),
-        known(is_error=block.get("is_error") is True),
-    )
 
 
 def result_text(content: Any) -> str:

@@ -1,13 +1,13 @@
-"""ChatGPT: an export with every conversation as a tree of messages."""
+"""ChatGPT's exports: `conversations.json`, its shards, or one conversation, each a tree of messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harken.importers.parsed import ParsedConversation, Unreadable
+from harken.importers.parsed import ParsedConversation
 from harken.importers.reading import call_text, known, listing, mapping, moment, spoken, string
-from harken.importers.web_exports import ExportFormat, ExportMember, Tree
+from harken.importers.web_exports import WebExport, threaded
 from harken.model.conversations import MessageType, Role
 from harken.record.recorder import NewMessage
 from harken.text.fence import without_recall
@@ -19,64 +19,43 @@ _SILENT = ("thoughts", "reasoning_recap", "user_editable_context", "model_editab
 _WRITTEN = ("text", "code", "multimodal_text")
 
 
-class ChatGPT(ExportFormat):
-    """ChatGPT's exports: `conversations.json`, its shards, or one conversation."""
-
-    name = "chatgpt"
-
-    def recognises(self, value: Mapping[str, Any]) -> bool:
-        """True for a JSON object with ChatGPT's tree of messages."""
-        return isinstance(value.get("mapping"), dict)
-
-    def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """Read the facts of a conversation as a whole."""
-        first = next(iter(value["mapping"]), "")
-        return ParsedConversation(
-            string(value.get("id")) or string(value.get("conversation_id")) or first,
-            title=string(value.get("title")) or "",
-            created_at=moment(value.get("create_time")),
-            metadata=known(model=string(value.get("default_model_slug")), gizmo=string(value.get("gizmo_id"))),
-        )
-
-    def messages(
-        self, value: Mapping[str, Any], conversation: str, place: ExportMember
-    ) -> Iterator[NewMessage | Unreadable]:
-        """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
-        nodes = {key: mapping(node) for key, node in value["mapping"].items()}
-        parents = _parents(nodes)
-        tree = Tree(parents, _times(nodes))
-        beside = tree.branches(string(value.get("current_node")))
-        calls: dict[str | None, str | None] = {}
-        for key in tree.order():
-            # A result hangs on its call, on another result of it, or on thoughts in between.
-            calls[key] = calls.get(parents[key])
-            if not isinstance(value["mapping"][key], dict):
-                yield place.unreadable("has a node that is not an object")
-            message = nodes[key].get("message")
-            if message is None or _silent(message):
-                continue
-            if fault := _fault(message):
-                yield place.unreadable(fault)
-                continue
-            parsed = _message(message, conversation, key, beside.get(key), calls[key])
-            calls[key] = parsed.call_id
-            if parsed.text.strip():
-                yield parsed
+def _head(value: Mapping[str, Any]) -> ParsedConversation:
+    first = next(iter(value["mapping"]), "")
+    return ParsedConversation(
+        string(value.get("id")) or string(value.get("conversation_id")) or first,
+        title=string(value.get("title")) or "",
+        created_at=moment(value.get("create_time")),
+        metadata=known(model=string(value.get("default_model_slug")), gizmo=string(value.get("gizmo_id"))),
+    )
 
 
-def _parents(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None]:
-    """Every node's parent, as it says itself, else as a node says of its children."""
+def _messages(value: Mapping[str, Any], conversation: str) -> Iterator[NewMessage | str]:
+    nodes = {key: mapping(node) for key, node in value["mapping"].items()}
+    # A node's parent as it says itself, else as another says of its children.
     listed = {child: key for key, node in nodes.items() for child in listing(node.get("children")) if string(child)}
     own = {key: string(node.get("parent")) for key, node in nodes.items()}
-    return {key: parent if parent in nodes else listed.get(key) for key, parent in own.items()}
+    parents = {key: parent if parent in nodes else listed.get(key) for key, parent in own.items()}
+    times = {key: mapping(node.get("message")).get("create_time") for key, node in nodes.items()}
+    calls: dict[str | None, str | None] = {}
+    for key, branch in threaded(parents, times, string(value.get("current_node"))).items():
+        # A result hangs on its call, on another result of it, or on thoughts in between.
+        calls[key] = calls.get(parents[key])
+        if not isinstance(value["mapping"][key], dict):
+            yield "has a node that is not an object"
+        message = nodes[key].get("message")
+        if message is None or _is_silent(message):
+            continue
+        if not isinstance(mapping(mapping(message).get("author")).get("role"), str):
+            yield "has a message without an author"
+        elif not isinstance(message.get("content"), dict):
+            yield "has a message without readable content"
+        else:
+            parsed = _message(message, conversation, key, branch, calls[key])
+            calls[key] = parsed.call_id
+            yield from [parsed] if parsed.text.strip() else []
 
 
-def _times(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    written = {key: moment(mapping(node.get("message")).get("create_time")) for key, node in nodes.items()}
-    return {key: time.timestamp() for key, time in written.items() if time}
-
-
-def _silent(message: Any) -> bool:
+def _is_silent(message: Any) -> bool:
     """True for a message that is nobody's: hidden, the system's, or of a kind that is not said."""
     facts = mapping(message)
     role = mapping(facts.get("author")).get("role")
@@ -85,17 +64,18 @@ def _silent(message: Any) -> bool:
     return hidden or kind in _SILENT or (isinstance(role, str) and role not in _ROLES)
 
 
-def _fault(message: Any) -> str:
-    if not isinstance(mapping(mapping(message).get("author")).get("role"), str):
-        return "has a message without an author"
-    return "" if isinstance(message.get("content"), dict) else "has a message without readable content"
-
-
 def _message(
     message: Mapping[str, Any], conversation: str, key: str, branch: str | None, call_id: str | None
 ) -> NewMessage:
     content, author, facts = message["content"], message["author"], mapping(message.get("metadata"))
-    text = without_recall(_words(content))
+    parts = listing(content.get("parts"))
+    # Its text parts, also those that were spoken aloud, else its one text.
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    words = spoken([text for text in texts if isinstance(text, str)])
+    text = without_recall(words or string(content.get("text")) or string(content.get("result")) or "")
+    # Names of attached files, and the places of pictures and sounds among the parts.
+    attached = [mapping(file).get("name") for file in listing(facts.get("attachments"))]
+    attached += [mapping(part).get("asset_pointer") for part in parts]
     role, kind, tool = _ROLES[author["role"]], MessageType.TEXT, None
     own_id = string(message.get("id")) or key
     recipient = string(message.get("recipient")) or "all"
@@ -104,6 +84,7 @@ def _message(
     elif role is Role.ASSISTANT and recipient != "all" and content.get("content_type") in _WRITTEN:
         kind, tool, call_id = MessageType.TOOL_CALL, recipient, own_id
         text = call_text(tool, text) if text.strip() else ""
+    names = [name for name in attached if string(name)]
     return NewMessage(
         role,
         text,
@@ -113,21 +94,8 @@ def _message(
         created_at=moment(message.get("create_time")),
         call_id=None if kind is MessageType.TEXT else call_id,
         tool_name=tool,
-        metadata=known(
-            model=string(facts.get("model_slug")), branch=branch, attachments=_attachments(content, facts) or None
-        ),
+        metadata=known(model=string(facts.get("model_slug")), branch=branch, attachments=names or None),
     )
 
 
-def _words(content: Mapping[str, Any]) -> str:
-    """The words of a message: its text parts, also those that were spoken aloud, else its one text."""
-    parts = [part.get("text") if isinstance(part, dict) else part for part in listing(content.get("parts"))]
-    said = spoken([part for part in parts if isinstance(part, str)])
-    return said or string(content.get("text")) or string(content.get("result")) or ""
-
-
-def _attachments(content: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
-    """The names of attached files, and where pictures and sounds among the parts are kept."""
-    names = [mapping(file).get("name") for file in listing(facts.get("attachments"))]
-    names += [mapping(part).get("asset_pointer") for part in listing(content.get("parts"))]
-    return [name for name in names if isinstance(name, str) and name]
+CHATGPT = WebExport("chatgpt", ("mapping", dict), _head, _messages)

@@ -15,15 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harken.importers.blocks import (
-    ParsedContent,
-    Piece,
-    ToolCalls,
-    claude_words,
-    is_interruption,
-    marker,
-    read_content,
-)
+from harken.importers.blocks import ParsedContent, Piece, ToolCalls, claude_words, is_interruption, marker, read_content
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
 from harken.importers.reading import LineReader, files_below, follow, in_order, known, mapping, moment, objects, string
 from harken.model.conversations import MessageType, Role
@@ -50,7 +42,11 @@ def copied_lines(path: Path) -> dict[str, Origin]:
     copies: dict[str, Origin] = {}
     unclear: list[str] = []
     session = ""
-    for line in _own_head(path):
+    for line in objects(path):
+        is_copy = _FORKED_FROM in line or line.get(_REQUESTED_BY) not in (None, line.get("sessionId"))
+        if line.get("type") == "assistant" and not is_copy:
+            # The first answer that was given in this session: copies stand before it.
+            break
         uuid = string(line.get("uuid"))
         if uuid is None:
             continue
@@ -65,15 +61,6 @@ def copied_lines(path: Path) -> dict[str, Origin]:
         else:
             unclear.append(uuid)
     return _dated(path, copies, unclear, session) if session else {}
-
-
-def _own_head(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines up to the first answer that was given in this session: copies stand before it."""
-    for line in objects(path):
-        is_copy = _FORKED_FROM in line or line.get(_REQUESTED_BY) not in (None, line.get("sessionId"))
-        if line.get("type") == "assistant" and not is_copy:
-            return
-        yield line
 
 
 def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session: str) -> dict[str, Origin]:
@@ -97,8 +84,7 @@ _SUBAGENTS = "subagents"
 _HEAD_LINES = 20
 # Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
 # whole prompts again.
-_SILENT_TYPES = ("progress", "file-history-snapshot", "queue-operation")
-_REQUESTS = "api-"
+_SILENT_TYPES = re.compile(r"progress|file-history-snapshot|queue-operation|api-.*", re.DOTALL)
 _SILENT_FLAGS = ("isMeta", "isCompactSummary", "isApiErrorMessage", "teamName")
 # Where a title stands, and which one wins over which: what a person chose over what a model found.
 _SUMMARY_RANK = 1
@@ -286,20 +272,9 @@ class _SessionReader(LineReader):
 
     def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> NewMessage:
         self._note(piece)
-        role, text = piece.role(_role(line)), piece.text
-        if piece.type is MessageType.TOOL_RESULT:
-            text = self._calls.result(piece.call_id, text, piece.facts.get("is_error") is True)
-        return NewMessage(
-            role,
-            text,
-            piece.type,
-            conversation=conversation,
-            external_id=piece.external_id(string(line.get("uuid")), order),
-            created_at=moment(line.get("timestamp")),
-            call_id=piece.call_id,
-            tool_name=piece.tool_name or self._calls.name_of(piece.call_id),
-            metadata={**piece.facts, **_facts(line, role)},
-        )
+        role, external_id = piece.role(_role(line)), piece.external_id(string(line.get("uuid")), order)
+        named = self._calls.completed(piece)
+        return named.message(role, conversation, external_id, line.get("timestamp"), **_facts(line, role))
 
     def _note(self, piece: Piece) -> None:
         if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
@@ -307,7 +282,7 @@ class _SessionReader(LineReader):
 
 
 def _side_facts(path: Path) -> Mapping[str, Any]:
-    """Read the file beside a subagent's file; nothing, where it is missing or damaged."""
+    """Read the file beside a subagent's file; empty where it is missing or damaged."""
     try:
         return mapping(json.loads(path.with_suffix(".meta.json").read_text("utf-8", "replace")))
     except (OSError, ValueError, RecursionError):
@@ -329,10 +304,10 @@ def _role(line: Mapping[str, Any]) -> Role:
 
 def _facts(line: Mapping[str, Any], role: Role) -> dict[str, Any]:
     if role is Role.ASSISTANT:
-        return known(model=string(mapping(line.get("message")).get("model")))
+        return {"model": string(mapping(line.get("message")).get("model"))}
     if role is Role.USER:
         source = string(line.get("promptSource"))
-        return known(prompt_source=None if source == "user" else source, origin=_origin(line))
+        return {"prompt_source": None if source == "user" else source, "origin": _origin(line)}
     return {}
 
 
@@ -348,41 +323,32 @@ def _content(line: Mapping[str, Any]) -> ParsedContent:
         return ParsedContent()
     kind = line.get("type")
     if kind == "system":
-        return _boundary(line)
+        trigger = string(mapping(line.get("compactMetadata")).get("trigger"))
+        boundary = marker(event="compact_boundary", trigger=trigger)
+        return ParsedContent((boundary,) if line.get("subtype") == "compact_boundary" else ())
     if kind == "attachment":
         return _queued(mapping(line.get("attachment")))
     message = line.get("message")
     declared = kind in ("user", "assistant")
     if not isinstance(message, dict):
         return ParsedContent(faults=("has no message object",)) if declared else ParsedContent()
-    if message.get("model") == "<synthetic>" or not (declared or _speaks(kind, message)):
+    # A line of another or no type may be somebody's message all the same.
+    speaks = (
+        not _SILENT_TYPES.fullmatch(str(kind)) and "content" in message and message.get("role") in ("user", "assistant")
+    )
+    if message.get("model") == "<synthetic>" or not (declared or speaks):
         return ParsedContent()
-    return _user_content(message) if _role(line) is Role.USER else read_content(message.get("content"), _answer)
-
-
-def _speaks(kind: Any, message: Mapping[str, Any]) -> bool:
-    """True for a line of another or no type that is somebody's message all the same."""
-    silent = kind in _SILENT_TYPES or str(kind).startswith(_REQUESTS)
-    return not silent and "content" in message and message.get("role") in ("user", "assistant")
-
-
-def _answer(text: str) -> str:
-    """An assistant's words; the placeholder of an empty answer is none."""
-    return "" if text == "(no content)" else without_recall(text)
-
-
-def _user_content(message: Mapping[str, Any]) -> ParsedContent:
+    if _role(line) is Role.ASSISTANT:
+        return read_content(message.get("content"), _answer)
     content = read_content(message.get("content"), claude_words)
     if any(is_interruption(text) for text in content.texts):
         return replace(content, pieces=(marker(event="interrupted"), *content.pieces))
     return content
 
 
-def _boundary(line: Mapping[str, Any]) -> ParsedContent:
-    if line.get("subtype") != "compact_boundary":
-        return ParsedContent()
-    trigger = string(mapping(line.get("compactMetadata")).get("trigger"))
-    return ParsedContent((marker(event="compact_boundary", trigger=trigger),))
+def _answer(text: str) -> str:
+    """An assistant's words; the placeholder of an empty answer is none."""
+    return "" if text == "(no content)" else without_recall(text)
 
 
 def _queued(attachment: Mapping[str, Any]) -> ParsedContent:

@@ -217,28 +217,27 @@ class _RolloutReader(LineReader):
         copies = {message.text: message.external_id for message in self._held}
         self._held = []
         typed = line.item.get("content") if line.item else payload.get("message")
-        messages, faults = self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words))
-        yield from (replace(one, external_id=copies.get(one.text, one.external_id)) for one in messages)
-        yield from faults
+        for one in self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words)):
+            if isinstance(one, NewMessage) and one.text in copies:
+                yield replace(one, external_id=copies[one.text])
+            else:
+                yield one
 
     def _model_message(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
         role = payload.get("role")
         if role == "assistant":
             yield from self._released()
-            content = read_content(payload.get("content"), without_recall)
-            messages, faults = self._said(line, payload, Role.ASSISTANT, content)
-            yield from messages
-            yield from faults
+            yield from self._said(line, payload, Role.ASSISTANT, read_content(payload.get("content"), without_recall))
         elif role == "user" and not self._event:
-            messages, faults = self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words))
-            self._held += messages
-            yield from faults
+            said = self._said(line, payload, Role.USER, read_content(payload.get("content"), codex_words))
+            self._held += [one for one in said if isinstance(one, NewMessage)]
+            yield from (one for one in said if isinstance(one, Unreadable))
 
     def _said(
         self, line: _Line, payload: Mapping[str, Any], role: Role, content: ParsedContent
-    ) -> tuple[list[NewMessage], list[Unreadable]]:
-        messages = [self._message(line, payload, role, piece) for piece in content.pieces]
-        return messages, [Unreadable(self._path, line.number, fault) for fault in content.faults]
+    ) -> list[NewMessage | Unreadable]:
+        messages = (self._message(line, payload, role, piece) for piece in content.pieces)
+        return [*messages, *(Unreadable(self._path, line.number, fault) for fault in content.faults)]
 
     def _tool(self, line: _Line, payload: Mapping[str, Any], kind: str) -> Iterator[ParsedItem]:
         call_id = string(payload.get("call_id"))
@@ -253,9 +252,8 @@ class _RolloutReader(LineReader):
                 yield Unreadable(self._path, line.number, "has a tool result without readable content")
                 return
             text, failed = read
-            words, tool = self._calls.result(call_id, without_recall(text), failed), self._calls.name_of(call_id)
-            piece = Piece(MessageType.TOOL_RESULT, words, call_id, tool, known(is_error=failed))
-            yield self._message(line, payload, Role.TOOL, piece)
+            piece = Piece(MessageType.TOOL_RESULT, without_recall(text), call_id, facts=known(is_error=failed))
+            yield self._message(line, payload, Role.TOOL, self._calls.completed(piece))
 
     def _note(self, payload: Mapping[str, Any]) -> str:
         """Remember the name of the tool that an item calls, for its result, which has only the call's id."""
@@ -268,17 +266,8 @@ class _RolloutReader(LineReader):
 
     def _message(self, line: _Line, payload: Mapping[str, Any], role: Role, piece: Piece) -> NewMessage:
         # Most lines have no id of their own. Time and number are the same in a rollout's plain and compressed form.
-        return NewMessage(
-            role,
-            piece.text,
-            piece.type,
-            conversation=self._conversation,
-            external_id=string(payload.get("id")) or f"{line.timestamp}#{line.number}",
-            created_at=moment(line.timestamp),
-            call_id=piece.call_id,
-            tool_name=piece.tool_name,
-            metadata={**piece.facts, **known(phase=string(payload.get("phase")))},
-        )
+        external_id = string(payload.get("id")) or f"{line.timestamp}#{line.number}"
+        return piece.message(role, self._conversation, external_id, line.timestamp, phase=string(payload.get("phase")))
 
 
 def _given(payload: Mapping[str, Any]) -> Any:

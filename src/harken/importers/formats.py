@@ -8,14 +8,14 @@ from itertools import islice
 from pathlib import Path
 
 from harken.errors import TranscriptError
-from harken.importers.chatgpt import ChatGPT
-from harken.importers.claude_ai import ClaudeAI
+from harken.importers.chatgpt import CHATGPT
+from harken.importers.claude_ai import CLAUDE_AI
 from harken.importers.claude_code import ClaudeCode
 from harken.importers.codex import Codex
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
 from harken.importers.reading import files_below, objects
-from harken.importers.web_exports import ExportFormat, read_values
+from harken.importers.web_exports import WebExport, read_values
 from harken.journal.export import FORMAT
 
 
@@ -27,8 +27,8 @@ def formats(environment: Mapping[str, str], home: Path) -> dict[str, TranscriptF
     known: tuple[TranscriptFormat, ...] = (
         ClaudeCode(Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")),
         Codex(Path(environment.get("CODEX_HOME") or home / ".codex")),
-        ChatGPT(),
-        ClaudeAI(),
+        CHATGPT,
+        CLAUDE_AI,
         Jsonl(),
     )
     return {each.name: each for each in known}
@@ -55,7 +55,19 @@ def sort_by_format(paths: Sequence[Path], formats: Mapping[str, TranscriptFormat
     """Every transcript under the paths, by format; folders are looked through whole."""
     found = Sorted()
     for path in paths:
-        _sort(path, formats, found)
+        files = [path] if path.is_file() else sorted(f for f in files_below(path, "*") if f.name.endswith(_SUFFIXES))
+        guesses: dict[str | None, list[Path]] = {}
+        for file in files:
+            guesses.setdefault(guess_format(file, formats), []).append(file)
+        found.unknown += guesses.pop(None, [])
+        for name in (name for name in formats if name in guesses):
+            wanted = guesses[name]
+            if formats[name].appends:
+                # The format knows its own order, and which of two copies counts.
+                known = set(wanted)
+                wanted = [file for file in formats[name].files(path) if file in known]
+            if wanted:
+                found.files.setdefault(name, []).extend(wanted)
     found.files = {name: found.files[name] for name in formats if name in found.files}
     return found
 
@@ -69,35 +81,11 @@ def guess_format(path: Path, formats: Mapping[str, TranscriptFormat]) -> str | N
             return _of_lines(path)
         for value, _ in islice(read_values(path), _VALUES):
             for name, known in formats.items():
-                if isinstance(known, ExportFormat) and isinstance(value, dict) and known.recognises(value):
+                if isinstance(known, WebExport) and known.recognises(value):
                     return name
     except (OSError, TranscriptError):
         pass
     return None
-
-
-def _sort(path: Path, formats: Mapping[str, TranscriptFormat], found: Sorted) -> None:
-    if path.is_file():
-        _keep(found, guess_format(path, formats), [path])
-        return
-    guesses: dict[str | None, list[Path]] = {}
-    for file in sorted(files_below(path, "*")):
-        if file.name.endswith(_SUFFIXES):
-            guesses.setdefault(guess_format(file, formats), []).append(file)
-    for name, files in guesses.items():
-        known = formats.get(name or "")
-        if known is not None and known.appends:
-            # The format knows its own order, and which of two copies counts.
-            wanted = set(files)
-            files = [file for file in known.files(path) if file in wanted]
-        _keep(found, name, files)
-
-
-def _keep(found: Sorted, name: str | None, files: list[Path]) -> None:
-    if name is None:
-        found.unknown += files
-    elif files:
-        found.files.setdefault(name, []).extend(files)
 
 
 def _of_lines(path: Path) -> str | None:

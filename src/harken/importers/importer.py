@@ -65,7 +65,6 @@ class Importer:
     """Reads transcript files into the store.
 
     Args:
-        recorder: where messages go.
         progress: called after every batch.
         forget: erases what an export says was forgotten; None does it without a word to anyone.
         as_mine: the files are the owner's own, wherever they lie: exports hold in all that they say, and an agent's
@@ -85,10 +84,8 @@ class Importer:
     ) -> ImportReport:
         """Import every transcript under the paths; a file that cannot be read does not stop the rest.
 
-        Args:
-            transcripts: the format of all of them.
-            paths: files or folders.
-            report: filled as the work goes on, so that an interrupted import can still say what it did.
+        The report is filled as the work goes on, so that an interrupted import can still say what it did.
+
         Raises:
             ExportError: one of them is an export that is not whole.
             StoreError: the store refuses; what was recorded before stays, and the next run completes the rest.
@@ -97,7 +94,8 @@ class Importer:
         files = list(dict.fromkeys(file for path in paths for file in transcripts.files(path)))
         sizes = [_size(file) for file in files]
         exports = set(exports_among(transcripts, files))
-        before = 0
+        recorder, before = self.recorder, 0
+        erase = self.forget or (lambda doomed: forget(recorder.store, recorder.journal, doomed, recorder.ingest))
         for number, file in enumerate(files):
             report.files += 1
 
@@ -106,7 +104,7 @@ class Importer:
 
             try:
                 if file in exports:
-                    for merged, offset in merge_export(self.recorder, file, self.forget or self._forget, self.as_mine):
+                    for merged, offset in merge_export(recorder, file, erase, self.as_mine):
                         report.add(merged)
                         show(offset)
                 else:
@@ -118,11 +116,8 @@ class Importer:
             before += sizes[number]
             self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
         if report.added >= _MANY:
-            self.recorder.store.rows_imported()
+            recorder.store.rows_imported()
         return report
-
-    def _forget(self, doomed: ForgetPlan) -> Forgotten:
-        return forget(self.recorder.store, self.recorder.journal, doomed, self.recorder.ingest)
 
 
 @dataclass(slots=True)
@@ -275,13 +270,11 @@ class _FileImport:
                 imported_at=self._recorder.now(),
             )
         threads = [thread for thread in self._threads.values() if thread.messages or (finish and thread.changed)]
-        recorded = self._recorder.record(
-            [
-                Batch(thread.head, thread.messages, finish, thread.last, not self._capped, self._is_import)
-                for thread in threads
-            ],
-            within=lambda tx: None if state is None else put_import_state(tx, state),
-        )
+        batches = [
+            Batch(thread.head, thread.messages, finish, thread.last, not self._capped, self._is_import)
+            for thread in threads
+        ]
+        recorded = self._recorder.record(batches, within=lambda tx: put_import_state(tx, state) if state else None)
         self._report.added += len(recorded.messages)
         self._report.known += recorded.known
         self._report.forgotten += recorded.forgotten

@@ -133,13 +133,9 @@ def merge_export(recorder: Recorder, file: Path, forget: Forget, as_mine: bool =
     """Bring in what the store lacks, a transaction per batch; to be run again after whatever stopped it.
 
     Secrets that the rules of the other store let pass, or that it kept because redaction was off, are taken out. Ids
-    stay; a record that goes back to where it came from is known there, and changes nothing.
+    stay; a record that goes back to where it came from is known there, and changes nothing. What was forgotten
+    elsewhere and is still here is erased by `forget`, where the owner says that the export is of their own memory.
 
-    Args:
-        recorder: where they go.
-        file: an export.
-        forget: erases what was forgotten elsewhere and is still here.
-        as_mine: its owner says that the file is of their own memory.
     Yields:
         What each batch has brought, and how far the file has been read, in bytes.
     Raises:

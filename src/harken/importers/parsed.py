@@ -18,9 +18,7 @@ class ParsedConversation:
 
     Attributes:
         external_id: the agent's own id of the conversation, unique within the channel.
-        cwd: the working directory that the agent recorded, else None.
-        git_remote: the remote URL that the agent recorded, else None.
-        project: a project name given outright, else None.
+        project: a name given outright; without one, the project follows from `cwd` and `git_remote`.
         parent_external_id: for a subagent's side file, the conversation that called it.
     """
 

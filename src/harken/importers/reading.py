@@ -116,8 +116,7 @@ class Line:
     Attributes:
         number: counts from 1 over the whole file.
         end: the byte offset after the line.
-        value: the JSON object; None for a blank or an unreadable line.
-        fault: why the line is unreadable, else empty.
+        value: None for a blank or an unreadable line.
         torn: the file's last line is unreadable and has no end yet: its writer may still be at it.
     """
 
@@ -158,7 +157,7 @@ class LineReader:
 def follow(path: Path, reader: LineReader, offset: int = 0) -> Iterator[ParsedItem]:
     """Yield a growing file's items from an offset, 0 or a checkpoint of an earlier reading, with checkpoints."""
     with path.open("rb") as stream:
-        first = _learn(stream, reader, offset) if offset else 1
+        first = _learn(stream, reader, offset)
         reached, marked = offset, offset
         for line in numbered(stream, first, offset):
             yield from items(path, reader, line)

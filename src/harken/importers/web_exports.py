@@ -8,75 +8,61 @@ import json
 import re
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from harken.errors import TranscriptError
 from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, TranscriptFormat, Unreadable
-from harken.importers.reading import files_below, in_order, without_lone_surrogates
+from harken.importers.reading import files_below, in_order, moment, without_lone_surrogates
 from harken.record.recorder import NewMessage
 
 
-class Tree:
-    """The messages of a conversation, each with the one it answers.
+def threaded(parents: Mapping[str, str | None], times: Mapping[str, Any], leaf: str | None) -> dict[str, str | None]:
+    """Order the messages of a conversation by time, none before its parent.
 
     Args:
         parents: every message's parent, in the file's order; a parent that is no message makes its child a root.
-        times: when each message was written, in seconds since the epoch, as far as that is known.
+        times: as the export writes them; a message without a time takes its parent's.
+        leaf: the end of the branch in use; where there is no such message, the latest one that nobody answered.
+    Returns:
+        Every message once, with the first message of its own branch; with None on the branch in use.
     """
+    parents = {key: parent if parent in parents else None for key, parent in parents.items()}
+    seconds = {key: at.timestamp() for key, time in times.items() if (at := moment(time))}
+    places = {key: place for place, key in enumerate(parents)}
+    if leaf not in parents:
+        ends = parents.keys() - set(parents.values())
+        leaf = max(ends, key=lambda key: (seconds.get(key, 0.0), places[key]), default=None)
+    used: set[str] = set()
+    while leaf is not None and leaf not in used:
+        used.add(leaf)
+        leaf = parents[leaf]
+    branches: dict[str, str | None] = {}
+    for key in _by_time(parents, seconds, places):
+        branches[key] = None if key in used else branches.get(parents[key] or "") or key
+    return branches
 
-    def __init__(self, parents: Mapping[str, str | None], times: Mapping[str, float]) -> None:
-        self._times = times
-        self._places = {key: place for place, key in enumerate(parents)}
-        self._parents = {key: parent if parent in parents else None for key, parent in parents.items()}
-        self._children: dict[str, list[str]] = {key: [] for key in parents}
-        for key, parent in self._parents.items():
-            if parent is not None:
-                self._children[parent].append(key)
 
-    def order(self) -> list[str]:
-        """Every message once, by time, none before its parent.
-
-        A message without a time takes its parent's. Parents in a circle are entered at the first of them in the file.
-        """
-        ordered: dict[str, None] = {}
-        self._walk([key for key, parent in self._parents.items() if parent is None], ordered)
-        for key in self._parents:
-            if key not in ordered:
-                self._walk([key], ordered)
-        return list(ordered)
-
-    def branches(self, leaf: str | None) -> dict[str, str]:
-        """The messages beside the branch in use, each with the first message of its own branch.
-
-        Where the branch's leaf is unknown, it is the latest message that nobody answered.
-        """
-        used: set[str] = set()
-        step = leaf
-        if leaf not in self._parents:
-            leaves = [key for key, children in self._children.items() if not children]
-            step = max(leaves, key=lambda key: (self._times.get(key, 0.0), self._places[key]), default=None)
-        while step is not None and step not in used:
-            used.add(step)
-            step = self._parents[step]
-        beside: dict[str, str] = {}
-        for key in self.order():
-            if key not in used:
-                beside[key] = beside.get(self._parents[key] or "", key)
-        return beside
-
-    def _walk(self, starts: Iterable[str], ordered: dict[str, None]) -> None:
-        waiting = [(self._times.get(key, 0.0), self._places[key], key) for key in starts]
+def _by_time(
+    parents: Mapping[str, str | None], seconds: Mapping[str, float], places: Mapping[str, int]
+) -> Iterable[str]:
+    children: dict[str | None, list[str]] = {None: []}
+    for key, parent in parents.items():
+        children.setdefault(parent, []).append(key)
+    ordered: dict[str, None] = {}
+    # Parents in a circle are entered at the first of them in the file.
+    for starts in (children[None], *([key] for key in parents)):
+        waiting = [(seconds.get(key, 0.0), places[key], key) for key in starts if key not in ordered]
         heapq.heapify(waiting)
         while waiting:
             time, _, key = heapq.heappop(waiting)
             ordered[key] = None
-            for child in self._children[key]:
+            for child in children.get(key, ()):
                 if child not in ordered:
-                    heapq.heappush(waiting, (self._times.get(child, time), self._places[child], child))
+                    heapq.heappush(waiting, (seconds.get(child, time), places[child], child))
+    return ordered
 
 
 _DOCUMENT = re.compile(r"conversations(?:-\d+)?\.json")
@@ -86,22 +72,21 @@ _LONGEST_CHARS = 64 << 20
 _BETWEEN = (" ", "\t", "\r", "\n", ",")
 
 
-@dataclass(frozen=True, slots=True)
-class ExportMember:
-    """A conversation's place in an export: the file, and the conversation's number in it, from 1."""
+@dataclass
+class WebExport(TranscriptFormat):
+    """The exports of one web chat.
 
-    path: Path
-    number: int
-
-    def unreadable(self, reason: str) -> Unreadable:
-        """A part of the conversation that cannot be read, and why."""
-        return Unreadable(self.path, self.number, reason)
-
-
-class ExportFormat(TranscriptFormat, ABC):
-    """The base of all web chats' exports; a subclass knows one chat's conversations."""
+    Attributes:
+        holds: the key by which its conversations are told, and the type of the value there.
+        head: reads the facts of a conversation as a whole.
+        messages: yields the messages of a conversation by its id, those on abandoned branches too, each after the one
+            that it answers; for a part that cannot be read, the reason.
+    """
 
     name: str
+    holds: tuple[str, type]
+    head: Callable[[Mapping[str, Any]], ParsedConversation]
+    messages: Callable[[Mapping[str, Any], str], Iterator[NewMessage | str]]
 
     def files(self, path: Path) -> list[Path]:
         """The exports under a path, oldest first.
@@ -124,41 +109,32 @@ class ExportFormat(TranscriptFormat, ABC):
         """
         number = recognised = 0
         for number, (value, reached) in enumerate(read_values(path), 1):
-            place = ExportMember(path, number)
             if isinstance(value, _Break):
-                yield place.unreadable(value.reason)
-            elif isinstance(value, dict) and self.recognises(value):
+                yield Unreadable(path, number, value.reason)
+            elif self.recognises(value):
                 recognised += 1
-                yield from self._read(value, place)
+                for item in self._read(value):
+                    yield Unreadable(path, number, item) if isinstance(item, str) else item
                 yield Checkpoint(reached)
             else:
-                yield place.unreadable(f"is not a {self.name} conversation")
+                yield Unreadable(path, number, f"is not a {self.name} conversation")
         if number and not recognised:
             raise TranscriptError(f"{path} holds no {self.name} conversation. Is it an export of another chat?")
 
-    @abstractmethod
-    def recognises(self, value: Mapping[str, Any]) -> bool:
+    def recognises(self, value: Any) -> bool:
         """True for a JSON object that is a conversation of this chat."""
+        key, kind = self.holds
+        return isinstance(value, dict) and isinstance(value.get(key), kind)
 
-    @abstractmethod
-    def head(self, value: Mapping[str, Any]) -> ParsedConversation:
-        """Read the facts of a conversation as a whole."""
-
-    @abstractmethod
-    def messages(
-        self, value: Mapping[str, Any], conversation: str, place: ExportMember
-    ) -> Iterator[NewMessage | Unreadable]:
-        """Yield a conversation's messages, those on abandoned branches too, each after the one it answers."""
-
-    def _read(self, value: dict[str, Any], place: ExportMember) -> list[ParsedItem]:
+    def _read(self, value: dict[str, Any]) -> Sequence[ParsedConversation | NewMessage | str]:
         try:
             value = without_lone_surrogates(value)
             head = self.head(value)
-            found: list[ParsedItem] = [*self.messages(value, head.external_id, place)]
+            found = [*self.messages(value, head.external_id)]
         except RecursionError:
-            return [place.unreadable("is nested too deeply")]
+            return ["is nested too deeply"]
         if not head.external_id:
-            return [place.unreadable("has no id")]
+            return ["has no id"]
         return [head, *found] if any(isinstance(item, NewMessage) for item in found) else found
 
 

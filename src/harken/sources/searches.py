@@ -27,9 +27,6 @@ class SourceSearcher:
 
     Every limit is from 1 to 50, that of memories to 100; every mode is `hybrid`, `keyword` or `semantic`.
 
-    Args:
-        store: where records are looked up.
-        search: the one retrieval path.
     Raises:
         UsageError: by every search whose limit, mode, category, language, axis, domain, strategy or outcome is none.
         NotFoundError: by every search in a project that is not there.
@@ -61,8 +58,8 @@ class SourceSearcher:
         mode: str = "hybrid",
     ) -> SourceHit:
         """Units of code."""
-        facets = language_facets(language)
-        return self._of(CodeSource()).find(query, facets=facets, project=project, limit=limit, mode=mode)
+        search = self._of(CodeSource())
+        return search.find(query, facets=language_facets(language), project=project, limit=limit, mode=mode)
 
     def search_experiences(
         self,
@@ -84,7 +81,7 @@ class SourceSearcher:
         check_one_of("axis", axis, AXES)
         filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
         facets = (f"axis:{axis}", *_checked_facets(*filters))
-        return self._filled(ExperienceSource(), query, facets, limit, mode, is_filled)
+        return self._of(ExperienceSource()).find(query, facets=facets, limit=limit, mode=mode, is_filled=is_filled)
 
     def search_values(
         self,
@@ -101,7 +98,7 @@ class SourceSearcher:
         The newest others of the same follow, up to the limit, where it is to be filled.
         """
         facets = _checked_facets(("axis", axis, AXES), ("domain", domain, DOMAINS))
-        return self._filled(ValueSource(), query, facets, limit, mode, is_filled)
+        return self._of(ValueSource()).find(query, facets=facets, limit=limit, mode=mode, is_filled=is_filled)
 
     def search_commits(
         self,
@@ -115,8 +112,7 @@ class SourceSearcher:
     ) -> SourceHit:
         """Commits."""
         facets = () if author is None else (author_facet(author),)
-        search = self._of(CommitSource())
-        return search.find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
+        return self._of(CommitSource()).find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
 
     def search_documents(
         self, query: str, limit: int = DEFAULT_LIMIT, *, project: str | None = None, mode: str = "hybrid"
@@ -126,13 +122,6 @@ class SourceSearcher:
 
     def _of(self, source: Source) -> SourceSearch:
         return SourceSearch(self.store, source, self.search)
-
-    def _filled(
-        self, source: Source, query: str, facets: tuple[str, ...], limit: int, mode: str, is_filled: bool
-    ) -> SourceHit:
-        search = self._of(source)
-        found = search.find(query, facets=facets, limit=limit, mode=mode)
-        return search.fill(found, facets, limit) if is_filled and len(found.hits) < limit else found
 
 
 def _checked_facets(*wanted: tuple[str, str | None, Sequence[str]]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ class SearchPort(Protocol):
     """The one retrieval path."""
 
     def __call__(self, query: str, scope: SearchScope, limit: int, mode: str, /) -> SearchResult:
-        """What answers the query, best first."""
+        """Search the entries in scope; best first."""
         ...
 
 
@@ -52,11 +52,9 @@ def relevance_of(hit: Hit) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SourceHit:
-    """What was found, best first.
+    """What was found, best first: hits with scores and reasons, and the same as a context shows them.
 
     Attributes:
-        hits: with scores and reasons.
-        items: the same as a context shows them, with the facts of their source.
         notes: one sentence for each part that could not answer.
         threshold: how like the query something must be to be relevant (cosine similarity); None where none applies.
     """
@@ -69,13 +67,7 @@ class SourceHit:
 
 @dataclass(frozen=True, slots=True)
 class SourceSearch:
-    """Searches the entries of one source.
-
-    Args:
-        store: where records are looked up.
-        source: shows what was found.
-        search: the one retrieval path.
-    """
+    """Searches the entries of one source."""
 
     store: Readable
     source: Source
@@ -91,8 +83,11 @@ class SourceSearch:
         limit: int = DEFAULT_LIMIT,
         mode: str = "hybrid",
         most: int = MAX_LIMIT,
+        is_filled: bool = False,
     ) -> SourceHit:
         """Find the records that answer a query and have all of the facets; from 1 to `most`.
+
+        The newest others that have the facets follow, up to the limit, where it is to be filled.
 
         Raises:
             UsageError: the limit is not possible, or the mode is none.
@@ -103,10 +98,10 @@ class SourceSearch:
         named = None if project is None else str(project)
         scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
         result = self.search(query, scope, limit, mode)
-        return replace(self._shown(result.hits, result.notes), threshold=result.threshold)
+        found = replace(self._shown(result.hits, result.notes), threshold=result.threshold)
+        return self._filled(found, facets, limit) if is_filled and len(found.hits) < limit else found
 
-    def fill(self, found: SourceHit, facets: tuple[str, ...], limit: int) -> SourceHit:
-        """What was found, and behind it the newest others that have the facets, until there are so many."""
+    def _filled(self, found: SourceHit, facets: tuple[str, ...], limit: int) -> SourceHit:
         known = {hit.entry.ref_uid for hit in found.hits}
         with self.store.reading() as tx:
             scope = row_scope(tx, SearchScope(sources=(self.source.name,), facets=facets))

@@ -41,8 +41,7 @@ class Says:
         input_tokens: None estimates the prompt.
         output_tokens: None estimates the answer.
         cached_tokens: how many of the input were read from a cache.
-        counted: whether the usage is sent at all; small servers leave it out.
-        delay_seconds: how long to wait first.
+        counted: the usage is sent; small servers leave it out.
         piece_delay_seconds: how long to wait before each piece of a stream.
         breaks_after: hang up after so many pieces of a stream.
         hangs_after: say no more after so many pieces of a stream, and keep the connection; the first has no words.
@@ -104,20 +103,20 @@ class ChatServer(LocalServer):
             status = 400
         if status != 200:
             return Reply(status=status, body=error_body(status))
-        step = self._next(request)
+        with self._lock:
+            scripted = self._script.popleft() if self._script else None
+        step = scripted or (self._otherwise(request) if self._otherwise else Reply(status=500))
         if isinstance(step, Says):
             return self._spoken(step, request.body)
         whole = step.body is not None or step.hang_up
         return step if whole else Reply(step.status, error_body(step.status), step.delay_seconds, headers=step.headers)
 
-    def _next(self, request: Request) -> Step:
-        with self._lock:
-            if self._script:
-                return self._script.popleft()
-        return self._otherwise(request) if self._otherwise else Reply(status=500)
-
     def _spoken(self, says: Says, body: dict[str, Any]) -> Reply:
-        message = self._message(says)
+        message: dict[str, Any] = {"role": "assistant", "content": says.text or None}
+        if says.refusal:
+            message |= {"content": None, "refusal": says.refusal}
+        if says.calls:
+            message["tool_calls"] = [self._call(call) for call in says.calls]
         finish = says.finish or ("tool_calls" if says.calls else "stop")
         head = {"id": f"chatcmpl-{len(self.requests)}", "created": _CREATED, "model": body["model"]}
         usage = _usage(says, body) if says.counted else None
@@ -135,14 +134,6 @@ class ChatServer(LocalServer):
             piece_delay_seconds=says.piece_delay_seconds,
         )
 
-    def _message(self, says: Says) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": says.text or None}
-        if says.refusal:
-            message |= {"content": None, "refusal": says.refusal}
-        if says.calls:
-            message["tool_calls"] = [self._call(call) for call in says.calls]
-        return message
-
     def _call(self, call: ScriptedCall) -> dict[str, Any]:
         with self._lock:
             self._calls += 1
@@ -152,13 +143,10 @@ class ChatServer(LocalServer):
 
 
 def _usage(says: Says, body: dict[str, Any]) -> dict[str, Any]:
-    asked = says.input_tokens
-    if asked is None:
-        asked = sum(tokens.estimate(_text_of(message)) for message in body["messages"])
-    said = says.output_tokens
-    if said is None:
-        written = [says.text, says.refusal, *(f"{call.name} {call.arguments}" for call in says.calls)]
-        said = sum(map(tokens.estimate, written))
+    prompt = [_text_of(message) for message in body["messages"]]
+    answer = [says.text, says.refusal, *(f"{call.name} {call.arguments}" for call in says.calls)]
+    asked = sum(map(tokens.estimate, prompt)) if says.input_tokens is None else says.input_tokens
+    said = sum(map(tokens.estimate, answer)) if says.output_tokens is None else says.output_tokens
     return {
         "prompt_tokens": asked,
         "completion_tokens": said,
@@ -176,19 +164,16 @@ def _events(head: dict[str, Any], message: dict[str, Any], finish: str, usage: d
         written = call["function"]["arguments"]
         half = len(written) // 2
         begun = {**call, "index": index, "function": {**call["function"], "arguments": written[:half]}}
-        deltas += [
-            {"tool_calls": [begun]},
-            {"tool_calls": [{"index": index, "function": {"arguments": written[half:]}}]},
-        ]
-    chunks = [_chunk(head, [{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
-    chunks.append(_chunk(head, [{"index": 0, "delta": {}, "finish_reason": finish}]))
+        rest = {"index": index, "function": {"arguments": written[half:]}}
+        deltas += [{"tool_calls": [begun]}, {"tool_calls": [rest]}]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
+    ]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     if usage is not None:
-        chunks.append(_chunk({**head, "usage": usage}, []))
-    return [*(b"data: " + as_body(chunk) + b"\n\n" for chunk in chunks), b"data: [DONE]\n\n"]
-
-
-def _chunk(head: dict[str, Any], choices: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**head, "object": "chat.completion.chunk", "choices": choices}
+        chunks.append({"usage": usage, "choices": []})
+    whole = ({**head, "object": "chat.completion.chunk", **chunk} for chunk in chunks)
+    return [*(b"data: " + as_body(chunk) + b"\n\n" for chunk in whole), b"data: [DONE]\n\n"]
 
 
 def _text_of(message: dict[str, Any]) -> str:
@@ -207,7 +192,7 @@ class EmbeddingServer(LocalServer):
 
     Args:
         dims: length of a vector unless the request says `dimensions`.
-        shuffled: whether answers list the vectors last to first, as the protocol allows.
+        shuffled: answers list the vectors last to first, as the protocol allows.
         api_key: the bearer token to insist on; None takes everyone.
     """
 
@@ -227,20 +212,18 @@ class EmbeddingServer(LocalServer):
             reply = self._script.popleft() if self._script else Reply()
         if reply.body is not None or reply.hang_up:
             return reply
-        status = self._status(request) if reply.status == 200 else reply.status
-        body = as_body(self._embeddings(request.body)) if status == 200 else error_body(status)
-        return replace(reply, status=status, body=body)
-
-    def _status(self, request: Request) -> int:
+        status = reply.status if reply.status != 200 else self.status_of(request)
         texts = request.body.get("input")
         is_whole = request.body.get("model") and isinstance(texts, str | list) and texts
-        return self.status_of(request) if self.status_of(request) != 200 or is_whole else 400
+        status = 400 if status == 200 and not is_whole else status
+        body = as_body(self._embeddings(request.body)) if status == 200 else error_body(status)
+        return replace(reply, status=status, body=body)
 
     def _embeddings(self, body: dict[str, Any]) -> dict[str, Any]:
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
         vectors = hashed_vectors(texts, int(body.get("dimensions") or self._dims))
         data = [
-            {"object": "embedding", "index": index, "embedding": [float(value) for value in vector]}
+            {"object": "embedding", "index": index, "embedding": vector.tolist()}
             for index, vector in enumerate(vectors)
         ]
         used = sum(len(text.split()) for text in texts)

@@ -19,13 +19,11 @@ class Reply:
     """How the next request is answered instead of well.
 
     Attributes:
-        status: HTTP status.
         body: sent as it is; None sends what a good answer would hold, or an error object when the status is one.
         delay_seconds: how long to wait first.
         hang_up: close the connection without an answer, or, where there are pieces, after them.
         headers: sent beside those of every answer.
         pieces: sent one by one as a stream of events, in place of the body.
-        piece_delay_seconds: how long to wait before each piece.
         hangs: say no more after the pieces, and keep the connection, until the server is stopped.
     """
 
@@ -41,13 +39,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent.
-
-    Attributes:
-        authorization: the header, empty where there was none.
-        body: the JSON object; empty where there was none.
-        headers: all of them, names in lower case.
-    """
+    """A request as a client sent it: its JSON object, and all headers with names in lower case; empty without any."""
 
     path: str
     authorization: str
@@ -90,7 +82,7 @@ class LocalServer(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether it listens."""
+        """True while it listens."""
         return self._server is not None
 
     def start(self) -> Self:

@@ -38,14 +38,10 @@ class Talk:
 
     Args:
         name: makes the conversation's id and is its external id.
-        project: where it was held.
-        start: when it began.
         channel: where it is held; a task's runs are in `task`.
 
     Attributes:
-        conversation: its head.
         events: everything so far, in order; the head, a segment and an exchange come first.
-        messages: the messages among them.
     """
 
     def __init__(

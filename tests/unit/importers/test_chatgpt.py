@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from harken.errors import TranscriptError
-from harken.importers.chatgpt import ChatGPT
+from harken.importers.chatgpt import CHATGPT
 from harken.importers.parsed import ParsedConversation, ParsedItem, Unreadable
 from harken.record.recorder import NewMessage
 
 Said = Callable[..., list[tuple[str, str, str]]]
-CHATGPT = ChatGPT()
+CHATGPT = CHATGPT
 
 
 def node(role: str, text: Any, parent: str | None = None, **message: Any) -> dict[str, Any]:

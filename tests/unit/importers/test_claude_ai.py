@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from harken.errors import TranscriptError
-from harken.importers.claude_ai import ClaudeAI
+from harken.importers.claude_ai import CLAUDE_AI
 from harken.importers.parsed import ParsedConversation, ParsedItem, Unreadable
 from harken.record.recorder import NewMessage
 
 Said = Callable[..., list[tuple[str, str, str]]]
-CLAUDE_AI = ClaudeAI()
+CLAUDE_AI = CLAUDE_AI
 
 
 def message(sender: str, text: str = "", uuid: str = "", **more: Any) -> dict[str, Any]:

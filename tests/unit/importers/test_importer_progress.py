@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harken.importers import importer
-from harken.importers.chatgpt import ChatGPT
+from harken.importers.chatgpt import CHATGPT
 from harken.importers.importer import Importer, Progress
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
@@ -43,7 +43,7 @@ def as_download(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("transcripts", "written"), [(Jsonl(), as_lines), (ChatGPT(), as_document), (ChatGPT(), as_download)]
+    ("transcripts", "written"), [(Jsonl(), as_lines), (CHATGPT, as_document), (CHATGPT, as_download)]
 )
 def test_a_bar_is_not_full_before_the_end(
     place: RecordedHome,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harken.importers.claude_ai import ClaudeAI
+from harken.importers.claude_ai import CLAUDE_AI
 from harken.importers.claude_code import ClaudeCode
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
@@ -16,7 +16,7 @@ from harken.importers.parsed import TranscriptFormat
 
 @pytest.mark.parametrize(
     ("transcripts", "name"),
-    [(ClaudeCode(Path()), "one.jsonl"), (Jsonl(), "one.jsonl"), (ClaudeAI(), "conversations.json")],
+    [(ClaudeCode(Path()), "one.jsonl"), (Jsonl(), "one.jsonl"), (CLAUDE_AI, "conversations.json")],
 )
 def test_a_file_that_is_removed_while_its_folder_is_listed_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transcripts: TranscriptFormat, name: str

@@ -46,11 +46,7 @@ _DENIAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The outcome that a check suggests for the active experience of its project.
-
-    Attributes:
-        result: the lines that it printed; the evidence is the message with all of them.
-    """
+    """The outcome that a check suggests for the active experience of its project, by lines that it printed."""
 
     status: ExperienceStatus
     result: str
@@ -102,10 +98,7 @@ def suggestion_of(one: Experience, check: SeenCheck) -> Suggestion:
 class Candidate:
     """A check that failed while no experience was active: one of the same id may be started from it.
 
-    Attributes:
-        printed: the lines that say what failed.
-        goal, hypothesis, prediction: what was said around it; empty where nothing like it was said.
-        failures: how often it failed before it passed, or until now.
+    Goal, hypothesis and prediction are what was said around it; empty where nothing like it was said.
     """
 
     uid: str

@@ -61,14 +61,13 @@ def tier_of(one: Experience) -> str:
         return ABANDONED
     if one.outcome.auto_captured:
         return GOLD
-    return BRONZE if any(_is_vague(getattr(one, name), least) for name, least in _LEAST_WORDS.items()) else SILVER
-
-
-def _is_vague(text: str, least_words: int) -> bool:
-    if _CONCRETE.search(text):
-        return False
     vague = words_of("vague_words")
-    return len({word for word in content_terms(text) if len(word) > 1 and word not in vague}) < least_words
+    for name, least_words in _LEAST_WORDS.items():
+        text = getattr(one, name)
+        words = {word for word in content_terms(text) if len(word) > 1 and word not in vague}
+        if len(words) < least_words and not _CONCRETE.search(text):
+            return BRONZE
+    return SILVER
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from harken.sources.source import relevance_of
 from harken.storage.ports import Transaction
 from harken.storage.records.rows import find_kept
 
+_SHOWN = ("axis", "cluster_id", "cluster_size", "similarity_to_centroid")
+
 
 class ExperienceSource:
     """A `Source` of experiences; one that was found on several axes is shown once, as it was found best."""
@@ -27,8 +29,20 @@ class ExperienceSource:
         for hit in hits:
             if hit.entry.source == EXPERIENCE:
                 mine.setdefault(hit.entry.ref_uid, hit)
-        known = find_kept(tx, EXPERIENCE, list(mine))
-        return [_experience_item(read_experience(known[uid]), hit) for uid, hit in mine.items() if uid in known]
+        known = {uid: read_experience(kept) for uid, kept in find_kept(tx, EXPERIENCE, list(mine)).items()}
+        return [_item(known[uid], hit) for uid, hit in mine.items() if uid in known]
+
+
+def _item(one: Experience, hit: Hit) -> ContextItem:
+    metadata = {
+        "id": one.uid,
+        "domain": one.domain,
+        "strategy": one.strategy,
+        "outcome_status": one.status.value,
+        "confidence_tier": one.tier,
+        "iteration_count": one.iteration_count,
+    }
+    return ContextItem(EXPERIENCE, experience_markdown(one, hit.entry.part), relevance_of(hit), metadata)
 
 
 class ValueSource:
@@ -43,28 +57,9 @@ class ValueSource:
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The values among what was found."""
         mine = [hit for hit in hits if hit.entry.source == VALUE]
-        known = find_kept(tx, VALUE, [hit.entry.ref_uid for hit in mine])
-        return [_value_item(read_value(known[hit.entry.ref_uid]), hit) for hit in mine if hit.entry.ref_uid in known]
-
-
-def _experience_item(one: Experience, hit: Hit) -> ContextItem:
-    metadata = {
-        "id": one.uid,
-        "domain": one.domain,
-        "strategy": one.strategy,
-        "outcome_status": one.status.value,
-        "confidence_tier": one.tier,
-        "iteration_count": one.iteration_count,
-    }
-    return ContextItem(EXPERIENCE, experience_markdown(one, hit.entry.part), relevance_of(hit), metadata)
-
-
-def _value_item(one: Value, hit: Hit) -> ContextItem:
-    metadata = {
-        "id": one.uid,
-        "axis": one.axis,
-        "cluster_id": one.cluster_id,
-        "cluster_size": one.cluster_size,
-        "similarity_to_centroid": one.similarity_to_centroid,
-    }
-    return ContextItem(VALUE, value_markdown(one), relevance_of(hit), metadata)
+        found = find_kept(tx, VALUE, [hit.entry.ref_uid for hit in mine])
+        items = []
+        for hit, one in ((hit, read_value(found[hit.entry.ref_uid])) for hit in mine if hit.entry.ref_uid in found):
+            facts = {name: getattr(one, name) for name in _SHOWN}
+            items.append(ContextItem(VALUE, value_markdown(one), relevance_of(hit), {"id": one.uid, **facts}))
+        return items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -172,9 +172,16 @@ class Values:
             NotFoundError: there is no such cluster.
         """
         validity = self.validate(text, cluster_id)
+        if validity.distance > validity.limit:
+            raise UsageError(
+                f"The value is too far from {cluster_id}: distance {validity.distance:.3f}, at most "
+                f"{validity.limit:.3f}. Say what its members have in common: harken values members {cluster_id}"
+            )
         if not validity.is_valid:
-            raise UsageError(_refused(validity))
-
+            raise UsageError(
+                f"The value is nearer to {validity.nearest} than to {cluster_id}. Add it there: "
+                f"harken values add {validity.nearest}"
+            )
         with self.recorder.saving(VALUE) as records:
             one = _cluster(records.tx, cluster_id)
             members = tuple(uid for uid, _ in one.members)
@@ -252,25 +259,17 @@ class Values:
         with self.store.writing() as tx:
             before, every = _earlier(tx, axis)
             names = follow(before, [frozenset(vectors.uids[row] for row in rows) for rows in clusters])
-            fresh = _new_names(axis, every)
+            numbers = [uid.removeprefix(f"{axis}_") for uid in every]
+            # Ids behind the highest that was ever given.
+            fresh = count(max((int(number) for number in numbers if number.isdigit()), default=0) + 1)
             made = [
-                _made(name or next(fresh), axis, space, vectors, rows, moment)
+                _made(name or f"{axis}_{next(fresh)}", axis, space, vectors, rows, moment)
                 for name, rows in zip(names, clusters, strict=True)
             ]
             for one in made:
                 stored.put_cluster(tx, one, moment)
             stored.retire_clusters(tx, sorted(before.keys() - {one.uid for one in made}), moment)
         return AxisClusters(axis, known, tuple(made), waiting if vectors.waiting else "")
-
-
-def _refused(validity: Validity) -> str:
-    of = validity.cluster_id
-    if validity.distance > validity.limit:
-        return (
-            f"The value is too far from {of}: distance {validity.distance:.3f}, at most {validity.limit:.3f}. "
-            f"Say what its members have in common: harken values members {of}"
-        )
-    return f"The value is nearer to {validity.nearest} than to {of}. Add it there: harken values add {validity.nearest}"
 
 
 def _made(
@@ -297,13 +296,6 @@ def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set
     before = {uid: members for uid, members in named.items() if uid not in present}
     before |= {one.uid: frozenset(uid for uid, _ in one.members) for one in rows if one.retired_at is None}
     return before, present | named.keys()
-
-
-def _new_names(axis: str, given: Iterable[str]) -> Iterator[str]:
-    """Ids behind the highest that was ever given."""
-    numbers = [uid.removeprefix(f"{axis}_") for uid in given]
-    highest = max((int(number) for number in numbers if number.isdigit()), default=0)
-    return (f"{axis}_{number}" for number in count(highest + 1))
 
 
 def _cluster(tx: Transaction, cluster_id: str) -> stored.StoredCluster:

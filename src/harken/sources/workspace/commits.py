@@ -81,9 +81,8 @@ def commit_item(commit: Commit, relevance: float) -> ContextItem:
     """A commit as a context shows it."""
     moment = commit.authored_at.isoformat()
     files = [change.path for change in commit.files]
-    lines = [f"**Commit** `{commit.sha[:7]}` by {commit.author} on {moment}", commit.message]
-    if files:
-        lines.append(f"*Files: {', '.join(files)}*")
+    changed = f"*Files: {', '.join(files)}*" if files else ""
+    lines = (f"**Commit** `{commit.sha[:7]}` by {commit.author} on {moment}", commit.message, changed)
     metadata = {
         "sha": commit.sha,
         "author": commit.author,
@@ -213,7 +212,9 @@ class CommitIndex(WorkspaceIndex):
         repository, store = _repository(path), self.recorder.store
         report = report if report is not None else CommitReport()
         boundary = repository.boundary()
-        wanted = rows.History(_head(repository, boundary), since or self.recorder.now() - _WINDOW, limit)
+        # A shallow clone may be cut elsewhere next time: when more is fetched, there is more to read.
+        head = " ".join(filter(None, (repository.head(), *sorted(boundary))))
+        wanted = rows.History(head, since or self.recorder.now() - _WINDOW, limit)
         with store.writing() as tx:
             project_id, report.project = project_of(tx, identify_project(repository.root))
             done, known = rows.history_of(tx, project_id), rows.known_shas(tx, project_id)
@@ -315,11 +316,6 @@ def _covers(done: rows.History, wanted: rows.History) -> bool:
     """True where all that is wanted was read already; the window moves on with time."""
     same = done.head == wanted.head and done.most_commits >= wanted.most_commits
     return same and done.since <= wanted.since
-
-
-def _head(repository: Repository, boundary: set[str]) -> str:
-    """The commit that is checked out, and where a shallow clone is cut: when more is fetched, there is more to read."""
-    return " ".join(filter(None, (repository.head(), *sorted(boundary))))
 
 
 def _repository(path: str | Path) -> Repository:

@@ -30,24 +30,17 @@ NEEDS_EXTRA = f"{NEEDS}harken[pdf]"
 _STUMBLES = (ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, RecursionError, ArithmeticError)
 
 
-@dataclass(frozen=True, slots=True)
-class FiledPassage:
-    """A passage and the file that it is of."""
-
-    path: str
-    passage: Passage
-
-
 class DocumentSource:
     """Markdown, plain text and PDF."""
 
     name = "document"
 
-    def entries(self, record: FiledPassage) -> Sequence[NewEntry]:
-        """One entry: the headings that the passage stands under, and its text."""
-        above = " > ".join(heading for heading in record.passage.headings if heading)
-        text = f"{above}\n{record.passage.text}" if above else record.passage.text
-        suffix = record.path.rpartition(".")[2].lower()
+    def entries(self, record: tuple[str, Passage]) -> Sequence[NewEntry]:
+        """One entry of a passage, its file's path before it: the headings that it stands under, and its text."""
+        path, passage = record
+        above = " > ".join(heading for heading in passage.headings if heading)
+        text = f"{above}\n{passage.text}" if above else passage.text
+        suffix = path.rpartition(".")[2].lower()
         return [NewEntry("", text, (f"format:{suffix}",))]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
@@ -107,7 +100,7 @@ class DocumentIndex(FileIndex):
             uid = derived_uid("document", project, path, digest, str(seen[digest]))
             seen[digest] += 1
             row = {**asdict(clean), "headings": list(headings)}
-            parts.append(FilePart(uid, row, self.source.entries(FiledPassage(path, clean))[0]))
+            parts.append(FilePart(uid, row, self.source.entries((path, clean))[0]))
         return parts
 
 

@@ -119,7 +119,9 @@ def read(path: Path, max_bytes: int = MAX_BYTES, is_text: bool = True, is_prose:
     data = _as_utf8(data)
     if b"\0" in data[:_HEAD_BYTES]:
         return FileContent(digest=digest, skipped="binary")
-    if not is_prose and _is_generated(data):
+    first_lines = b"\n".join(data[:_HEAD_BYTES].splitlines()[:10])
+    is_dense = len(data) / (data.count(b"\n") + 1) > _LONGEST_MEAN_LINE
+    if not is_prose and (is_dense or _GENERATED.search(first_lines)):
         return FileContent(digest=digest, skipped="generated")
     return FileContent(data, digest)
 
@@ -138,11 +140,6 @@ def _as_utf8(data: bytes) -> bytes:
         except LookupError:
             return data.decode(_UNDECLARED, errors="replace").encode()
     return data
-
-
-def _is_generated(data: bytes) -> bool:
-    head = b"\n".join(data[:_HEAD_BYTES].splitlines()[:10])
-    return bool(_GENERATED.search(head)) or len(data) / (data.count(b"\n") + 1) > _LONGEST_MEAN_LINE
 
 
 def _walk(place: FilePlace) -> Iterator[str]:

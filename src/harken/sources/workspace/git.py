@@ -23,7 +23,8 @@ _FORMAT = "%H%x00%aN%x00%aE%x00%at%x00%ct%x00%B%x00"
 _FIELDS = 6
 _CHANGED = re.compile(r"\n?(\d+|-)\t(\d+|-)\t(.*)", re.DOTALL)
 _LATEST = 253_402_300_799
-_REACHABLE = ("--branches", "--remotes", "--tags", "HEAD")
+# Commits by their ids from stdin, in that order; renamed files by both names; nothing that a repository configures.
+_LOG = ("log", "--no-walk=unsorted", "--stdin", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,16 @@ class Repository:
 
     def all_shas(self) -> set[str]:
         """Every commit that a branch, a tag or HEAD comes from."""
-        return set(self._run("rev-list", *_REACHABLE, "--").decode().split())
+        return set(self._run("rev-list", "--branches", "--remotes", "--tags", "HEAD", "--").decode().split())
 
     def commits(self, shas: Sequence[str]) -> list[Commit]:
         """These commits with what each changed, in the same order; merges have no files of their own."""
-        options = ("--no-walk=unsorted", "--stdin", "-z", "--numstat", "-M", "--no-color", "--no-ext-diff")
-        command = ("log", *options, "--no-textconv", "--encoding=UTF-8", f"--format={_FORMAT}")
+        command = (*_LOG, "-z", "--numstat", "--encoding=UTF-8", f"--format={_FORMAT}")
         return list(parse_log(_decoded(self._run(*command, stdin="\n".join(shas).encode()))))
 
     def patches(self, shas: Sequence[str], suffixes: Iterable[str]) -> dict[str, str]:
         """Changes of these commits to files of some kinds, without the lines around them; merges have none."""
-        options = ("--no-walk=unsorted", "--stdin", "-p", "-U0", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
-        command = ("log", *options, "--src-prefix=a/", "--dst-prefix=b/", "--format=%x00%H", "--")
+        command = (*_LOG, "-p", "-U0", "--src-prefix=a/", "--dst-prefix=b/", "--format=%x00%H", "--")
         paths = (f":(icase)*{suffix}" for suffix in suffixes)
         _, *each = _decoded(self._run(*command, *paths, stdin="\n".join(shas).encode())).split("\0")
         return {sha: patch for sha, _, patch in (one.partition("\n") for one in each)}

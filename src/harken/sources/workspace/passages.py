@@ -26,7 +26,6 @@ class MarkdownBlock:
         text: without the blank lines around it.
         first: its first line, counted from 1, or its page.
         level: of a heading, from 1; 0 for anything else.
-        title: of a heading.
         is_whole: never to be torn, however long.
     """
 

@@ -25,6 +25,7 @@ NEEDS = "needs "
 """Begins the reason for skipping a file where something must be installed; such a file is tried again each time."""
 _MAX_FILES, _MAX_PARTS = 50, 500
 _log = Log(__name__)
+_ReadFile = tuple[rows.FileState, Sequence[rows.FilePart] | None]
 
 
 class SkippedError(Exception):
@@ -66,12 +67,7 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceIndex:
-    """Something that is indexed from a folder.
-
-    Args:
-        recorder: has the store, the rules of redaction, the clock, and the workers to wake.
-        search_entries: the one retrieval path.
-    """
+    """Something that is indexed from a folder."""
 
     recorder: Recorder
     search_entries: SearchPort
@@ -121,13 +117,16 @@ class FileIndex(WorkspaceIndex, ABC):
         due = {name: found for name, found in stamps.items() if not self._is_same(known.get(name), found)}
         report.files, report.unchanged = len(stamps), len(stamps) - len(due)
         report.skipped.update(known[name].skipped for name in stamps.keys() - due if known[name].skipped)
-        states: list[rows.FileState] = []
-        parts: dict[str, Sequence[rows.FilePart]] = {}
+        batch: list[_ReadFile] = []
         for done, (name, found) in enumerate(due.items(), start=1):
-            states.append(self._look(listed[name], name, found, known.get(name), report, parts))
-            if done == len(due) or len(states) >= _MAX_FILES or sum(map(len, parts.values())) >= _MAX_PARTS:
-                self._store(project_id, report, states, parts)
-                states, parts = [], {}
+            batch.append(self._look(report.project, listed[name], name, found, known.get(name)))
+            if (
+                done == len(due)
+                or len(batch) >= _MAX_FILES
+                or sum(len(parts or ()) for _, parts in batch) >= _MAX_PARTS
+            ):
+                self._store(project_id, report, batch)
+                batch = []
                 progress(done, len(due))
         if gone := [name for name in known if place.contains(name) and name not in stamps]:
             with store.writing(of=(f"{source}:{project_id}",)) as tx:
@@ -142,11 +141,7 @@ class FileIndex(WorkspaceIndex, ABC):
 
     @abstractmethod
     def _parts(self, project: str, path: str, data: bytes) -> list[rows.FilePart]:
-        """The parts of a file.
-
-        Raises:
-            SkippedError: it cannot be.
-        """
+        """Take a file into parts; a `SkippedError` says why it has none."""
 
     def _read(self, path: Path) -> FileContent:
         return read(path)
@@ -158,38 +153,25 @@ class FileIndex(WorkspaceIndex, ABC):
         return was_read_so and (known.size, known.modified) == found
 
     def _look(
-        self,
-        file: Path,
-        name: str,
-        found: tuple[int, int],
-        known: rows.FileState | None,
-        report: IndexReport,
-        parts: dict[str, Sequence[rows.FilePart]],
-    ) -> rows.FileState:
-        """Read a file and add its parts to the others, unless it has the same bytes as before."""
+        self, project: str, file: Path, name: str, found: tuple[int, int], known: rows.FileState | None
+    ) -> _ReadFile:
+        """Read a file; None instead of its parts where it has the same bytes as before."""
         content = self._read(file)
         digest = f"{self.version}:{content.digest}" if content.digest else ""
-        skipped = content.skipped
         if known is not None and _has_digest(known, digest):
             # Only its time has changed: a fresh checkout, or another worktree of the same project.
-            skipped = known.skipped
-            report.unchanged += 1
-        else:
-            try:
-                parts[name] = [] if skipped else self._parts(report.project, name, content.data)
-            except SkippedError as error:
-                skipped, parts[name] = str(error), []
-        report.skipped.update(filter(None, [skipped]))
-        return rows.FileState(name, *found, digest, skipped)
+            return rows.FileState(name, *found, digest, known.skipped), None
+        try:
+            parts = [] if content.skipped else self._parts(project, name, content.data)
+        except SkippedError as error:
+            return rows.FileState(name, *found, digest, str(error)), []
+        return rows.FileState(name, *found, digest, content.skipped), parts
 
-    def _store(
-        self,
-        project_id: int,
-        report: IndexReport,
-        states: Sequence[rows.FileState],
-        parts: dict[str, Sequence[rows.FilePart]],
-    ) -> None:
-        source = self.source.name
+    def _store(self, project_id: int, report: IndexReport, batch: Sequence[_ReadFile]) -> None:
+        source, states = self.source.name, [state for state, _ in batch]
+        parts = {state.path: made for state, made in batch if made is not None}
+        report.skipped.update(state.skipped for state in states if state.skipped)
+        report.unchanged += len(states) - len(parts)
         with self.recorder.store.writing(of=(f"{source}:{project_id}",)) as tx:
             # Another process may have done the same since this one looked.
             now = rows.file_states(tx, source, project_id, [state.path for state in states])

@@ -50,10 +50,9 @@ class _FoundUnits:
 def parse_units(source: bytes, path: str, language: Language) -> list[CodeUnit]:
     """Every unit of a file, the module itself first, in the order of the lines.
 
-    Args:
-        source: UTF-8; what is none is replaced where it is shown.
-        path: relative to the project, with forward slashes; it names the module.
-        language: of the file.
+    The source is UTF-8; what is none is replaced. The path, relative to the project and with forward slashes, names the
+    module.
+
     Raises:
         MissingExtraError: the language's grammar is not installed.
     """

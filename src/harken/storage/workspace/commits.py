@@ -21,13 +21,7 @@ SOURCE = "commit"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How far a project's history was read.
-
-    Attributes:
-        head: the commit that was checked out.
-        since: commits before it were left out.
-        most_commits: no more were read.
-    """
+    """How far a project's history was read: from the commit that was checked out, so many, none before `since`."""
 
     head: str
     since: datetime

@@ -39,12 +39,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A record made of a part of a file, and what search sees of it.
-
-    Attributes:
-        uid: the same as long as it is the same part.
-        row: its own columns.
-    """
+    """A record made of a part of a file, with its own columns; the id is the same as long as it is the same part."""
 
     uid: str
     row: Mapping[str, Any]

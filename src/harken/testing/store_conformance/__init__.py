@@ -20,17 +20,14 @@ from collections.abc import Iterator
 import pytest
 
 from harken.storage.ports import Store
-from harken.testing.store_conformance.chatting import ChatTests
-from harken.testing.store_conformance.embedded import SpaceTests, VectorTests
-from harken.testing.store_conformance.forgetting import ForgettingTests
+from harken.testing.store_conformance.embedded import VectorTests
 from harken.testing.store_conformance.full_text import FullTextTests
-from harken.testing.store_conformance.looking import LookingTests, TellingTests
+from harken.testing.store_conformance.looking import LookingTests
 from harken.testing.store_conformance.recording import RecordingTests
 from harken.testing.store_conformance.scoping import ScopeTests
-from harken.testing.store_conformance.sources import SourceTests
 from harken.testing.store_conformance.summarizing import SummaryTests
-from harken.testing.store_conformance.transactions import CopyTests, StateTests, TransactionTests
-from harken.testing.store_conformance.working import SpendTests, WorkTests
+from harken.testing.store_conformance.transactions import TransactionTests
+from harken.testing.store_conformance.working import WorkTests
 
 __all__ = ["StoreConformance"]
 
@@ -40,18 +37,10 @@ class StoreConformance(
     RecordingTests,
     FullTextTests,
     ScopeTests,
-    SourceTests,
-    ForgettingTests,
     VectorTests,
-    SpaceTests,
     WorkTests,
-    StateTests,
-    SpendTests,
     SummaryTests,
     LookingTests,
-    TellingTests,
-    CopyTests,
-    ChatTests,
 ):
     """Every test of a store; a subclass whose name begins with `Test` runs them on its own."""
 

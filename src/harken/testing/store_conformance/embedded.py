@@ -9,20 +9,11 @@ import pytest
 from sqlalchemy import select
 
 from harken.model.conversations import SearchScope
+from harken.storage import tables, vectors
 from harken.storage.conversations import count_all
 from harken.storage.enrichment.jobs import count_unembedded
 from harken.storage.ports import RowScope, Store, StoredSpace
 from harken.storage.scopes import row_scope
-from harken.storage.tables import vectors
-from harken.storage.vectors import (
-    activate_space,
-    delete_vectors,
-    ensure_space,
-    has_vectors,
-    list_spaces,
-    put_vectors,
-    read_vectors,
-)
 from harken.testing.store_conformance.asking import (
     DIMS,
     apply,
@@ -45,7 +36,7 @@ def _embedded(store: Store, count: int, dims: int = DIMS) -> tuple[StoredSpace, 
 
 
 def _states(store: Store) -> dict[str, str]:
-    return {space.name: space.state for space in read(store, list_spaces)}
+    return {space.name: space.state for space in read(store, vectors.list_spaces)}
 
 
 class VectorTests:
@@ -53,18 +44,18 @@ class VectorTests:
 
     def test_vectors_come_back_to_a_thousandth(self, store: Store) -> None:
         space, ids = _embedded(store, 20)
-        found, matrix = read(store, read_vectors, space, [*ids, max(ids) + 1])
+        found, matrix = read(store, vectors.read_vectors, space, [*ids, max(ids) + 1])
         assert matrix.dtype == np.float32
         assert sorted(found.tolist()) == sorted(ids)
         expected = unit_vectors(20)[[ids.index(entry_id) for entry_id in found.tolist()]]
         assert np.abs(matrix - expected).max() < 0.001
-        none, matrix = read(store, read_vectors, space, [])
+        none, matrix = read(store, vectors.read_vectors, space, [])
         assert (none.shape, matrix.shape) == ((0,), (0, DIMS))
 
     def test_an_entry_has_one_vector_in_a_space(self, store: Store) -> None:
         space, ids = _embedded(store, 3)
         assert embed(store, space, ids, unit_vectors(3, seed=8)) == 0
-        found, matrix = read(store, read_vectors, space, ids[:1])
+        found, matrix = read(store, vectors.read_vectors, space, ids[:1])
         assert found.tolist() == ids[:1]
         assert np.abs(matrix[0] - unit_vectors(3)[0]).max() < 0.001
 
@@ -122,7 +113,7 @@ class VectorTests:
         embed(store, space, ids[3:], np.stack(matrix[3:]))
         embed(store, space, entry_ids(store, beside.messages), unit_vectors(3, seed=9))
         assert nearest(9) == expected(ids)
-        write(store, delete_vectors, ids[:1])
+        write(store, vectors.delete_vectors, ids[:1])
         assert nearest(9) == expected(ids[1:])
         best = read(store, store.nearest.nearest, space, query, segment, 2)
         assert list(best) == expected(ids[1:])[:2]
@@ -139,20 +130,16 @@ class VectorTests:
         space = space_of(store)
         with store.reading() as tx:
             assert store.nearest.nearest(tx, space, unit_vectors(1)[0], RowScope(), 10) == {}
-            assert not has_vectors(tx, space)
+            assert not vectors.has_vectors(tx, space)
 
     def test_vectors_that_are_put_again_are_found_again(self, store: Store) -> None:
         space, ids = _embedded(store, 4)
         query = unit_vectors(1, seed=3)[0]
         read(store, store.nearest.nearest, space, query, RowScope(), 4)
         with store.writing() as tx:
-            delete_vectors(tx, ids)
-            put_vectors(tx, space, ids, unit_vectors(4, seed=5))
+            vectors.delete_vectors(tx, ids)
+            vectors.put_vectors(tx, space, ids, unit_vectors(4, seed=5))
         assert sorted(read(store, store.nearest.nearest, space, query, RowScope(), 10)) == sorted(ids)
-
-
-class SpaceTests:
-    """Inherited by `StoreConformance`."""
 
     def test_the_first_space_answers_at_once_and_is_the_same_by_its_name(self, store: Store) -> None:
         assert space_of(store, "first").state == "active"
@@ -165,19 +152,19 @@ class SpaceTests:
         assert _states(store) == {"words": "active", "new": "filling"}
         with store.reading() as tx:
             assert count_unembedded(tx, new) == 1
-            assert len(read_vectors(tx, old, ids)[0]) == 3
-        write(store, activate_space, new)
+            assert len(vectors.read_vectors(tx, old, ids)[0]) == 3
+        write(store, vectors.activate_space, new)
         assert read(store, count_unembedded, new) == 1
 
     def test_a_full_space_takes_over_and_the_old_vectors_go(self, store: Store) -> None:
         old, ids = _embedded(store, 3)
         new = space_of(store, "new")
         embed(store, new, ids, unit_vectors(3))
-        write(store, activate_space, new)
+        write(store, vectors.activate_space, new)
         assert _states(store) == {"words": "retired", "new": "active"}
         with store.reading() as tx:
-            assert not has_vectors(tx, old)
-            assert len(tx.connection.execute(select(vectors.c.id)).all()) == 3
+            assert not vectors.has_vectors(tx, old)
+            assert len(tx.connection.execute(select(tables.vectors.c.id)).all()) == 3
             assert count_all(tx, new.id).embedded == 3
 
     def test_a_store_without_vectors_follows_a_change_of_model_at_once(self, store: Store) -> None:
@@ -197,17 +184,17 @@ class SpaceTests:
         read(store, store.nearest.nearest, old, query, RowScope(), 5)
         new = space_of(store, "new")
         embed(store, new, ids, unit_vectors(3))
-        write(store, activate_space, new)
+        write(store, vectors.activate_space, new)
         again = space_of(store, "words")
         assert (again.id, again.state) == (old.id, "filling")
         assert embed(store, again, ids, unit_vectors(3, seed=5)) == 3
         with store.writing() as tx:
             assert count_unembedded(tx, again) == 0
-            activate_space(tx, again)
+            vectors.activate_space(tx, again)
         assert sorted(read(store, store.nearest.nearest, again, query, RowScope(), 5)) == sorted(ids)
 
     def test_a_space_follows_its_models_settings(self, store: Store) -> None:
         space_of(store, "words")
-        write(store, ensure_space, "words", DIMS, 0.7, {"name": "words", "threads": 4})
-        (space,) = read(store, list_spaces)
+        write(store, vectors.ensure_space, "words", DIMS, 0.7, {"name": "words", "threads": 4})
+        (space,) = read(store, vectors.list_spaces)
         assert (space.threshold, space.spec) == (0.7, {"name": "words", "threads": 4})

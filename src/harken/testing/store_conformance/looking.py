@@ -55,7 +55,18 @@ def _task(name: str, *answers: ExchangeStatus) -> Talk:
     return talk
 
 
-class TellingTests:
+QUERIES = ("zebra", "giraffe zebra", "москва", "%_", "0__")
+
+
+def _look(store: Store, beginning: str, reach: int = 2) -> Surroundings:
+    return read(store, look_up, beginning, reach)
+
+
+def _texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages]
+
+
+class LookingTests:
     """Inherited by `StoreConformance`."""
 
     def test_what_is_told_again_makes_the_same_rows(self, store: Store) -> None:
@@ -115,21 +126,6 @@ class TellingTests:
             found = list(newest_exchanges(tx, "scheduler_daily"))
         assert [run.number for run in found] == list(range(120, 0, -1))
         assert {run.status for run in found[::2]} == {failed}
-
-
-QUERIES = ("zebra", "giraffe zebra", "москва", "%_", "0__")
-
-
-def _look(store: Store, beginning: str, reach: int = 2) -> Surroundings:
-    return read(store, look_up, beginning, reach)
-
-
-def _texts(messages: tuple[Message, ...]) -> list[str]:
-    return [message.text for message in messages]
-
-
-class LookingTests:
-    """Inherited by `StoreConformance`."""
 
     @pytest.mark.parametrize("minutes", [0, 1], ids=["the same moment", "one after the other"])
     def test_a_message_is_shown_among_its_neighbours(self, store: Store, minutes: int) -> None:

@@ -1,4 +1,4 @@
-"""Events become rows, once, whatever is applied again."""
+"""Events become rows, once; what is forgotten leaves rows, full text, vectors and work, and never comes back."""
 
 from __future__ import annotations
 
@@ -19,21 +19,26 @@ from harken.model.conversations import (
     Titled,
     Trust,
 )
-from harken.storage.conversations import (
-    count_all,
-    find_conversation,
-    find_known,
-    find_message,
-    find_tombstones,
-    list_projects,
-    messages_of,
-    read_titles,
-)
-from harken.storage.enrichment.jobs import count_embeddable
-from harken.storage.ports import Store
+from harken.storage import conversations, tables, vectors
+from harken.storage.enrichment import jobs
+from harken.storage.enrichment.jobs import EMBED
+from harken.storage.ports import RowScope, Store
 from harken.storage.state import REDACTED, read_counters
-from harken.storage.tables import exchanges, messages
-from harken.testing.store_conformance.asking import LONG, TOOL_CHARS, apply, found, keep, read, text_problems
+from harken.storage.tables import exchanges, messages, work
+from harken.testing.store_conformance.asking import (
+    LONG,
+    TOOL_CHARS,
+    apply,
+    embed,
+    entry_ids,
+    found,
+    keep,
+    read,
+    space_of,
+    spoken_at_length,
+    text_problems,
+    unit_vectors,
+)
 from harken.testing.talk import START, Talk, talk_of
 
 
@@ -60,29 +65,29 @@ class RecordingTests:
             position=7,
         )
         apply(store, [*talk.events, message])
-        assert read(store, find_message, message.uid) == message
+        assert read(store, conversations.find_message, message.uid) == message
 
     def test_a_conversation_comes_back_with_its_project(self, store: Store) -> None:
         project = ProjectIdentity("git:example.org/owner/name", "name")
         head = Conversation("c-1", "chat", "ext", "A title", START, START, project, "c-0", {"branch": "main"})
         apply(store, [head])
         with store.reading() as tx:
-            assert find_conversation(tx, "c-1") == head
-            assert find_conversation(tx, "c-2") is None
+            assert conversations.find_conversation(tx, "c-1") == head
+            assert conversations.find_conversation(tx, "c-2") is None
 
     @pytest.mark.parametrize("year", [1, 1969, 9999])
     def test_any_moment_is_kept_to_the_microsecond(self, store: Store, year: int) -> None:
         talk = Talk("moments")
         message = talk.say("then", at=datetime(year, 6, 1, 1, 2, 3, 4, tzinfo=UTC))
         keep(store, talk)
-        assert read(store, find_message, message.uid) == message
+        assert read(store, conversations.find_message, message.uid) == message
 
     def test_applying_events_again_changes_nothing(self, store: Store) -> None:
         talk = talk_of("twice", "a zebra", "a giraffe")
         talk.end_exchange()
         assert apply(store, talk.events) == 2
         assert apply(store, talk.events) == 0
-        counts = read(store, count_all, None)
+        counts = read(store, conversations.count_all, None)
         assert (counts.conversations, counts.exchanges, counts.messages, counts.entries) == (1, 1, 2, 2)
         assert text_problems(store) == []
 
@@ -91,7 +96,7 @@ class RecordingTests:
         apply(store, talk.events)
         talk.say("an antelope")
         assert apply(store, talk.events) == 1
-        assert [message.text for message in read(store, messages_of, talk.uid)] == [
+        assert [message.text for message in read(store, conversations.messages_of, talk.uid)] == [
             "a zebra",
             "a giraffe",
             "an antelope",
@@ -112,14 +117,14 @@ class RecordingTests:
     def test_a_title_that_comes_later_replaces_the_first(self, store: Store) -> None:
         talk = keep(store, talk_of("titled", "a zebra"))
         apply(store, [Titled(talk.uid, "Of zebras", START)])
-        assert read(store, read_titles, [talk.uid]) == {talk.uid: "Of zebras"}
+        assert read(store, conversations.read_titles, [talk.uid]) == {talk.uid: "Of zebras"}
 
     def test_a_conversation_is_as_new_as_its_newest_message(self, store: Store) -> None:
         talk = talk_of("dated", "first")
         late = talk.say("last", at=START + timedelta(days=3))
         keep(store, talk)
         apply(store, [talk.say("an old one turns up", at=START + timedelta(days=1))])
-        conversation = read(store, find_conversation, talk.uid)
+        conversation = read(store, conversations.find_conversation, talk.uid)
         assert conversation is not None
         assert (conversation.created_at, conversation.updated_at) == (START, late.created_at)
 
@@ -138,7 +143,7 @@ class RecordingTests:
         keep(store, talk)
         assert found(store, "zebra") == [message.uid]
         assert found(store, "giraffe") == []
-        assert read(store, find_message, message.uid) == message
+        assert read(store, conversations.find_message, message.uid) == message
 
     def test_what_nobody_said_is_kept_and_not_searched(self, store: Store) -> None:
         talk = Talk("quiet")
@@ -147,7 +152,7 @@ class RecordingTests:
         talk.say(" \n ")
         keep(store, talk)
         assert found(store, "zebra") == []
-        counts = read(store, count_all, None)
+        counts = read(store, conversations.count_all, None)
         assert (counts.messages, counts.entries) == (3, 0)
 
     def test_only_words_of_people_and_agents_at_some_length_wait_for_a_vector(self, store: Store) -> None:
@@ -158,25 +163,145 @@ class RecordingTests:
         talk.say(LONG, Role.ASSISTANT, type=MessageType.TOOL_CALL)
         talk.say(LONG, Role.TOOL, type=MessageType.TOOL_RESULT)
         keep(store, talk)
-        assert read(store, count_embeddable) == 2
+        assert read(store, jobs.count_embeddable) == 2
 
     def test_a_project_is_the_same_under_each_of_its_names(self, store: Store) -> None:
         keep(store, talk_of("old", "one", project=ProjectIdentity("path:/src/name", "name")))
         moved = ProjectIdentity("git:example.org/o/name", "name", ("path:/src/name",))
         keep(store, talk_of("new", "two", project=moved), talk_of("newer", "three", project=replace(moved, aliases=())))
         keep(store, talk_of("other", "four", project=ProjectIdentity("path:/src/other", "other")))
-        assert [(name, count) for _, name, count in read(store, list_projects)] == [("name", 3), ("other", 1)]
+        projects = read(store, conversations.list_projects)
+        assert [(name, count) for _, name, count in projects] == [("name", 3), ("other", 1)]
 
     def test_any_number_of_ids_can_be_asked_for_at_once(self, store: Store) -> None:
         talk = keep(store, talk_of("many", "a zebra"))
         uids = [talk.messages[0].uid, *(f"no-{number}" for number in range(70_000))]
         with store.reading() as tx:
-            assert find_known(tx, messages, uids) == {talk.messages[0].uid}
-            assert find_tombstones(tx, uids) == set()
+            assert conversations.find_known(tx, messages, uids) == {talk.messages[0].uid}
+            assert conversations.find_tombstones(tx, uids) == set()
 
     def test_events_of_several_conversations_may_be_mixed(self, store: Store) -> None:
         one, two = talk_of("one", "a zebra", "a giraffe"), talk_of("two", "an ant", "a bee")
         mixed: list[Event] = [event for pair in zip(one.events, two.events, strict=True) for event in pair]
         assert apply(store, mixed) == 4
         assert set(found(store, "giraffe")) == {message.uid for message in one.messages}
+        assert text_problems(store) == []
+
+    def test_a_forgotten_message_is_found_by_no_word_and_its_neighbours_become_each_others(self, store: Store) -> None:
+        talk = keep(store, talk_of("row", "one", "two", "zebra", "four", "five"))
+        apply(store, [talk.forget(talk.messages[2])])
+        assert found(store, "zebra") == []
+        assert read(store, conversations.find_message, talk.messages[2].uid) is None
+        assert text_problems(store) == []
+        assert set(found(store, "four")) == {talk.messages[index].uid for index in (0, 1, 3, 4)}
+
+    @pytest.mark.parametrize("place", range(8))
+    def test_messages_of_the_same_moment_are_forgotten_like_others(self, store: Store, place: int) -> None:
+        talk = Talk("moment")
+        for number in range(8):
+            talk.say("zebra" if number == place else f"word{number}", at=START)
+        keep(store, talk)
+        apply(store, [talk.forget(talk.messages[place])])
+        assert found(store, "zebra") == []
+        assert text_problems(store) == []
+
+    def test_several_forgotten_at_once_leave_the_others_intact(self, store: Store) -> None:
+        talk = keep(store, talk_of("row", *(f"word{number}" for number in range(20))))
+        gone = {0, 3, 4, 9, 10, 11, 12, 19}
+        apply(store, [talk.forget(talk.messages[number]) for number in sorted(gone)])
+        for number in range(20):
+            assert (talk.messages[number].uid in found(store, f"word{number}")) is (number not in gone)
+            assert bool(found(store, f"word{number}")) is (number not in gone)
+        assert text_problems(store) == []
+
+    def test_a_forgotten_conversation_leaves_no_record(self, store: Store) -> None:
+        talk, other = talk_of("gone", "a zebra", "a giraffe"), talk_of("kept", "an ant")
+        keep(store, talk, other)
+        apply(store, [talk.forget()])
+        assert found(store, "zebra", "giraffe") == []
+        with store.reading() as tx:
+            counts = conversations.count_all(tx, None)
+            assert conversations.find_conversation(tx, talk.uid) is None
+            assert conversations.find_conversation(tx, other.uid) is not None
+        assert (counts.conversations, counts.messages, counts.entries, counts.forgotten) == (1, 1, 1, 1)
+
+    def test_a_forgotten_message_is_not_added_again(self, store: Store) -> None:
+        talk = keep(store, talk_of("row", "a zebra", "a giraffe"))
+        apply(store, [talk.forget(talk.messages[0])])
+        assert apply(store, talk.events) == 0
+        assert len(found(store, "zebra")) == 0
+
+    def test_a_forgotten_conversation_is_not_added_again_nor_added_to(self, store: Store) -> None:
+        talk = keep(store, talk_of("gone", "a zebra"))
+        apply(store, [talk.forget()])
+        talk.say("another zebra")
+        talk.end_exchange()
+        assert apply(store, talk.events) == 0
+        assert read(store, conversations.count_all, None).conversations == 0
+
+    def test_what_is_forgotten_before_it_comes_never_comes(self, store: Store) -> None:
+        talk = talk_of("row", "a zebra", "a giraffe")
+        apply(store, [talk.forget(talk.messages[0])])
+        assert apply(store, talk.events) == 1
+
+    def test_a_tombstone_stays_as_it_was_first_set(self, store: Store) -> None:
+        talk = keep(store, talk_of("row", "a zebra"))
+        first = talk.forget(talk.messages[0])
+        talk.say("later")
+        apply(store, [first])
+        apply(store, [talk.forget(talk.messages[0])])
+        assert read(store, conversations.tombstones_of, talk.uid) == [first]
+
+    def test_vectors_go_with_their_entries_in_every_space(self, store: Store) -> None:
+        talk = keep(store, spoken_at_length("row", 3))
+        ids = entry_ids(store, talk.messages)
+        old = space_of(store, "old")
+        embed(store, old, ids, unit_vectors(3))
+        embed(store, space_of(store, "new"), ids, unit_vectors(3))
+        apply(store, [talk.forget(talk.messages[0])])
+        left = read(store, lambda tx: tx.connection.scalars(tx.select(tables.vectors.c.entry_id)).all())
+        assert sorted(left) == sorted(ids[1:] * 2)
+
+    def test_work_and_failures_go_with_their_entries(self, store: Store) -> None:
+        talk = keep(store, spoken_at_length("row", 2))
+        ids = entry_ids(store, talk.messages)
+        space = space_of(store)
+        with store.writing() as tx:
+            jobs.claim_unembedded(tx, space, "me", 10, START, 60)
+            for attempt in range(7):
+                jobs.fail(tx, EMBED, ids[:1], "EndpointError", START + timedelta(minutes=attempt))
+            assert len(jobs.list_failed(tx)) == 1
+        apply(store, [talk.forget()])
+        with store.reading() as tx:
+            assert jobs.list_failed(tx) == []
+            assert jobs.owned(tx, EMBED, ids, "me") == set()
+            assert tx.connection.execute(select(work)).all() == []
+
+    def test_the_index_of_vectors_forgets_too(self, store: Store) -> None:
+        talk = keep(store, spoken_at_length("row", 20))
+        ids, matrix, space = entry_ids(store, talk.messages), unit_vectors(20), space_of(store)
+        embed(store, space, ids, matrix)
+        assert ids[4] in read(store, store.nearest.nearest, space, matrix[4], RowScope(), 20)
+        apply(store, [talk.forget(talk.messages[4])])
+        near = read(store, store.nearest.nearest, space, matrix[4], RowScope(), 20)
+        assert sorted(near) == sorted(set(ids) - {ids[4]})
+
+    def test_a_conversation_of_thousands_is_forgotten_whole(self, store: Store) -> None:
+        talk = keep(store, talk_of("long", *(f"word{number} zebra" for number in range(3_000))))
+        apply(store, [talk.forget()])
+        assert found(store, "zebra") == []
+        assert read(store, conversations.count_all, None).entries == 0
+        assert text_problems(store) == []
+
+    def test_scrubbing_leaves_everything_else_as_it_was(self, store: Store) -> None:
+        talk = keep(store, talk_of("row", "a zebra", LONG), other := talk_of("other", "a giraffe"))
+        embed(store, space_of(store), entry_ids(store, talk.messages[1:]), unit_vectors(1))
+        apply(store, [talk.forget(talk.messages[0])])
+        assert store.scrub() is True
+        assert found(store, "giraffe") == [other.messages[0].uid]
+        assert found(store, "zebra") == []
+        with store.writing() as tx:
+            vectors.activate_space(tx, vectors.list_spaces(tx)[0])
+            assert conversations.count_all(tx, vectors.list_spaces(tx)[0].id).embedded == 1
+        assert store.check() == []
         assert text_problems(store) == []

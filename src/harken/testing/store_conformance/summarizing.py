@@ -1,32 +1,29 @@
-"""Summaries: found when they are missing or outlived, claimed by one at a time, seen by search, gone when forgotten."""
+"""Summaries: found when they are missing or stale, claimed by one at a time, seen by search, gone when forgotten."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from harken.model.conversations import SearchScope, Tombstone
-from harken.storage.conversations import count_all
-from harken.storage.enrichment.consent import Consent, SummaryBacklog, last_exchange_numbers, note_imported
-from harken.storage.enrichment.jobs import complete, fail, release
-from harken.storage.enrichment.summaries import (
-    CONVERSATION,
-    EXCHANGE,
-    SUMMARIZE,
-    DueSummary,
-    StoredSummary,
-    claim_due,
-    count_backlog,
-    count_due,
-    find_due,
-    list_backlog,
-    put_summary,
-    read_summaries,
+from harken.model.conversations import CoreFact, Message, SearchScope, Tombstone
+from harken.storage.conversations import (
+    begins_with,
+    count_all,
+    entries_of,
+    exchanges_of,
+    messages_of,
+    messages_of_segment,
+    newest_conversation,
+    newest_segment,
 )
-from harken.storage.events import forget_rows
+from harken.storage.enrichment import jobs, segments, summaries
+from harken.storage.enrichment.consent import Consent, SummaryBacklog, last_exchange_numbers, note_imported
+from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary, StoredSummary
+from harken.storage.events import Ingest, forget_rows
 from harken.storage.ports import RowScope, Store
 from harken.storage.scopes import row_scope
+from harken.storage.state import core_facts, drop_core_facts
 from harken.testing.store_conformance.asking import found, keep, read, spoken_at_length, write
-from harken.testing.talk import START, Talk
+from harken.testing.talk import START, Talk, talk_of
 
 REST, LEASE = 600.0, 60.0
 LATER = START + timedelta(days=30)
@@ -34,27 +31,53 @@ LATER = START + timedelta(days=30)
 
 def _claim(store: Store, kind: str, owner: str = "me", after: float = 0.0, limit: int = 10) -> list[DueSummary]:
     now = LATER + timedelta(seconds=after)
-    found = read(store, find_due, kind, limit, now, REST)
-    return write(store, claim_due, kind, found, owner, now, LEASE, REST)
+    found = read(store, summaries.find_due, kind, limit, now, REST)
+    return write(store, summaries.claim_due, kind, found, owner, now, LEASE, REST)
 
 
 def _put(store: Store, talk: Talk, kind: str, due: DueSummary, text: str = "A short summary") -> StoredSummary:
     found = StoredSummary(kind, due.uid, text, "A title", "extractive", due.ended_at, LATER)
     with store.writing() as tx:
-        put_summary(tx, found, talk.conversation.uid)
-        complete(tx, SUMMARIZE[kind], [due.item_id])
+        summaries.put_summary(tx, found, talk.conversation.uid)
+        jobs.complete(tx, SUMMARIZE[kind], [due.item_id])
     return found
 
 
+_LEASE = 60.0
+
+
+def _with_two_left(store: Store) -> Talk:
+    talk = keep(store, talk_of("garden", "one", "two", "three"))
+    _leave(store, talk.messages[2])
+    return talk
+
+
+def _leave(store: Store, first_inside: Message) -> None:
+    write(store, segments.note_left, first_inside.uid, START)
+
+
+def _claimed(store: Store, text: str = "") -> list[Message]:
+    """Take what is due, and summarize it so where there is a text; the messages that it was."""
+    with store.writing() as tx:
+        due = segments.claim_due(tx, "tester", 10, START, _LEASE)
+        if due is None:
+            return []
+        if text:
+            assert segments.put_summary(tx, due, text, START)
+        texts = [left.text for left in due.left]
+        known = {m.text: m for uid in [newest_conversation(tx, START)] if uid for m in messages_of(tx, uid)}
+    return [known[said] for said in texts]
+
+
 class SummaryTests:
-    """What is kept of summaries, for exchanges and conversations alike."""
+    """Inherited by `StoreConformance`."""
 
     def test_what_has_no_summary_is_due_once_it_rests(self, store: Store) -> None:
         talk = keep(store, spoken_at_length("row", 4))
         last = talk.messages[-1].created_at
         with store.reading() as tx:
-            assert count_due(tx, CONVERSATION, last + timedelta(seconds=REST - 1), REST) == 0
-            assert count_due(tx, CONVERSATION, last + timedelta(seconds=REST), REST) == 1
+            assert summaries.count_due(tx, CONVERSATION, last + timedelta(seconds=REST - 1), REST) == 0
+            assert summaries.count_due(tx, CONVERSATION, last + timedelta(seconds=REST), REST) == 1
         (due,) = _claim(store, CONVERSATION)
         assert (due.uid, due.ended_at) == (talk.conversation.uid, last)
 
@@ -62,8 +85,8 @@ class SummaryTests:
         talk = keep(store, spoken_at_length("row", 4))
         last = talk.messages[-1].created_at
         with store.reading() as tx:
-            assert count_due(tx, CONVERSATION, last - timedelta(hours=23), REST) == 0
-            assert count_due(tx, CONVERSATION, last - timedelta(days=2), REST) == 1
+            assert summaries.count_due(tx, CONVERSATION, last - timedelta(hours=23), REST) == 0
+            assert summaries.count_due(tx, CONVERSATION, last - timedelta(days=2), REST) == 1
 
     def test_a_model_gets_what_was_said_since_and_not_imported_and_the_rest_is_its_backlog(self, store: Store) -> None:
         live, imported = spoken_at_length("live", 2), spoken_at_length("imported", 2)
@@ -77,14 +100,15 @@ class SummaryTests:
             for since, news, older in ((early, 1, 1), (late, 0, 2), (None, 0, 2)):
                 consent, paused = Consent(since, frozenset({"another"})), Consent(since, is_paused=True)
                 with store.writing() as tx:
-                    found = find_due(tx, kind, 10, LATER, REST, consent)
-                    mine = claim_due(tx, kind, found, "me", LATER, LEASE, REST, consent)
-                    release(tx, SUMMARIZE[kind], "me")
+                    found = summaries.find_due(tx, kind, 10, LATER, REST, consent)
+                    mine = summaries.claim_due(tx, kind, found, "me", LATER, LEASE, REST, consent)
+                    jobs.release(tx, SUMMARIZE[kind], "me")
                     assert sum(due.is_new for due in mine) == news
-                    assert len(find_due(tx, kind, 10, LATER, REST, paused)) == older
-                    backlog = list_backlog(tx, kind, LATER, REST, SummaryBacklog(since))
-                    assert len(backlog) == count_backlog(tx, kind, LATER, REST, SummaryBacklog(since)) == older
-                    assert list_backlog(tx, kind, LATER, REST, SummaryBacklog(since, since=late)) == []
+                    assert len(summaries.find_due(tx, kind, 10, LATER, REST, paused)) == older
+                    backlog = SummaryBacklog(since)
+                    assert len(summaries.list_backlog(tx, kind, LATER, REST, backlog)) == older
+                    assert summaries.count_backlog(tx, kind, LATER, REST, backlog) == older
+                    assert summaries.list_backlog(tx, kind, LATER, REST, SummaryBacklog(since, since=late)) == []
 
     def test_only_one_worker_gets_it_until_the_lease_ends(self, store: Store) -> None:
         keep(store, spoken_at_length("row", 2))
@@ -111,12 +135,12 @@ class SummaryTests:
         talk = keep(store, spoken_at_length("row", 2))
         (due,) = _claim(store, CONVERSATION)
         _put(store, talk, CONVERSATION, due)
-        assert write(store, claim_due, CONVERSATION, [due.item_id], "you", LATER, LEASE, REST) == []
+        assert write(store, summaries.claim_due, CONVERSATION, [due.item_id], "you", LATER, LEASE, REST) == []
 
     def test_what_failed_backs_off(self, store: Store) -> None:
         keep(store, spoken_at_length("row", 2))
         (due,) = _claim(store, CONVERSATION)
-        write(store, fail, SUMMARIZE[CONVERSATION], [due.item_id], "EndpointError", LATER)
+        write(store, jobs.fail, SUMMARIZE[CONVERSATION], [due.item_id], "EndpointError", LATER)
         assert _claim(store, CONVERSATION) == []
         assert _claim(store, CONVERSATION, after=1) == [due]
 
@@ -127,8 +151,8 @@ class SummaryTests:
             (due,) = _claim(store, kind)
             found = _put(store, talk, kind, due)
             with store.reading() as tx:
-                assert read_summaries(tx, kind, [due.uid, "nothing"]) == {due.uid: found}
-                assert count_due(tx, kind, LATER, REST) == 0
+                assert summaries.read_summaries(tx, kind, [due.uid, "nothing"]) == {due.uid: found}
+                assert summaries.count_due(tx, kind, LATER, REST) == 0
                 hits = tx.text.search(tx.connection, ["summary"], RowScope(sources=(kind,)), 5)
                 assert len(hits) == 1
         assert read(store, count_all, None).entries == before + 2
@@ -139,7 +163,7 @@ class SummaryTests:
         _put(store, talk, CONVERSATION, due, "The first attempt")
         second = _put(store, talk, CONVERSATION, due, "The second attempt")
         with store.reading() as tx:
-            assert read_summaries(tx, CONVERSATION, [due.uid]) == {due.uid: second}
+            assert summaries.read_summaries(tx, CONVERSATION, [due.uid]) == {due.uid: second}
             assert tx.text.search(tx.connection, ["first"], RowScope(sources=(CONVERSATION,)), 5) == []
 
     def test_an_outlived_summary_is_due_again(self, store: Store) -> None:
@@ -147,8 +171,8 @@ class SummaryTests:
         (due,) = _claim(store, CONVERSATION)
         old = StoredSummary(CONVERSATION, due.uid, "Old", "", "extractive", due.ended_at - timedelta(seconds=1), LATER)
         with store.writing() as tx:
-            put_summary(tx, old, talk.conversation.uid)
-            complete(tx, SUMMARIZE[CONVERSATION], [due.item_id])
+            summaries.put_summary(tx, old, talk.conversation.uid)
+            jobs.complete(tx, SUMMARIZE[CONVERSATION], [due.item_id])
         assert _claim(store, CONVERSATION) == [due]
 
     def test_a_forgotten_conversation_takes_its_summaries_with_it(self, store: Store) -> None:
@@ -162,6 +186,101 @@ class SummaryTests:
         with store.writing() as tx:
             forget_rows(tx, Tombstone(uid, uid, "conversation", LATER))
             for kind in (EXCHANGE, CONVERSATION):
-                assert read_summaries(tx, kind, uids) == {}
-                assert count_due(tx, kind, LATER, REST) == 0
+                assert summaries.read_summaries(tx, kind, uids) == {}
+                assert summaries.count_due(tx, kind, LATER, REST) == 0
             assert count_all(tx, None).entries == 0
+
+    def test_the_newest_segment_and_its_newest_messages_are_found(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two", "three")
+        first = talk.segment
+        talk.begin_segment()
+        talk.say("four")
+        talk.say("five")
+        keep(store, talk)
+        with store.reading() as tx:
+            assert newest_segment(tx, talk.uid) == talk.segment.uid
+            assert newest_segment(tx, "nobody") is None
+            assert messages_of_segment(tx, talk.uid, talk.segment.uid) == talk.messages[3:]
+            assert messages_of_segment(tx, talk.uid, first.uid, newest=2) == talk.messages[1:3]
+
+    def test_conversations_are_found_by_their_names_and_by_being_newest(self, store: Store) -> None:
+        old, new = talk_of("old", "one"), talk_of("new", "two", start=START + timedelta(days=1))
+        assert read(store, newest_conversation, START) is None
+        keep(store, new, old)
+        with store.reading() as tx:
+            assert newest_conversation(tx, START) == new.uid
+            # A day and more before it, the newer one can only have been dated by a wrong clock.
+            assert newest_conversation(tx, START - timedelta(hours=1)) == old.uid
+            assert newest_conversation(tx, START - timedelta(days=9)) == new.uid
+            assert begins_with(tx, "old") == [old.uid]
+            assert begins_with(tx, new.uid[:20]) == [new.uid]
+            assert begins_with(tx, "nobody") == []
+
+    def test_entries_are_known_by_their_messages_and_exchanges(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two")
+        talk.begin_exchange()
+        talk.say("three")
+        keep(store, talk)
+        with store.reading() as tx:
+            ids = [entries_of(tx, [message.uid]) for message in talk.messages]
+            assert [len(found) for found in ids] == [1, 1, 1]
+            exchanges = exchanges_of(tx, set().union(*ids))
+            one, two, three = (exchanges[entry_id] for found in ids for entry_id in found)
+            assert one == two != three
+
+    def test_core_memory_is_set_replaced_and_deleted(self, store: Store) -> None:
+        facts = [CoreFact("agent", "tone", "short", START), CoreFact("user", "name", "Maya", START)]
+        later = CoreFact("user", "name", "Maya Lin", START + timedelta(days=1))
+        with store.writing() as tx:
+            Ingest(tx, 10, 2000).apply([*facts, later])
+            assert core_facts(tx) == [later, facts[0]]
+            Ingest(tx, 10, 2000).apply([CoreFact("user", "name", None, START), CoreFact("user", "never", None, START)])
+            assert core_facts(tx) == [facts[0]]
+            drop_core_facts(tx)
+            assert core_facts(tx) == []
+
+    def test_a_summary_takes_in_each_message_that_left_once(self, store: Store) -> None:
+        talk = keep(store, talk_of("garden", *(f"message number {number}" for number in range(6))))
+        assert _claimed(store) == []
+        _leave(store, talk.messages[2])
+        assert _claimed(store, "first") == talk.messages[:2]
+        _leave(store, talk.messages[1])
+        _leave(store, talk.messages[4])
+        with store.reading() as tx:
+            assert segments.has_left(tx, talk.messages[4].uid)
+            assert not segments.has_left(tx, talk.messages[5].uid)
+            assert segments.count_due(tx) == 1
+        assert _claimed(store, "second") == talk.messages[2:4]
+        with store.reading() as tx:
+            assert segments.segment_summary(tx, talk.segment.uid) == ("second", START)
+            assert segments.covered_by(tx, talk.segment.uid) == {message.uid for message in talk.messages[:4]}
+            assert segments.count_due(tx) == 0
+
+    def test_what_one_summarizes_no_other_takes_before_its_lease_ends_nor_both_keep(self, store: Store) -> None:
+        _with_two_left(store)
+        late = START + timedelta(seconds=_LEASE + 1)
+        with store.writing() as tx:
+            slow = segments.claim_due(tx, "slow", 10, START, _LEASE)
+            assert segments.claim_due(tx, "other", 10, START, _LEASE) is None
+            quick = segments.claim_due(tx, "quick", 10, late, _LEASE)
+            assert slow is not None
+            assert quick is not None
+            assert segments.put_summary(tx, quick, "", late)
+            assert not segments.put_summary(tx, slow, "", late)
+
+    def test_a_forgotten_message_takes_its_summary_back(self, store: Store) -> None:
+        talk = _with_two_left(store)
+        _claimed(store, "one and two")
+        with store.writing() as tx:
+            forget_rows(tx, talk.forget(talk.messages[0]))
+            assert segments.segment_summary(tx, talk.segment.uid) is None
+        assert _claimed(store, "two") == [talk.messages[1]]
+
+    def test_words_forgotten_while_they_are_summarized_are_not_kept(self, store: Store) -> None:
+        talk = _with_two_left(store)
+        with store.writing() as tx:
+            due = segments.claim_due(tx, "one", 10, START, _LEASE)
+            forget_rows(tx, talk.forget(talk.messages[0]))
+            assert due is not None
+            assert not segments.put_summary(tx, due, "one and two", START)
+            assert segments.segment_summary(tx, talk.segment.uid) is None

@@ -1,39 +1,13 @@
-"""The books on model calls: nothing booked twice, nothing lost, sums exact."""
+"""Work on entries, claimed by one at a time; and model calls on the books: none twice, none lost, sums exact."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from harken.storage.enrichment.jobs import (
-    BACKOFF_SECONDS,
-    EMBED,
-    Claimed,
-    claim_unembedded,
-    complete,
-    count_unembedded,
-    drop_stale_leases,
-    fail,
-    lease_owners,
-    list_failed,
-    owned,
-    release,
-    retry_failed,
-    stale_leases,
-)
-from harken.storage.enrichment.spend import (
-    CallState,
-    ModelCall,
-    Settlement,
-    Spent,
-    book_call,
-    day_of,
-    settle_call,
-    spent_by_kind,
-    spent_in_all,
-    spent_on_day,
-    spent_on_item,
-)
+from harken.storage.enrichment import jobs, spend
+from harken.storage.enrichment.jobs import BACKOFF_SECONDS, EMBED, Claimed
+from harken.storage.enrichment.spend import CallState, ModelCall, Settlement, Spent
 from harken.storage.ports import Store, StoredSpace
 from harken.testing.store_conformance.asking import (
     embed,
@@ -53,82 +27,21 @@ ESTIMATE = Decimal("0.004")
 
 
 def _book(store: Store, uid: str, item: str = "e1", kind: str = "exchange", days: int = 0) -> None:
-    write(store, book_call, ModelCall(uid, kind, item, "openai:gpt-5-mini", NOON + timedelta(days=days), ESTIMATE))
+    call = ModelCall(uid, kind, item, "openai:gpt-5-mini", NOON + timedelta(days=days), ESTIMATE)
+    write(store, spend.book_call, call)
 
 
 def _settle(store: Store, uid: str, price: str | None, state: CallState = CallState.DONE) -> bool:
     with store.writing() as tx:
         usd = None if price is None else Decimal(price)
-        return settle_call(tx, uid, Settlement(state, NOON, 100, 10, 5, usd))
-
-
-class SpendTests:
-    """What is known of money."""
-
-    def test_empty_books_are_zero(self, store: Store) -> None:
-        with store.reading() as tx:
-            assert spent_in_all(tx) == Spent()
-            assert spent_by_kind(tx) == {}
-
-    def test_a_call_under_way_counts_against_a_limit_and_is_not_spent(self, store: Store) -> None:
-        _book(store, "c1")
-        spent = read(store, spent_on_day, TODAY)
-        assert (spent.usd, spent.unsettled) == (Decimal(0), 1)
-        assert spent.unsettled_usd == spent.at_most_usd == ESTIMATE
-
-    def test_a_call_is_settled_once(self, store: Store) -> None:
-        _book(store, "c1")
-        assert _settle(store, "c1", "0.001")
-        assert not _settle(store, "c1", "0.001")
-        assert not _settle(store, "c1", None, CallState.LOST)
-        assert read(store, spent_in_all) == Spent(1, 100, 10, Decimal("0.001"))
-
-    def test_a_second_summary_adds_to_the_first(self, store: Store) -> None:
-        for uid in ("c1", "c2"):
-            _book(store, uid)
-            _settle(store, uid, "0.001")
-        with store.reading() as tx:
-            assert spent_on_item(tx, "exchange", "e1") == Spent(2, 200, 20, Decimal("0.002"))
-            assert spent_on_item(tx, "conversation", "e1") == Spent()
-
-    def test_days_and_kinds_are_summed_apart(self, store: Store) -> None:
-        for uid, kind, days in (("c1", "exchange", 0), ("c2", "tools", 0), ("c3", "exchange", 1)):
-            _book(store, uid, kind=kind, days=days)
-            _settle(store, uid, "0.5")
-        with store.reading() as tx:
-            assert {day: spent_on_day(tx, day).calls for day in (TODAY, TOMORROW)} == {TODAY: 2, TOMORROW: 1}
-            assert {kind: spent.calls for kind, spent in spent_by_kind(tx).items()} == {"exchange": 2, "tools": 1}
-            assert {kind: spent.calls for kind, spent in spent_by_kind(tx, TOMORROW).items()} == {"exchange": 1}
-
-    def test_what_was_refused_cost_nothing_and_what_was_lost_may_have(self, store: Store) -> None:
-        for uid in ("c1", "c2"):
-            _book(store, uid)
-        _settle(store, "c1", "0", CallState.FAILED)
-        _settle(store, "c2", None, CallState.LOST)
-        spent = read(store, spent_in_all)
-        assert (spent.calls, spent.usd, spent.unsettled, spent.unsettled_usd) == (0, Decimal(0), 1, ESTIMATE)
-
-    def test_a_call_without_a_price_is_counted_as_one(self, store: Store) -> None:
-        _book(store, "c1")
-        _settle(store, "c1", None)
-        spent = read(store, spent_in_all)
-        assert (spent.calls, spent.unpriced, spent.usd) == (1, 1, Decimal(0))
-
-    def test_small_prices_add_up_exactly(self, store: Store) -> None:
-        for number in range(10):
-            _book(store, f"c{number}")
-            _settle(store, f"c{number}", "0.000000001")
-        assert read(store, spent_in_all).usd == Decimal("0.00000001")
-
-    def test_days_are_those_of_utc(self, store: Store) -> None:
-        assert day_of(datetime.fromisoformat("2026-05-09T01:00:00+03:00")) == TODAY
+        return spend.settle_call(tx, uid, Settlement(state, NOON, 100, 10, 5, usd))
 
 
 LEASE = 60.0
 
 
 class Queue:
-    """Entries that wait for a vector, and those who work on them."""
+    """Entries that wait for a vector, and those who work on them; `after` is in seconds from the beginning."""
 
     def __init__(self, store: Store, count: int) -> None:
         self.store = store
@@ -138,28 +51,82 @@ class Queue:
         self.space: StoredSpace = space_of(store)
 
     def claim(self, owner: str, limit: int = 100, after: float = 0.0) -> list[Claimed]:
-        """What the owner gets, so many seconds from the beginning."""
-        with self.store.writing() as tx:
-            now = NOW + timedelta(seconds=after)
-            return claim_unembedded(tx, self.space, owner, limit, now, LEASE)
+        """Claim entries for an owner."""
+        return write(self.store, jobs.claim_unembedded, self.space, owner, limit, NOW + timedelta(seconds=after), LEASE)
 
     def claimed_ids(self, owner: str, limit: int = 100, after: float = 0.0) -> list[int]:
-        """The same, ids alone."""
+        """Claim entries for an owner; their ids alone."""
         return [item.entry_id for item in self.claim(owner, limit, after)]
 
     def fail(self, ids: list[int], after: float = 0.0) -> None:
-        """An attempt on these ends badly."""
-        with self.store.writing() as tx:
-            fail(tx, EMBED, ids, "EndpointError", NOW + timedelta(seconds=after))
+        """Note a failed attempt on entries."""
+        write(self.store, jobs.fail, EMBED, ids, "EndpointError", NOW + timedelta(seconds=after))
 
     def waiting(self) -> int:
-        """How many still wait."""
-        with self.store.reading() as tx:
-            return count_unembedded(tx, self.space)
+        """Count the entries that still wait."""
+        return read(self.store, jobs.count_unembedded, self.space)
 
 
 class WorkTests:
     """Inherited by `StoreConformance`."""
+
+    def test_empty_books_are_zero(self, store: Store) -> None:
+        with store.reading() as tx:
+            assert spend.spent_in_all(tx) == Spent()
+            assert spend.spent_by_kind(tx) == {}
+
+    def test_a_call_under_way_counts_against_a_limit_and_is_not_spent(self, store: Store) -> None:
+        _book(store, "c1")
+        spent = read(store, spend.spent_on_day, TODAY)
+        assert (spent.usd, spent.unsettled) == (Decimal(0), 1)
+        assert spent.unsettled_usd == spent.at_most_usd == ESTIMATE
+
+    def test_a_call_is_settled_once(self, store: Store) -> None:
+        _book(store, "c1")
+        assert _settle(store, "c1", "0.001")
+        assert not _settle(store, "c1", "0.001")
+        assert not _settle(store, "c1", None, CallState.LOST)
+        assert read(store, spend.spent_in_all) == Spent(1, 100, 10, Decimal("0.001"))
+
+    def test_a_second_summary_adds_to_the_first(self, store: Store) -> None:
+        for uid in ("c1", "c2"):
+            _book(store, uid)
+            _settle(store, uid, "0.001")
+        with store.reading() as tx:
+            assert spend.spent_on_item(tx, "exchange", "e1") == Spent(2, 200, 20, Decimal("0.002"))
+            assert spend.spent_on_item(tx, "conversation", "e1") == Spent()
+
+    def test_days_and_kinds_are_summed_apart(self, store: Store) -> None:
+        for uid, kind, days in (("c1", "exchange", 0), ("c2", "tools", 0), ("c3", "exchange", 1)):
+            _book(store, uid, kind=kind, days=days)
+            _settle(store, uid, "0.5")
+        with store.reading() as tx:
+            assert {day: spend.spent_on_day(tx, day).calls for day in (TODAY, TOMORROW)} == {TODAY: 2, TOMORROW: 1}
+            assert {kind: spent.calls for kind, spent in spend.spent_by_kind(tx).items()} == {"exchange": 2, "tools": 1}
+            assert {kind: spent.calls for kind, spent in spend.spent_by_kind(tx, TOMORROW).items()} == {"exchange": 1}
+
+    def test_what_was_refused_cost_nothing_and_what_was_lost_may_have(self, store: Store) -> None:
+        for uid in ("c1", "c2"):
+            _book(store, uid)
+        _settle(store, "c1", "0", CallState.FAILED)
+        _settle(store, "c2", None, CallState.LOST)
+        spent = read(store, spend.spent_in_all)
+        assert (spent.calls, spent.usd, spent.unsettled, spent.unsettled_usd) == (0, Decimal(0), 1, ESTIMATE)
+
+    def test_a_call_without_a_price_is_counted_as_one(self, store: Store) -> None:
+        _book(store, "c1")
+        _settle(store, "c1", None)
+        spent = read(store, spend.spent_in_all)
+        assert (spent.calls, spent.unpriced, spent.usd) == (1, 1, Decimal(0))
+
+    def test_small_prices_add_up_exactly(self, store: Store) -> None:
+        for number in range(10):
+            _book(store, f"c{number}")
+            _settle(store, f"c{number}", "0.000000001")
+        assert read(store, spend.spent_in_all).usd == Decimal("0.00000001")
+
+    def test_days_are_those_of_utc(self, store: Store) -> None:
+        assert spend.day_of(datetime.fromisoformat("2026-05-09T01:00:00+03:00")) == TODAY
 
     def test_the_newest_are_claimed_first_with_their_words(self, store: Store) -> None:
         queue = Queue(store, 5)
@@ -180,21 +147,21 @@ class WorkTests:
         assert queue.claim("you", after=LEASE - 1) == []
         assert queue.claimed_ids("you", after=LEASE + 1) == queue.ids[::-1]
         with store.reading() as tx:
-            assert owned(tx, EMBED, queue.ids, "me") == set()
-            assert owned(tx, EMBED, queue.ids, "you") == set(queue.ids)
+            assert jobs.owned(tx, EMBED, queue.ids, "me") == set()
+            assert jobs.owned(tx, EMBED, queue.ids, "you") == set(queue.ids)
 
     def test_what_is_given_back_is_work_at_once(self, store: Store) -> None:
         queue = Queue(store, 3)
         queue.claim("me", 2)
         queue.claim("you", 1)
-        write(store, release, EMBED, "me")
+        write(store, jobs.release, EMBED, "me")
         assert len(queue.claim("somebody else")) == 2
 
     def test_what_is_done_is_no_work_any_more(self, store: Store) -> None:
         queue = Queue(store, 3)
         done = queue.claimed_ids("me", 2)
         embed(store, queue.space, done, unit_vectors(2))
-        write(store, complete, EMBED, done)
+        write(store, jobs.complete, EMBED, done)
         assert queue.waiting() == 1
         assert queue.claimed_ids("me", after=LEASE + 1) == [queue.ids[0]]
 
@@ -215,7 +182,7 @@ class WorkTests:
         queue.claim("me")
         for attempt in range(len(BACKOFF_SECONDS) + 1):
             queue.fail(last, after=100.0 * attempt)
-        (failure,) = read(store, list_failed)
+        (failure,) = read(store, jobs.list_failed)
         assert (failure.kind, failure.item_id, failure.attempts) == (EMBED, last[0], 7)
         assert (failure.error_class, failure.failed_at) == ("EndpointError", NOW + timedelta(seconds=600))
         assert queue.waiting() == 1
@@ -227,12 +194,12 @@ class WorkTests:
         for _ in range(len(BACKOFF_SECONDS) + 1):
             queue.fail(queue.ids)
         with store.writing() as tx:
-            assert retry_failed(tx) == 1
-            assert list_failed(tx) == []
+            assert jobs.retry_failed(tx) == 1
+            assert jobs.list_failed(tx) == []
         assert queue.claimed_ids("me") == queue.ids
         queue.fail(queue.ids)
         with store.reading() as tx:
-            assert list_failed(tx) == []
+            assert jobs.list_failed(tx) == []
 
     def test_the_newest_failures_are_listed_first(self, store: Store) -> None:
         queue = Queue(store, 3)
@@ -240,7 +207,7 @@ class WorkTests:
         for number, entry_id in enumerate(queue.ids):
             for _ in range(len(BACKOFF_SECONDS) + 1):
                 queue.fail([entry_id], after=number)
-        assert [failure.item_id for failure in read(store, list_failed, 2)] == queue.ids[:0:-1]
+        assert [failure.item_id for failure in read(store, jobs.list_failed, 2)] == queue.ids[:0:-1]
 
     def test_leases_without_an_owner_at_work_are_counted_and_dropped(self, store: Store) -> None:
         queue = Queue(store, 3)
@@ -248,18 +215,18 @@ class WorkTests:
         queue.claim("you", 1, after=LEASE)
         now = NOW + timedelta(seconds=LEASE + 1)
         with store.writing() as tx:
-            assert sorted(lease_owners(tx, EMBED)) == ["me", "you"]
-            assert stale_leases(tx, NOW) == 0
-            assert stale_leases(tx, now) == 2
-            drop_stale_leases(tx, now)
-            assert stale_leases(tx, now) == 0
-            assert lease_owners(tx, EMBED) == ["you"]
+            assert sorted(jobs.lease_owners(tx, EMBED)) == ["me", "you"]
+            assert jobs.stale_leases(tx, NOW) == 0
+            assert jobs.stale_leases(tx, now) == 2
+            jobs.drop_stale_leases(tx, now)
+            assert jobs.stale_leases(tx, now) == 0
+            assert jobs.lease_owners(tx, EMBED) == ["you"]
 
     def test_a_claim_of_nothing_claims_nothing(self, store: Store) -> None:
         queue = Queue(store, 0)
         assert queue.claim("me") == []
         with store.writing() as tx:
-            complete(tx, EMBED, [])
-            release(tx, EMBED, "me")
-            fail(tx, EMBED, [], "EndpointError", NOW)
-            assert list_failed(tx) == []
+            jobs.complete(tx, EMBED, [])
+            jobs.release(tx, EMBED, "me")
+            jobs.fail(tx, EMBED, [], "EndpointError", NOW)
+            assert jobs.list_failed(tx) == []
