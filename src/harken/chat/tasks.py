@@ -9,7 +9,7 @@ from datetime import datetime
 from harken.config.settings import Settings
 from harken.context.chats import Chats
 from harken.context.layers import ContextMessage
-from harken.context.task_history import Run, TaskHistory
+from harken.context.task_history import Run, last_runs
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.model.conversations import (
     TASK_CHANNEL,
@@ -162,7 +162,6 @@ class Tasks:
     """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`."""
 
     recorder: Recorder
-    task_history: TaskHistory
     chats: Chats
     settings: Callable[[], Settings]
 
@@ -247,7 +246,7 @@ class Tasks:
             if find_conversation(tx, conversation_uid(TASK_CHANNEL, kept_name)) is None:
                 raise NotFoundError(f"There is no task {kept_name}. List them: harken task list")
         most = runs or self.settings().context.subagent_history
-        return self.task_history.last_runs(kept_name, most, only_complete)
+        return last_runs(self.recorder.store, kept_name, most, only_complete)
 
 
 def _checked(name: str) -> str:

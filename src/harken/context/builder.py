@@ -22,10 +22,10 @@ from harken.context.layers import (
 )
 from harken.context.past import past_quotes
 from harken.context.render import Quote, block, core_block, fenced, quoted
-from harken.context.task_history import TaskHistory
+from harken.context.task_history import Run
 from harken.model.conversations import CoreFact, Message, Role
-from harken.record.recorder import Recorder
-from harken.search.past import PastConversations
+from harken.redact.redactor import Redactor
+from harken.search.past import PastRecall
 from harken.search.recall import AutoRag, Recalled, recall_query
 from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_segment
@@ -50,25 +50,11 @@ class ContextSession:
 
 
 @dataclass(slots=True)
-class ContextSources:
-    """What contexts are made from.
-
-    Attributes:
-        recorder: tells what recording makes of a text: pending words are recognized in the segment by it.
-        history: the earlier runs of tasks.
-    """
-
-    recorder: Recorder
-    auto_rag: AutoRag
-    past: PastConversations
-    history: TaskHistory
-
-
-@dataclass(slots=True)
 class ContextBuilder:
     """One context in the making: each layer takes its room from what is left of the budget.
 
     Attributes:
+        redactor: tells what recording makes of a text: pending words are recognized in the segment by it.
         searches: what the searches for this context share.
         room: tokens that are left.
         tail: the segment's newest messages; all of them where it `is_whole`.
@@ -76,7 +62,8 @@ class ContextBuilder:
         left_before: id of the oldest message in the window when earlier ones are outside of it.
     """
 
-    sources: ContextSources
+    redactor: Redactor
+    auto_rag: AutoRag
     searches: SearchSession
     settings: Settings
     session: ContextSession
@@ -103,12 +90,12 @@ class ContextBuilder:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
         self.is_whole = len(self.tail) < limit
         self.room = self.budget
-        said = recognize(pending, self.tail, self._recorded)
+        said = recognize(pending, self.tail, lambda text: self.redactor.redact(valid_utf8(text)).text)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
         self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
         if recalls and segment is not None and not self.is_whole:
             # The model works while the rest is put together.
-            self.sources.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
+            self.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
         with self.searches.view.reading() as tx:
             self.facts = core_facts(tx)
             self.digest = None if segment is None else segment_summary(tx, segment)
@@ -167,10 +154,9 @@ class ContextBuilder:
             item = _described(uid, text, "what left the window, in short", at=at.isoformat())
             self._speak(LayerName.SUMMARY, shown(text), [item])
 
-    def others(self, note: str) -> None:
+    def others(self, recall: PastRecall, note: str) -> None:
         """What other conversations say about the query, under a heading with a note where there is one."""
         heading = f"{PAST}\n{note}" if note else PAST
-        recall = self.sources.past.search(self.query, self.session.conversation_uid, self.searches)
         if recall.failure:
             self.failures.append(recall.failure)
             self.notes.append(recall.failure)
@@ -207,11 +193,8 @@ class ContextBuilder:
         if said and (not self.is_whole or len(window) < len(blocks)):
             self.left_before = said[0].uid
 
-    def runs(self, task: str) -> None:
-        """The task's earlier runs, oldest first; the oldest are left out where not all fit."""
-        # They are read in a transaction of their own, for which a store in memory has no other connection.
-        self.searches.view.release()
-        runs = self.sources.history.last_runs(task, self.settings.context.subagent_history)
+    def runs(self, runs: Sequence[Run]) -> None:
+        """A task's earlier runs, oldest first; the oldest are left out where not all fit."""
         kept: list[list[ContextMessage]] = []
         room = self.room
         for run in reversed(runs):
@@ -239,9 +222,6 @@ class ContextBuilder:
             failures=tuple(self.failures),
         )
 
-    def _recorded(self, text: str) -> str:
-        return self.sources.recorder.redactor.redact(valid_utf8(text)).text
-
     def _recalled(self, blocks: Sequence[MessageBlock]) -> list[Recalled]:
         """What auto-RAG finds outside the window that its reserve leaves."""
         config = self.settings.auto_rag
@@ -256,7 +236,7 @@ class ContextBuilder:
         excluded = {message.uid for message in messages_in(window)} | self.pending_uids
         limits = config.model_copy(update={"max_tokens": reserve})
         # A line break joins each quotation to the block.
-        recall = self.sources.auto_rag.search(
+        recall = self.auto_rag.search(
             self.query,
             self.session.segment_uid or "",
             excluded,
