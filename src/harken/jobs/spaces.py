@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from harken.config.settings import Settings
@@ -14,7 +13,7 @@ from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spend import EmbeddingMeter, SpendBook
 from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
-from harken.providers.registry import embedding_price, open_embedder
+from harken.providers.registry import open_embedder
 from harken.storage.ports import Store, StoredSpace
 from harken.storage.vectors import answering_space, ensure_space
 
@@ -116,7 +115,7 @@ def open_spaces(
     key = settings.embedding.api_key
 
     def opened(options: EmbedderOptions) -> Embedder:
-        meter = EmbeddingMeter(book, f"{options.name}:{options.model}", partial(embedding_price, options))
+        meter = EmbeddingMeter(book, f"{options.name}:{options.model}", options.price)
         return open_embedder(options, meter)
 
     def from_spec(spec: dict[str, Any]) -> Embedder:
@@ -125,4 +124,4 @@ def open_spaces(
     if settings.embedder == "none":
         return Spaces(store, None, {}, from_spec)
     options = EmbedderOptions.configured(settings.home, settings.embedder, settings.embedding)
-    return Spaces(store, lambda: opened(options), options.to_spec(), from_spec, partial(embedding_price, options))
+    return Spaces(store, lambda: opened(options), options.to_spec(), from_spec, options.price)
