@@ -35,6 +35,16 @@ from harken.text.characters import valid_utf8
 _ERROR_CHARS = 500
 
 
+def described(error: BaseException) -> str:
+    """An error as the reason of an exchange that failed."""
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def kept_reason(recorder: Recorder, reason: str) -> str:
+    """Why an exchange failed, as it is kept: without secrets, cut short."""
+    return recorder.redactor.redact(valid_utf8(reason)).text[:_ERROR_CHARS]
+
+
 @dataclass(slots=True)
 class Runs:
     """Writes runs through a recorder, journal first."""
@@ -85,7 +95,7 @@ class Runs:
         recorder, uid = self.recorder, run.conversation_uid
         trusts = {Role.TOOL: Trust.TOOL}
         prepared = [recorder.prepare(uid, replace(each, trust=trusts.get(each.role, Trust.AGENT))) for each in answers]
-        reason = None if error is None else recorder.redactor.redact(valid_utf8(error)).text[:_ERROR_CHARS]
+        reason = kept_reason(recorder, error) if error else None
         said: list[Message] = []
         ended: list[ExchangeEnd] = []
         delivered: list[Message] = []
@@ -201,9 +211,7 @@ class Tasks:
         try:
             answers = _messages(answer(self.context(kept_name, message, system=system)))
         except BaseException as error:
-            Runs(self.recorder).finish(
-                begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": ")
-            )
+            Runs(self.recorder).finish(begun, (), ExchangeStatus.FAILED, described(error))
             raise
         last = answers[-1] if answers else None
         answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
