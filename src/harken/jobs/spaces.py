@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -89,21 +90,15 @@ class Spaces:
         """
         if self.configured is None:
             return None
-        configured = self._configured_as(space.name)
-        if configured is not None:
-            return configured
+        # The old space answers on where the configured model cannot be opened.
+        with suppress(ProviderError, MissingExtraError):
+            embedder = self.embedder()
+            if embedder is not None and embedder.space.id == space.name:
+                return embedder
         with self._lock:
             if space.name not in self._older:
                 self._older[space.name] = self.from_spec(space.spec)
             return self._older[space.name]
-
-    def _configured_as(self, name: str) -> Embedder | None:
-        """The configured model where it embeds into that space; the old space answers on where it cannot be opened."""
-        try:
-            embedder = self.embedder()
-            return embedder if embedder is not None and embedder.space.id == name else None
-        except (ProviderError, MissingExtraError):
-            return None
 
 
 def open_spaces(
