@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 
-from harken.context.render import Quote, block, fenced
+from harken.context.render import Quote, block, fenced, minute
 from harken.errors import NotFoundError
 from harken.model.arguments import DetailsWanted
 from harken.model.conversations import Exchange, ExchangeStatus, Message, MessageType, Role, Trust, least_trusted
@@ -101,11 +101,11 @@ def _conversation(tx: Transaction, uid: str, is_full: bool) -> DetailsPage | Non
     head = conversation_heads(tx, [row])[row]
     trust = [Trust.AGENT]
     lines = [
-        f"Title: {_flat(head.title) or 'untitled'}",
-        f"Date: {_moment(conversation.created_at)}, last {_moment(conversation.updated_at)}",
+        f"Title: {one_line(head.title) or 'untitled'}",
+        f"Date: {minute(conversation.created_at)}, last {minute(conversation.updated_at)}",
         f"Channel: {conversation.channel}",
         f"Exchanges: {len(exchanges)}",
-        *([f"Summary: {_flat(head.summary)}"] if head.summary else []),
+        *([f"Summary: {one_line(head.summary)}"] if head.summary else []),
     ]
     for exchange_uid, said in groupby(each_message_of(tx, uid), key=lambda message: message.exchange_uid):
         messages = list(said)
@@ -128,7 +128,7 @@ def _exchange(tx: Transaction, uid: str, is_full: bool) -> DetailsPage | None:
 def _lines(exchange: Exchange | None, messages: list[Message], is_full: bool) -> Iterator[str]:
     if exchange is not None:
         failed = f", failed: {exchange.error or 'no answer'}" if exchange.status is ExchangeStatus.FAILED else ""
-        yield f"Exchange {exchange.number}, id {exchange.uid}, {_moment(exchange.started_at)}{failed}"
+        yield f"Exchange {exchange.number}, id {exchange.uid}, {minute(exchange.started_at)}{failed}"
     yield from _transcript(messages) if is_full else _short(messages)
 
 
@@ -139,7 +139,7 @@ def _transcript(messages: list[Message]) -> Iterator[str]:
         speaker = message.author or message.role.value
         if message.type is not MessageType.TEXT:
             speaker = f"{message.type.value} {message.tool_name or 'tool'}"
-        yield f"[{_moment(message.created_at)}] {speaker}: {message.text.strip()}"
+        yield f"[{minute(message.created_at)}] {speaker}: {message.text.strip()}"
 
 
 def _short(messages: list[Message]) -> Iterator[str]:
@@ -151,11 +151,3 @@ def _short(messages: list[Message]) -> Iterator[str]:
     calls = sum(message.type is MessageType.TOOL_CALL for message in messages)
     if calls:
         yield f"Tool calls: {calls}"
-
-
-def _moment(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())

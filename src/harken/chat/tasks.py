@@ -9,7 +9,7 @@ from datetime import datetime
 from harken.config.settings import Settings
 from harken.context.chats import Chats
 from harken.context.layers import ContextMessage
-from harken.context.task_history import Run, TaskHistory
+from harken.context.task_history import Run, last_runs
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.model.conversations import (
     TASK_CHANNEL,
@@ -33,6 +33,16 @@ from harken.storage.ports import Transaction
 from harken.text.characters import valid_utf8
 
 _ERROR_CHARS = 500
+
+
+def described(error: BaseException) -> str:
+    """An error as the reason of an exchange that failed."""
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def kept_reason(recorder: Recorder, reason: str) -> str:
+    """Why an exchange failed, as it is kept: without secrets, cut short."""
+    return recorder.redactor.redact(valid_utf8(reason)).text[:_ERROR_CHARS]
 
 
 @dataclass(slots=True)
@@ -85,7 +95,7 @@ class Runs:
         recorder, uid = self.recorder, run.conversation_uid
         trusts = {Role.TOOL: Trust.TOOL}
         prepared = [recorder.prepare(uid, replace(each, trust=trusts.get(each.role, Trust.AGENT))) for each in answers]
-        reason = None if error is None else recorder.redactor.redact(valid_utf8(error)).text[:_ERROR_CHARS]
+        reason = kept_reason(recorder, error) if error else None
         said: list[Message] = []
         ended: list[ExchangeEnd] = []
         delivered: list[Message] = []
@@ -162,7 +172,6 @@ class Tasks:
     """Runs scheduled tasks and remembers what they did; reached as `Harken.tasks`."""
 
     recorder: Recorder
-    task_history: TaskHistory
     chats: Chats
     settings: Callable[[], Settings]
 
@@ -202,9 +211,7 @@ class Tasks:
         try:
             answers = _messages(answer(self.context(kept_name, message, system=system)))
         except BaseException as error:
-            Runs(self.recorder).finish(
-                begun, (), ExchangeStatus.FAILED, f"{type(error).__name__}: {error}".rstrip(": ")
-            )
+            Runs(self.recorder).finish(begun, (), ExchangeStatus.FAILED, described(error))
             raise
         last = answers[-1] if answers else None
         answered = last is not None and last.role is Role.ASSISTANT and last.type is MessageType.TEXT
@@ -247,7 +254,7 @@ class Tasks:
             if find_conversation(tx, conversation_uid(TASK_CHANNEL, kept_name)) is None:
                 raise NotFoundError(f"There is no task {kept_name}. List them: harken task list")
         most = runs or self.settings().context.subagent_history
-        return self.task_history.last_runs(kept_name, most, only_complete)
+        return last_runs(self.recorder.store, kept_name, most, only_complete)
 
 
 def _checked(name: str) -> str:

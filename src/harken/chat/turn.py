@@ -13,6 +13,7 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
+from harken.chat.tasks import described, kept_reason
 from harken.chat.tools import Toolbox, ToolContext, ToolOutcome
 from harken.config.settings import Settings
 from harken.context.builder import ContextSession
@@ -96,7 +97,6 @@ _LEAST_TOKENS = 100
 CHAT_CHANNEL = "chat"
 # The kind of its calls in the books.
 CHAT = "chat"
-_ERROR_CHARS = 500
 _NO_MODEL = (
     "No language model is configured, and Harken calls none unasked. Name one: harken config set llm.model "
     "openai:gpt-5-mini (or anthropic:…, google:…, ollama:…), with its key in OPENAI_API_KEY, ANTHROPIC_API_KEY, "
@@ -162,7 +162,8 @@ class Chat:
         """
         if not text.strip():
             raise UsageError("A turn needs words.")
-        if self.language_model.model() is None:
+        model = self.language_model.model()
+        if model is None:
             raise ConfigError(_NO_MODEL)
         head = self._head(session.conversation_uid)
         with self._alone(head.uid):
@@ -173,13 +174,11 @@ class Chat:
                 prompt = exchange.settings.context.system_prompt or SYSTEM_PROMPT
                 now = ContextSession(asked.conversation_uid, asked.segment_uid)
                 context = self.chats.build(now, [asked], system_prompt=prompt, past_note=PAST_TOOL_NOTE)
-                model = self.language_model.metered(CHAT, asked.exchange_uid)
-                if model is None:
-                    raise ConfigError(_NO_MODEL)
-                return exchange.run(model, asked, context)
+                metered = MeteredModel(self.language_model.book(), model, CHAT, asked.exchange_uid)
+                return exchange.result(exchange.end(exchange.talk(metered, asked, context)), context)
             except BaseException as error:
                 exchange.keep_cut("failed")
-                exchange.end(ExchangeStatus.FAILED, _described(error))
+                exchange.end(described(error))
                 raise
 
     def _head(self, uid: str) -> NewConversation:
@@ -227,17 +226,6 @@ class _Exchange:
     usage: TokenUsage = field(default_factory=TokenUsage)
     price_usd: Decimal | None = Decimal(0)
 
-    def run(self, model: MeteredModel, asked: Message, context: ChatContext) -> Turn:
-        """Model and tools in turn, until words are the answer."""
-        try:
-            error = self._talk(model, asked, context)
-        except ProviderError as failure:
-            self.keep_cut("failed")
-            error = _described(failure)
-        status = ExchangeStatus.COMPLETED if error is None else ExchangeStatus.FAILED
-        kept = self.end(status, error)
-        return Turn(self.said, status, kept, self.stopped, self.tool_calls, self.usage, self.price_usd, context)
-
     def record(self, *messages: NewMessage) -> Message:
         """Record messages of the conversation; the last of them as it is kept."""
         recorded = self.recorder.record([Batch(self.head, messages)]).messages
@@ -252,36 +240,44 @@ class _Exchange:
             self.record(NewMessage(Role.ASSISTANT, heard, trust=Trust.AGENT, metadata={"cut": why}))
             self.said = heard
 
-    def end(self, status: ExchangeStatus, error: str | None) -> str | None:
-        """End the exchange; why it failed, as it is kept."""
-        kept = None if error is None else self.recorder.redactor.redact(error).text[:_ERROR_CHARS]
-        self.recorder.end_exchange(self.head.uid, status, kept)
+    def end(self, failure: str) -> str | None:
+        """End the exchange, as failed where something says why; why, as it is kept."""
+        kept = kept_reason(self.recorder, failure) if failure else None
+        self.recorder.end_exchange(self.head.uid, _status(kept), kept)
         self.recorder.wake()
         return kept
 
-    def _talk(self, model: MeteredModel, asked: Message, context: ChatContext) -> str | None:
-        """Have the model talk and use tools; why it failed, if it did."""
+    def result(self, error: str | None, context: ChatContext) -> Turn:
+        """The exchange after its end."""
+        usage = self.usage, self.price_usd
+        return Turn(self.said, _status(error), error, self.stopped, self.tool_calls, *usage, context)
+
+    def talk(self, model: MeteredModel, asked: Message, context: ChatContext) -> str:
+        """Model and tools in turn, until words are the answer; why it failed, empty where it did not."""
         base, rounds = to_model(context.messages), list[ChatMessage]()
         most = self.settings.chat.max_tool_rounds
         for number in range(most + 2):
             answer = self._answer(model, [*base, *within(rounds, context.budget_tokens)])
-            if answer is None:
-                self.keep_cut("stopped")
-                return None if self.said else "Stopped by the user before anything was said."
-            self._keep_answer(model, answer)
+            if isinstance(answer, str):
+                return answer
+            self.heard = ""
+            if messages := _recordable(answer, model.name):
+                # Words and calls in one go, before any tool runs.
+                self.record(*messages)
+                self.said = answer.text or self.said
             if not answer.tool_calls:
                 if answer.finish is Finish.REFUSED:
                     return "The model refused to answer."
-                return None if answer.text.strip() else "The model answered nothing."
+                return "" if answer.text.strip() else "The model answered nothing."
             rounds.append(ChatMessage(Role.ASSISTANT, answer.text, answer.tool_calls))
             rounds += [self._called(call, asked, is_over=number >= most) for call in answer.tool_calls]
             if self.stop.is_set():
                 self.stopped = True
-                return None
+                return ""
         return f"chat.max_tool_rounds ({most}) is reached, and the model still calls tools."
 
-    def _answer(self, model: MeteredModel, messages: Sequence[ChatMessage]) -> ChatAnswer | None:
-        """The model's answer as it comes; None where the user stopped it."""
+    def _answer(self, model: MeteredModel, messages: Sequence[ChatMessage]) -> ChatAnswer | str:
+        """The model's answer as it comes; why there is none, empty where the user stopped what had begun."""
         self.heard = ""
         price, self.price_usd = self.price_usd, None
         try:
@@ -292,32 +288,15 @@ class _Exchange:
                     return piece
                 self.heard += piece
                 self.listen(TextPiece(piece))
-        except SpendLimitError:
-            # Nothing was sent.
-            self.price_usd = price
-            raise
+        except ProviderError as error:
+            if isinstance(error, SpendLimitError):
+                # Nothing was sent.
+                self.price_usd = price
+            self.keep_cut("failed")
+            return described(error)
         self.stopped = True
-        return None
-
-    def _keep_answer(self, model: MeteredModel, answer: ChatAnswer) -> None:
-        """Record words and calls in one go, before any tool runs."""
-        facts = {"model": model.name, **({"cut": "length"} if answer.finish is Finish.LENGTH else {})}
-        words = NewMessage(Role.ASSISTANT, answer.text, trust=Trust.AGENT, metadata=facts)
-        calls = [
-            NewMessage(
-                Role.ASSISTANT,
-                json.dumps(dict(call.arguments), ensure_ascii=False),
-                MessageType.TOOL_CALL,
-                trust=Trust.AGENT,
-                call_id=call.id,
-                tool_name=call.name,
-            )
-            for call in answer.tool_calls
-        ]
-        self.heard = ""
-        if messages := [*([words] if answer.text.strip() else []), *calls]:
-            self.record(*messages)
-            self.said = answer.text or self.said
+        self.keep_cut("stopped")
+        return "" if self.said else "Stopped by the user before anything was said."
 
     def _called(self, call: ToolCall, asked: Message, is_over: bool) -> ChatMessage:
         """One tool's answer, recorded as it comes, for the model."""
@@ -344,8 +323,26 @@ class _Exchange:
         return ChatMessage(Role.TOOL, outcome.text, call_id=call.id, tool_name=call.name)
 
 
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")
+def _status(error: str | None) -> ExchangeStatus:
+    return ExchangeStatus.COMPLETED if error is None else ExchangeStatus.FAILED
+
+
+def _recordable(answer: ChatAnswer, model: str) -> list[NewMessage]:
+    """An answer's words, where it has any, and its calls."""
+    facts = {"model": model, **({"cut": "length"} if answer.finish is Finish.LENGTH else {})}
+    words = [NewMessage(Role.ASSISTANT, answer.text, trust=Trust.AGENT, metadata=facts)] if answer.text.strip() else []
+    calls = (
+        NewMessage(
+            Role.ASSISTANT,
+            json.dumps(dict(call.arguments), ensure_ascii=False),
+            MessageType.TOOL_CALL,
+            trust=Trust.AGENT,
+            call_id=call.id,
+            tool_name=call.name,
+        )
+        for call in answer.tool_calls
+    )
+    return [*words, *calls]
 
 
 def to_model(messages: Sequence[ContextMessage]) -> list[ChatMessage]:

@@ -21,27 +21,14 @@ from harken.search.search import Searcher
 from harken.search.session import SearchSession
 from harken.sources.searches import SourceSearcher
 
-HEADINGS: Mapping[str, str] = {
-    "memories": "Memories",
-    "code": "Code",
-    "experiences": "Experiences",
-    "values": "Values",
-    "commits": "Commits",
-    "documents": "Documents",
-    "conversations": "Conversations",
-}
+HEADINGS: Mapping[str, str] = {name: name.capitalize() for name in CONTEXT_TYPES}
 # Of one source among several, fewer candidates are fused than of a whole store.
 _LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 3
 
 
 @dataclass(frozen=True, slots=True)
 class ContextAssembler:
-    """Puts contexts together; reached as `Harken.assembler`, its verbs also as `Harken`'s own.
-
-    Args:
-        searcher: the one retrieval path.
-        settings: those in force; read anew each time.
-    """
+    """Puts contexts together; reached as `Harken.assembler`, its verbs also as `Harken`'s own."""
 
     searcher: Searcher
     settings: Callable[[], Settings]
@@ -147,9 +134,9 @@ def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:
     if not context_types or isinstance(context_types, str):
         raise InvalidContextTypeError(f"Name at least one context type, in a list. Types: {', '.join(CONTEXT_TYPES)}.")
     for name in context_types:
-        if name not in HEADINGS:
+        if name not in CONTEXT_TYPES:
             raise InvalidContextTypeError(f"There is no context type '{name}'. Types: {', '.join(CONTEXT_TYPES)}.")
-    return tuple(name for name in HEADINGS if name in context_types)
+    return tuple(name for name in CONTEXT_TYPES if name in context_types)
 
 
 def _counted(items: Items) -> str:

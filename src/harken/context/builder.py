@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from harken.config.settings import Settings
-from harken.context.budget import MessageBlock, blocks_of, fit, is_shown, messages_in, squeezed
 from harken.context.layers import (
     MESSAGE_TOKENS,
     ChatContext,
@@ -22,10 +21,10 @@ from harken.context.layers import (
 )
 from harken.context.past import past_quotes
 from harken.context.render import Quote, block, core_block, fenced, quoted
-from harken.context.task_history import TaskHistory
-from harken.model.conversations import CoreFact, Message, Role
-from harken.record.recorder import Recorder
-from harken.search.past import PastConversations
+from harken.context.task_history import Run
+from harken.model.conversations import CoreFact, Message, MessageType, Role
+from harken.redact.redactor import Redactor
+from harken.search.past import PastRecall
 from harken.search.recall import AutoRag, Recalled, recall_query
 from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_segment
@@ -39,6 +38,8 @@ from harken.text.fence import PAST, RECALLED, SUMMARIZED
 _EDGE = 16
 # Other conversations may take this share of what is left before the window gets the rest.
 _PAST_SHARE = 0.25
+# A message that must be cut to less says too little.
+_LEAST_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +51,11 @@ class ContextSession:
 
 
 @dataclass(slots=True)
-class ContextSources:
-    """What contexts are made from.
-
-    Attributes:
-        recorder: tells what recording makes of a text: pending words are recognized in the segment by it.
-        history: the earlier runs of tasks.
-    """
-
-    recorder: Recorder
-    auto_rag: AutoRag
-    past: PastConversations
-    history: TaskHistory
-
-
-@dataclass(slots=True)
 class ContextBuilder:
     """One context in the making: each layer takes its room from what is left of the budget.
 
     Attributes:
+        redactor: tells what recording makes of a text: pending words are recognized in the segment by it.
         searches: what the searches for this context share.
         room: tokens that are left.
         tail: the segment's newest messages; all of them where it `is_whole`.
@@ -76,7 +63,8 @@ class ContextBuilder:
         left_before: id of the oldest message in the window when earlier ones are outside of it.
     """
 
-    sources: ContextSources
+    redactor: Redactor
+    auto_rag: AutoRag
     searches: SearchSession
     settings: Settings
     session: ContextSession
@@ -103,12 +91,12 @@ class ContextBuilder:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
         self.is_whole = len(self.tail) < limit
         self.room = self.budget
-        said = recognize(pending, self.tail, self._recorded)
+        said = recognize(pending, self.tail, lambda text: self.redactor.redact(valid_utf8(text)).text)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
         self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
         if recalls and segment is not None and not self.is_whole:
             # The model works while the rest is put together.
-            self.sources.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
+            self.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
         with self.searches.view.reading() as tx:
             self.facts = core_facts(tx)
             self.digest = None if segment is None else segment_summary(tx, segment)
@@ -167,10 +155,9 @@ class ContextBuilder:
             item = _described(uid, text, "what left the window, in short", at=at.isoformat())
             self._speak(LayerName.SUMMARY, shown(text), [item])
 
-    def others(self, note: str) -> None:
+    def others(self, recall: PastRecall, note: str) -> None:
         """What other conversations say about the query, under a heading with a note where there is one."""
         heading = f"{PAST}\n{note}" if note else PAST
-        recall = self.sources.past.search(self.query, self.session.conversation_uid, self.searches)
         if recall.failure:
             self.failures.append(recall.failure)
             self.notes.append(recall.failure)
@@ -207,11 +194,8 @@ class ContextBuilder:
         if said and (not self.is_whole or len(window) < len(blocks)):
             self.left_before = said[0].uid
 
-    def runs(self, task: str) -> None:
-        """The task's earlier runs, oldest first; the oldest are left out where not all fit."""
-        # They are read in a transaction of their own, for which a store in memory has no other connection.
-        self.searches.view.release()
-        runs = self.sources.history.last_runs(task, self.settings.context.subagent_history)
+    def runs(self, runs: Sequence[Run]) -> None:
+        """A task's earlier runs, oldest first; the oldest are left out where not all fit."""
         kept: list[list[ContextMessage]] = []
         room = self.room
         for run in reversed(runs):
@@ -239,9 +223,6 @@ class ContextBuilder:
             failures=tuple(self.failures),
         )
 
-    def _recorded(self, text: str) -> str:
-        return self.sources.recorder.redactor.redact(valid_utf8(text)).text
-
     def _recalled(self, blocks: Sequence[MessageBlock]) -> list[Recalled]:
         """What auto-RAG finds outside the window that its reserve leaves."""
         config = self.settings.auto_rag
@@ -256,7 +237,7 @@ class ContextBuilder:
         excluded = {message.uid for message in messages_in(window)} | self.pending_uids
         limits = config.model_copy(update={"max_tokens": reserve})
         # A line break joins each quotation to the block.
-        recall = self.sources.auto_rag.search(
+        recall = self.auto_rag.search(
             self.query,
             self.session.segment_uid or "",
             excluded,
@@ -334,3 +315,92 @@ def _recalled_item(item: Recalled) -> LayerItem:
         vector_rank=hit.vector_rank,
         reasons=[{"name": r.name, "value": round(r.value, 4), "note": r.note} for r in hit.reasons],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBlock:
+    """Messages that stand together or not at all: one, or tool calls with their results."""
+
+    messages: tuple[Message, ...]
+    tokens: int
+
+
+def is_shown(message: Message) -> bool:
+    """Whether a message belongs into a window: markers, summaries and empty words do not."""
+    if message.role is Role.SYSTEM or message.type in (MessageType.MARKER, MessageType.SUMMARY):
+        return False
+    return message.type is not MessageType.TEXT or bool(message.text.strip())
+
+
+def blocks_of(messages: Sequence[Message]) -> list[MessageBlock]:
+    """The messages, oldest first, in blocks; calls without a result and results without a call are left out."""
+    shown = [message for message in messages if is_shown(message)]
+    pairs = _pairs(shown)
+    whole = {place for places in pairs.values() for place in places}
+    begins = {place: first for first, last in _spans(pairs) for place in range(first, last + 1)}
+    grouped: dict[int, list[Message]] = {}
+    for place, message in enumerate(shown):
+        if message.type is MessageType.TEXT or place in whole:
+            grouped.setdefault(begins.get(place, place), []).append(message)
+    return [MessageBlock(tuple(group), sum(chat_message(each).tokens for each in group)) for group in grouped.values()]
+
+
+def fit(blocks: Sequence[MessageBlock], room_tokens: int, most_messages: int) -> list[MessageBlock]:
+    """The newest blocks that fit, oldest first, without a gap."""
+    fitting: list[MessageBlock] = []
+    for each in reversed(blocks):
+        room_tokens -= each.tokens
+        most_messages -= len(each.messages)
+        if room_tokens < 0 or most_messages < 0:
+            break
+        fitting.append(each)
+    return fitting[::-1]
+
+
+def squeezed(whole: MessageBlock, room_tokens: int) -> list[ContextMessage]:
+    """A block's messages, the longest cut until all fit; none where the room is too small for that."""
+    messages = [chat_message(message) for message in whole.messages]
+    fair = room_tokens // len(messages) - MESSAGE_TOKENS
+    if fair < _LEAST_TOKENS:
+        return []
+    spare = sum(max(0, fair - tokens.estimate(message.content)) for message in messages)
+    cut = []
+    for message in messages:
+        size = tokens.estimate(message.content)
+        allowed = min(size, fair + spare)
+        spare -= max(0, allowed - fair)
+        clipped = message if size <= allowed else replace(message, content=tokens.clip_middle(message.content, allowed))
+        cut.append(clipped)
+    return cut
+
+
+def _spans(pairs: Mapping[str, set[int]]) -> list[tuple[int, int]]:
+    """First and last place of each group of tool calls that overlap."""
+    spans: list[tuple[int, int]] = []
+    for first, last in sorted((min(places), max(places)) for places in pairs.values()):
+        if spans and first <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], last))
+        else:
+            spans.append((first, last))
+    return spans
+
+
+def _pairs(shown: Sequence[Message]) -> dict[str, set[int]]:
+    """The places of each tool call and its results, by a name of their own."""
+    open_calls: dict[str, str] = {}
+    pairs: dict[str, set[int]] = {}
+    for place, message in enumerate(shown):
+        name = message.call_id or ""
+        if message.type is MessageType.TOOL_CALL:
+            open_calls[name] = message.uid
+            pairs[message.uid] = {place}
+        elif message.type is MessageType.TOOL_RESULT and name in open_calls:
+            pairs[open_calls[name]].add(place)
+            if not name:
+                del open_calls[name]
+    return {uid: places for uid, places in pairs.items() if len(places) > 1}
+
+
+def messages_in(blocks: Sequence[MessageBlock]) -> list[Message]:
+    """Every message of the blocks, in order."""
+    return [message for each in blocks for message in each.messages]

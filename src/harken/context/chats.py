@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from harken.config.settings import Settings
-from harken.context.builder import ContextBuilder, ContextSession, ContextSources
+from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, Pending
 from harken.context.past import latest_quotes, past_quotes, saved_quotes
 from harken.context.render import Quote
-from harken.context.task_history import TaskHistory
+from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, UsageError
 from harken.jobs.job import run_until_idle
 from harken.jobs.summarize import SummarizeSegmentWork
@@ -35,23 +35,17 @@ class Chats:
 
     Args:
         settings: those in force; read anew each time.
-        history: the runs of tasks.
-
-    Attributes:
-        sources: what contexts are made from.
     """
 
-    def __init__(
-        self, recorder: Recorder, settings: Callable[[], Settings], searcher: Searcher, history: TaskHistory
-    ) -> None:
+    def __init__(self, recorder: Recorder, settings: Callable[[], Settings], searcher: Searcher) -> None:
         self._recorder = recorder
         self._settings = settings
         self._searcher = searcher
         self._sessions = sessions = searcher.sessions
         self._store = sessions.store
         self._now = sessions.now
-        past = PastConversations(sessions, lambda: settings().rag)
-        self.sources = ContextSources(recorder, AutoRag(sessions), past, history)
+        self.auto_rag = AutoRag(sessions)
+        self._past = PastConversations(sessions, lambda: settings().rag)
 
     def session(self, conversation: str, channel: str) -> ContextSession:
         """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
@@ -125,15 +119,16 @@ class Chats:
             raise UsageError("A subagent's context needs the name of its task.")
         changes = {} if include_untrusted else {"include_untrusted": False}
         with self._sessions.open(**changes) as searches:
-            builder = ContextBuilder(self.sources, searches, settings, session, budget)
+            builder = ContextBuilder(self._recorder.redactor, self.auto_rag, searches, settings, session, budget)
             builder.read(pending, recalls=not is_subagent)
             builder.system(config.system_prompt if system_prompt is None else system_prompt)
             builder.core()
             if is_subagent:
-                builder.runs(task_name or "")
+                builder.runs(last_runs(searches.view, task_name or "", config.subagent_history))
             else:
                 builder.summary()
-                builder.others(past_note)
+                past = self._past.search(builder.query, session.conversation_uid, searches)
+                builder.others(past, past_note)
                 builder.talk()
             context = builder.context()
         if context.left_before is not None and not is_preview:
@@ -154,17 +149,17 @@ class Chats:
         """What auto-RAG finds for a query in the session's segment."""
         if session.segment_uid is None:
             return Recall(notes=("Nothing was said yet.",))
-        return self.sources.auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
+        return self.auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
 
     def past(self, query: str, session: ContextSession | None = None) -> PastRecall:
         """What other conversations say about a query; all of them where no session goes on."""
-        return self.sources.past.search(query, session.conversation_uid if session else None)
+        return self._past.search(query, session.conversation_uid if session else None)
 
     def quotes_about(self, prompt: str, session: ContextSession) -> list[Quote]:
         """What was saved, and what other conversations say, about a prompt: asked at once, the most important first."""
         with self._sessions.open() as searches:
             saved = saved_quotes(self._searcher, prompt, searches)
-            past = self.sources.past.search(prompt, session.conversation_uid, searches)
+            past = self._past.search(prompt, session.conversation_uid, searches)
         return [*saved, *past_quotes(past.conversations)]
 
     def latest(self, directory: str, conversation_uid: str) -> list[Quote]:

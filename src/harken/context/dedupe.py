@@ -40,14 +40,13 @@ _FACTS = re.compile(r"^\*(?:Category|Files|\(truncated)\b.*\*$|^`{3,}\w*$", re.M
 def distinct(items: Sequence[ContextItem], similarity: float = 0.9) -> list[ContextItem]:
     """The items in their order, without those that say what a more relevant one says.
 
-    Args:
-        items: of any sources.
-        similarity: of two texts, 0 to 1, from which on they say the same.
+    `similarity` is that of two texts, 0 to 1, from which on they say the same.
     """
     kept = _Kept(similarity)
     by_relevance = sorted(range(len(items)), key=lambda place: -items[place].relevance)
     texts = [normal(told(item)) for item in items]
-    words = [_words(text) for text in texts]
+    # Scripts without spaces in pairs of characters.
+    words = [frozenset(text.split() if text.isascii() else content_terms(text)) for text in texts]
     frequency = Counter(word for each in words for word in each)
     # Each word's place among all, the rarest first; found once, since every item sorts its words by it.
     rarity = {word: place for place, word in enumerate(sorted(frequency, key=lambda word: (frequency[word], word)))}
@@ -60,11 +59,6 @@ def told(item: ContextItem) -> str:
     body = _FIRST_LINE.sub("", item.content)
     bare = _LABEL.sub("", _FACTS.sub("", body)).strip()
     return bare or item.content
-
-
-def _words(text: str) -> frozenset[str]:
-    """The words of a text in its normal form; scripts without spaces in pairs of characters."""
-    return frozenset(text.split() if text.isascii() else content_terms(text))
 
 
 def _unit(item: ContextItem) -> Hashable:
@@ -89,7 +83,7 @@ class _Kept:
         if unit is not None and unit in self.units:
             return False
         rarest = sorted(words, key=rarity.__getitem__)[: len(words) // 2 + 1]
-        if text and self._is_said(text, self._near(text, rarest)):
+        if text and self._is_said(text, rarest):
             return False
         if unit is not None:
             self.units.add(unit)
@@ -101,14 +95,11 @@ class _Kept:
             self.by_word.setdefault(word, []).append(place)
         return True
 
-    def _near(self, text: str, words: Sequence[str]) -> set[int]:
+    def _is_said(self, text: str, rarest: Sequence[str]) -> bool:
+        """Whether a text that may be like it at all says the same."""
         # A little longer than what counts as short, so that two of one length on either side of it still meet.
         places = set(self.short) if len(text) * self.similarity <= _SHORT_CHARS else set()
-        return places.union(*(self.by_word.get(word, ()) for word in words))
-
-    def _is_said(self, text: str, places: set[int]) -> bool:
-        """Whether one of the texts in these places says the same."""
-        others = [self.texts[place] for place in places]
+        others = [self.texts[at] for at in places.union(*(self.by_word.get(word, ()) for word in rarest))]
         alike = process.extract_iter(text, others, scorer=fuzz.ratio, score_cutoff=100 * self.similarity)
         return any(other and _tell_the_same(text, other) for other, _, _ in alike)
 

@@ -65,9 +65,9 @@ def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
 def _conversation_quote(found: PastConversation) -> Quote:
     similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
     count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
-    lines = [f'Conversation "{_flat(found.title) or "untitled"}" ({similarity}{count})']
+    lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
     if found.summary:
-        lines.append(f"Summary: {_flat(found.summary)}")
+        lines.append(f"Summary: {one_line(found.summary)}")
     return Quote("\n".join(lines), "conversation", found.uid, "", found.at, found.trust.value)
 
 
@@ -81,10 +81,6 @@ def _said(exchange: PastExchange) -> list[tuple[str, str]]:
     """Who said what, each cut short."""
     said = ("User", exchange.user), ("Assistant", exchange.assistant)
     return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
@@ -101,10 +97,10 @@ def past_items(conversations: Sequence[PastConversation], untrusted_weight: floa
 
 
 def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:
-    title = _flat(found.title) or "untitled"
+    title = one_line(found.title) or "untitled"
     lines = [f'**Conversation** "{title}" on {found.at.date().isoformat()}']
     if found.summary:
-        lines.append(_flat(found.summary))
+        lines.append(one_line(found.summary))
     for exchange in found.exchanges:
         lines.extend(f"- **{name}**: {text}" for name, text in _said(exchange))
     metadata = {

@@ -31,18 +31,16 @@ def near(store: Readable, found: SourceHit, query: str) -> SourceHit:
     for hit, item in zip(found.hits, found.items, strict=True):
         admitted = gate.admits(hit.similarity, is_untrusted=False)
         if admitted is None:
-            rare = rare or _rare_words(store, hit.entry.source, query)
+            if rare is None:
+                with store.reading() as tx:
+                    only_its_source = row_scope(tx, SearchScope(sources=(hit.entry.source,)))
+                    rare = RareWords.read(tx, parse_query(query), only_its_source)
             admitted = rare.admit(hit.entry.id, is_near=False, is_untrusted=hit.entry.trust.is_untrusted)
         elif hit.keyword_rank is None:
             admitted = False
         if admitted:
             pairs.append((hit, item))
     return replace(found, hits=tuple(hit for hit, _ in pairs), items=tuple(item for _, item in pairs))
-
-
-def _rare_words(store: Readable, source: str, query: str) -> RareWords:
-    with store.reading() as tx:
-        return RareWords.read(tx, parse_query(query), row_scope(tx, SearchScope(sources=(source,))))
 
 
 HEADINGS: Mapping[str, str] = {
@@ -74,17 +72,11 @@ def premortem(
     now: datetime,
     about: str = "",
 ) -> FormattedContext:
-    """The warnings for a domain, and for a strategy in it.
+    """The warnings for a domain, and for a strategy in it where one is named.
 
-    Args:
-        sources: finds whatever has the facets, near to the query or not.
-        domain: what the work is.
-        strategy: how it is to be done; None leaves that part out.
-        limit: how many of each kind at most.
-        max_tokens: a soft limit.
-        config: how items are weighed and cut.
-        now: the moment, for the age of experiences.
-        about: only what is near to this; how any strategy has done is told then, unless one is named.
+    With `about`, only what is near to that is told, and how any strategy has done, unless one is named. `limit` is of
+    each kind, `max_tokens` a soft limit; `now` is for the age of experiences.
+
     Raises:
         UsageError: there is no such domain or strategy.
     """
@@ -92,16 +84,12 @@ def premortem(
     if strategy is not None:
         check_one_of("strategy", strategy, STRATEGIES)
 
-    using = f" using {strategy}" if strategy else ""
-
     def experiences(query: str, axis: str, **filters: str) -> SourceHit:
-        found = sources.search_experiences(about or query, axis, limit=limit, is_filled=not about, **filters)
-        return near(sources.store, found, about) if about else found
+        return sources.search_experiences(about or query, axis, limit=limit, is_filled=not about, **filters)
 
     def values() -> SourceHit:
-        query, most = about or f"principles for {domain}{using}", min(limit, _MOST_VALUES)
-        found = sources.search_values(query, most, domain=domain, is_filled=not about)
-        return near(sources.store, found, about) if about else found
+        query = about or f"principles for {domain}" + (f" using {strategy}" if strategy else "")
+        return sources.search_values(query, min(limit, _MOST_VALUES), domain=domain, is_filled=not about)
 
     falsified = ExperienceStatus.FALSIFIED.value
     asks: dict[str, Callable[[], SourceHit]] = {
@@ -115,10 +103,12 @@ def premortem(
         asks["strategy"] = lambda: experiences(f"outcomes using {strategy} strategy", "strategy", **named)
 
     def items(part: str) -> Items:
-        told = [_told(part, item) for item in ranked(asks[part](), config, now)]
-        once = distinct(told, config.duplicate_similarity)
+        found = near(sources.store, asks[part](), about) if about else asks[part]()
+        once = distinct([_told(part, item) for item in ranked(found, config, now)], config.duplicate_similarity)
         # Stable, so the most relevant stay first among those that failed and among the others.
-        return sorted(once, key=_has_not_failed) if part == "strategy" else once
+        return (
+            sorted(once, key=lambda item: item.metadata["outcome_status"] != falsified) if part == "strategy" else once
+        )
 
     found, failed = gather({part: partial(items, part) for part in asks})
     title = f"Premortem: {domain}" + (f" with {strategy}" if strategy else "")
@@ -133,10 +123,6 @@ def _told(part: str, item: ContextItem) -> ContextItem:
     head, *lines = item.content.split("\n")
     wanted = tuple(f"- **{name}**:" for name in names)
     return replace(item, content="\n".join([head, *(line for line in lines if line.startswith(wanted))]))
-
-
-def _has_not_failed(item: ContextItem) -> bool:
-    return bool(item.metadata["outcome_status"] != ExperienceStatus.FALSIFIED.value)
 
 
 def _based_on(items: Items) -> str:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
 from harken.text import tokens
 from harken.text.fence import AS_DATA
+from harken.text.shown import one_line
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
 # What would begin a heading, a rule, a block of code, or HTML, which goes on to wherever it ends; in lists as well.
@@ -33,7 +34,7 @@ def contained(item: ContextItem) -> ContextItem:
     """The item without what would reach beyond it: headings, rules and HTML of its text, and a fence left open."""
     lines = item.content.split("\n")
     inside = _fenced(lines)
-    shown = [line if at in inside else _plain(line) for at, line in enumerate(lines)]
+    shown = [line if at in inside else _STRUCTURE.sub(r"\1\\\2", line) for at, line in enumerate(lines)]
     return replace(item, content="\n".join(shown).strip("\n"))
 
 
@@ -107,12 +108,6 @@ def _closes(found: re.Match[str], mark: str) -> bool:
     return found[1][0] == mark[0] and len(found[1]) >= len(mark) and not found[2].strip()
 
 
-def _plain(line: str) -> str:
-    """A line outside of blocks of code that begins nothing."""
-    return _STRUCTURE.sub(r"\1\\\2", line)
-
-
-CORE = "Core memory, always known:"
 _LESS = "[<\u2039\u2329\u27e8\u3008\ufe64\uff1c]|&lt;|&#0*60;|&#x0*3c;"
 _UNSEEN = "[\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff]*"
 _DASH = "[-\u2010-\u2015\u2212\ufe58\ufe63\uff0d_]"
@@ -135,15 +130,11 @@ def _letter(letter: str) -> str:
     return f"[{letter}{wide}{chr(ord(wide) - 32)}{_ALIKE.get(letter, '')}]"
 
 
-def _any_form_of(tag: str) -> str:
-    """A pattern of a tag as anybody might write it to pass for ours."""
-    return _UNSEEN.join(map(_letter, tag))
-
-
-# Our own mark, and those between which agents hand over what a hook told them.
+# Our own mark, and those between which agents hand over what a hook told them; each as anybody might write it.
 _MARKS = ("harken-recall", "system-reminder", "hook-context", "hook-prompt", "additional-context")
+_WRITTEN_MARKS = "|".join(_UNSEEN.join(map(_letter, mark)) for mark in _MARKS)
 _MARK = re.compile(
-    f"(?:{_LESS})(?={_UNSEEN}(?:[/\uff0f\u2044\u2215]{_UNSEEN})?(?:{'|'.join(map(_any_form_of, _MARKS))}))",
+    f"(?:{_LESS})(?={_UNSEEN}(?:[/\uff0f\u2044\u2215]{_UNSEEN})?(?:{_WRITTEN_MARKS}))",
     re.IGNORECASE,
 )
 
@@ -173,13 +164,18 @@ def fenced(quote: Quote) -> str:
     facts = {
         "source": quote.source,
         "from": quote.speaker,
-        "date": quote.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
+        "date": minute(quote.at),
         "trust": Trust(quote.trust).label,
         "id": quote.uid,
     }
-    attributes = " ".join(f'{name}="{_attribute(value)}"' for name, value in facts.items() if value)
+    attributes = " ".join(f'{name}="{html.escape(one_line(value))}"' for name, value in facts.items() if value)
     text = harmless(quote.text.strip())
     return f"<harken-recall {attributes}>\n{text}\n</harken-recall>"
+
+
+def minute(at: datetime) -> str:
+    """A moment to the minute, of UTC."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def harmless(text: str) -> str:
@@ -200,7 +196,7 @@ def block(heading: str, quotations: Sequence[str]) -> str:
 
 def core_block(facts: Sequence[CoreFact]) -> str:
     """Core memory by section, a line for each."""
-    lines = [CORE]
+    lines = ["Core memory, always known:"]
     for section in dict.fromkeys(fact.section for fact in facts):
         lines.append(f"{section}:")
         lines.extend(core_line(fact) for fact in facts if fact.section == section)
@@ -209,8 +205,4 @@ def core_block(facts: Sequence[CoreFact]) -> str:
 
 def core_line(fact: CoreFact) -> str:
     """One fact as one line."""
-    return harmless(f"- {fact.key}: {' '.join((fact.value or '').split())}")
-
-
-def _attribute(value: str) -> str:
-    return html.escape(" ".join(value.split()), quote=True)
+    return harmless(f"- {fact.key}: {one_line(fact.value or '')}")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from harken.chat.turn import Chat
     from harken.context.assembler import ContextAssembler
     from harken.context.chats import Chats
-    from harken.context.task_history import TaskHistory
     from harken.engine.maintenance import Maintenance
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
@@ -224,7 +223,7 @@ class Parts:
         """Contexts of chats, and their rolling summaries."""
         from harken.context.chats import Chats
 
-        return Chats(self.recorder, self._current, self._searcher, self._task_history)
+        return Chats(self.recorder, self._current, self._searcher)
 
     @lazy_part
     def background(self) -> Background:
@@ -238,7 +237,7 @@ class Parts:
         """Scheduled tasks that see their own earlier runs."""
         from harken.chat.tasks import Tasks
 
-        return Tasks(self.recorder, self._task_history, self.chats, self._current)
+        return Tasks(self.recorder, self.chats, self._current)
 
     @lazy_part
     def chat(self) -> Chat:
@@ -259,12 +258,6 @@ class Parts:
         from harken.redact.redactor import Redactor
 
         return Redactor(self.settings.redaction.patterns, self.settings.redaction.enabled)
-
-    @lazy_part
-    def _task_history(self) -> TaskHistory:
-        from harken.context.task_history import TaskHistory
-
-        return TaskHistory(self.store, self._journal)
 
     @lazy_part
     def _language_model(self) -> LanguageModel:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Unpack
 
 from harken.config.settings import Settings
 from harken.errors import UsageError
 from harken.jobs.spend import LanguageModel
 from harken.jobs.summarize import SummarizeWork, exchange_text, exchange_texts
-from harken.providers.chat_model import ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolSpec
+from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage
 from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_LEAST, Summarizer, tool_batches
 from harken.providers.summarizers import written as prompts
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
@@ -140,7 +141,7 @@ class Backfill:
             due = {kind: summaries.list_backlog(tx, kind, self.now(), rest_seconds, backlog) for kind in KINDS}
         count, done, kinds = sum(map(len, due.values())), 0, {}
         for kind in KINDS:
-            counter = _PromptCounter(model)
+            counter = _PromptCounter(model, model.name, model.max_tokens)
             summarizer = WrittenSummarizer(counter, ExtractiveSummarizer(), self.settings().llm.max_input_tokens)
             for start in range(0, len(due[kind]), _AT_ONCE):
                 some = due[kind][start : start + _AT_ONCE]
@@ -215,33 +216,20 @@ class _PromptCounter:
     """Stands in place of a model: counts what it would be sent, and how much it is expected to answer."""
 
     model: ChatModel
+    name: str
+    max_tokens: int
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
 
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def max_tokens(self) -> int:
-        return self.model.max_tokens
-
-    def complete(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        instructions: str = "",
-        max_tokens: int | None = None,
-        tools: Sequence[ToolSpec] = (),
-    ) -> ChatAnswer:
-        said = [instructions, *(message.text for message in messages)]
+    def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
+        instructions, material = options.get("instructions", ""), messages[-1].text
         self.calls += 1
-        self.input_tokens += sum(map(tokens.estimate, said))
-        of_tools = _EXPECTED_FOR_A_TOOL * len(_TOOL_LINE.findall(said[-1]))
-        whole = _EXPECTED.get(instructions, of_tools)
-        is_exchange = instructions == prompts.EXCHANGE
-        self.output_tokens += min(whole, _FORM + tokens.estimate(said[-1]) // _SHARE) if is_exchange else whole
+        self.input_tokens += sum(map(tokens.estimate, (instructions, *(message.text for message in messages))))
+        expected = _EXPECTED.get(instructions, _EXPECTED_FOR_A_TOOL * len(_TOOL_LINE.findall(material)))
+        if instructions == prompts.EXCHANGE:
+            expected = min(expected, _FORM + tokens.estimate(material) // _SHARE)
+        self.output_tokens += expected
         return ChatAnswer(_ANSWER)
 
     def price(self, output_tokens: int) -> Decimal | None:

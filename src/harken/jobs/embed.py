@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import numpy as np
-
 from harken.jobs.job import Job
 from harken.log import Log
 from harken.model.conversations import spoken
@@ -57,6 +55,8 @@ class EmbedWork(Job[Claimed, Vectors]):
         return list(matrix)
 
     def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
+        import numpy as np
+
         return put_vectors(tx, self.space, [item.entry_id for item, _ in made], np.stack([each for _, each in made]))
 
     def _idle(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from harken.config.settings import Settings
@@ -14,7 +14,7 @@ from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spend import EmbeddingMeter, SpendBook
 from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
-from harken.providers.registry import embedding_price, open_embedder
+from harken.providers.registry import open_embedder
 from harken.storage.ports import Store, StoredSpace
 from harken.storage.vectors import answering_space, ensure_space
 
@@ -27,38 +27,30 @@ class OpenSpace:
     embedder: Embedder
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Spaces:
     """The store's spaces and their models, opened when first needed and once.
 
     Args:
-        store: keeps the spaces.
         configured: opens the model that the settings name; None where they name none.
         spec: opens that model again; kept with its space.
         from_spec: opens the model of an older space.
         price: USD for embedding so many tokens; None where that is not known.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        configured: Callable[[], Embedder] | None,
-        spec: dict[str, Any],
-        from_spec: Callable[[dict[str, Any]], Embedder],
-        price: Callable[[int], Decimal | None] = lambda _tokens: Decimal(0),
-    ) -> None:
-        self.price = price
-        self._store = store
-        self._configured = configured
-        self._spec = spec
-        self._from_spec = from_spec
-        self._embedder: Embedder | None = None
-        self._older: dict[str, Embedder] = {}
-        self._lock = threading.RLock()
+    store: Store
+    configured: Callable[[], Embedder] | None
+    spec: dict[str, Any]
+    from_spec: Callable[[dict[str, Any]], Embedder]
+    price: Callable[[int], Decimal | None] = lambda _tokens: Decimal(0)
+    _embedder: Embedder | None = field(default=None, init=False)
+    _older: dict[str, Embedder] = field(default_factory=dict, init=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     @property
     def is_configured(self) -> bool:
         """Whether the settings name a model; it need not be one that can be opened."""
-        return self._configured is not None
+        return self.configured is not None
 
     def embedder(self) -> Embedder | None:
         """The configured model; None where the settings name none.
@@ -68,8 +60,8 @@ class Spaces:
             MissingExtraError: what it needs is not installed.
         """
         with self._lock:
-            if self._embedder is None and self._configured is not None:
-                self._embedder = self._configured()
+            if self._embedder is None and self.configured is not None:
+                self._embedder = self.configured()
             return self._embedder
 
     def filled(self) -> OpenSpace | None:
@@ -78,13 +70,13 @@ class Spaces:
         if embedder is None:
             return None
         described = embedder.space
-        with self._store.writing() as tx:
-            space = ensure_space(tx, described.id, described.dims, described.threshold, self._spec)
+        with self.store.writing() as tx:
+            space = ensure_space(tx, described.id, described.dims, described.threshold, self.spec)
         return OpenSpace(space, embedder)
 
     def answering(self) -> OpenSpace | None:
         """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
-        with self._store.reading() as tx:
+        with self.store.reading() as tx:
             active = answering_space(tx)
         embedder = None if active is None else self.embedder_of(active)
         return None if active is None or embedder is None else OpenSpace(active, embedder)
@@ -96,23 +88,17 @@ class Spaces:
             ProviderError: it cannot be opened.
             MissingExtraError: what it needs is not installed.
         """
-        if self._configured is None:
+        if self.configured is None:
             return None
-        configured = self._configured_as(space.name)
-        if configured is not None:
-            return configured
+        # The old space answers on where the configured model cannot be opened.
+        with suppress(ProviderError, MissingExtraError):
+            embedder = self.embedder()
+            if embedder is not None and embedder.space.id == space.name:
+                return embedder
         with self._lock:
             if space.name not in self._older:
-                self._older[space.name] = self._from_spec(space.spec)
+                self._older[space.name] = self.from_spec(space.spec)
             return self._older[space.name]
-
-    def _configured_as(self, name: str) -> Embedder | None:
-        """The configured model where it embeds into that space; the old space answers on where it cannot be opened."""
-        try:
-            embedder = self.embedder()
-            return embedder if embedder is not None and embedder.space.id == name else None
-        except (ProviderError, MissingExtraError):
-            return None
 
 
 def open_spaces(
@@ -124,7 +110,7 @@ def open_spaces(
     key = settings.embedding.api_key
 
     def opened(options: EmbedderOptions) -> Embedder:
-        meter = EmbeddingMeter(book, f"{options.name}:{options.model}", partial(embedding_price, options))
+        meter = EmbeddingMeter(book, f"{options.name}:{options.model}", options.price)
         return open_embedder(options, meter)
 
     def from_spec(spec: dict[str, Any]) -> Embedder:
@@ -133,4 +119,4 @@ def open_spaces(
     if settings.embedder == "none":
         return Spaces(store, None, {}, from_spec)
     options = EmbedderOptions.configured(settings.home, settings.embedder, settings.embedding)
-    return Spaces(store, lambda: opened(options), options.to_spec(), from_spec, partial(embedding_price, options))
+    return Spaces(store, lambda: opened(options), options.to_spec(), from_spec, options.price)

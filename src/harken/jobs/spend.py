@@ -43,17 +43,24 @@ class SpendBook:
     max_usd_per_day: Decimal | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def begin(self, call: ModelCall) -> None:
-        """Book a call that is about to be made, if it fits into the day's limit.
+    def begin(self, kind: str, item_uid: str, model: str, estimate_usd: Decimal | None) -> str:
+        """Book a call that is about to be made for one record, if it fits into the day's limit; the call's id.
 
         Raises:
             SpendLimitError: the limit is reached, or cannot be held.
         """
+        call = ModelCall(str(uuid4()), kind, item_uid, model, self.now(), estimate_usd)
         # Looked at and booked in one transaction, so that two workers never pass the limit together.
         with self.store.writing(BOOKS) as tx:
             if self.max_usd_per_day is not None:
                 self._check(call, self.max_usd_per_day, spent_on_day(tx, day_of(call.started_at)))
             book_call(tx, call)
+        return call.uid
+
+    def answered(self, uid: str, used: TokenUsage, price_usd: Decimal | None) -> None:
+        """Book that a call was answered, and what it took."""
+        counts = (used.input_tokens, used.output_tokens, used.cached_tokens)
+        self.settle(uid, Settlement(CallState.DONE, self.now(), *counts, price_usd))
 
     def settle(self, uid: str, end: Settlement) -> None:
         """Book how a call ended; only the first end counts."""
@@ -87,7 +94,7 @@ class SpendBook:
 
 @dataclass(frozen=True, slots=True)
 class MeteredModel:
-    """A `ChatModel`, each call of which is booked for one record of one kind of work."""
+    """A language model, each call of which is booked for one record of one kind of work."""
 
     book: SpendBook
     model: ChatModel
@@ -104,10 +111,6 @@ class MeteredModel:
         """Longest answer where a call does not say."""
         return self.model.max_tokens
 
-    def price(self, usage: TokenUsage) -> Decimal | None:
-        """USD for a call of so many tokens; None where no price of the model is known."""
-        return self.model.price(usage)
-
     def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
         """The whole answer, booked.
 
@@ -121,7 +124,7 @@ class MeteredModel:
         except BaseException as error:
             self.book.fail(uid, error)
             raise
-        self._answered(uid, answer)
+        self.book.answered(uid, answer.usage, answer.price_usd)
         return answer
 
     def stream(
@@ -140,7 +143,7 @@ class MeteredModel:
             for piece in pieces:
                 begun = True
                 if isinstance(piece, ChatAnswer):
-                    self._answered(uid, piece)
+                    self.book.answered(uid, piece.usage, piece.price_usd)
                     answered = True
                 yield piece
             if not answered:
@@ -149,21 +152,14 @@ class MeteredModel:
             self.book.fail(uid, error, begun)
             raise
 
-    def close(self) -> None:
-        """Let go of the connections."""
-        self.model.close()
-
     def _begin(self, messages: Sequence[ChatMessage], options: CallOptions) -> str:
-        uid = str(uuid4())
-        most = options.get("max_tokens") or self.model.max_tokens
-        estimate = self.price(_most(messages, options, most))
-        self.book.begin(ModelCall(uid, self.kind, self.item_uid, self.name, self.book.now(), estimate))
-        return uid
-
-    def _answered(self, uid: str, answer: ChatAnswer) -> None:
-        used, now = answer.usage, self.book.now()
-        counts = (used.input_tokens, used.output_tokens, used.cached_tokens)
-        self.book.settle(uid, Settlement(CallState.DONE, now, *counts, answer.price_usd))
+        """Book the most that a call may cost: the whole prompt, and the longest answer."""
+        texts = [options.get("instructions", ""), *(message.text for message in messages)]
+        texts += [f"{call.name} {dict(call.arguments)}" for message in messages for call in message.tool_calls]
+        texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in options.get("tools", ())]
+        prompt_tokens = sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts)
+        most = TokenUsage(prompt_tokens, options.get("max_tokens") or self.model.max_tokens)
+        return self.book.begin(self.kind, self.item_uid, self.name, self.model.price(most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,25 +176,15 @@ class EmbeddingMeter:
 
     def begin(self, tokens: int) -> str:
         """See `CallMeter.begin`."""
-        book, uid = self.book(), str(uuid4())
-        book.begin(ModelCall(uid, EMBED, "", self.model, book.now(), self.price(tokens) or Decimal(0)))
-        return uid
+        return self.book().begin(EMBED, "", self.model, self.price(tokens) or Decimal(0))
 
     def answered(self, uid: str, tokens: int) -> None:
         """See `CallMeter.answered`."""
-        book = self.book()
-        book.settle(uid, Settlement(CallState.DONE, book.now(), tokens, price_usd=self.price(tokens)))
+        self.book().answered(uid, TokenUsage(tokens), self.price(tokens))
 
     def failed(self, uid: str, error: BaseException) -> None:
         """See `CallMeter.failed`."""
         self.book().fail(uid, error)
-
-
-def _most(messages: Sequence[ChatMessage], options: CallOptions, max_tokens: int) -> TokenUsage:
-    texts = [options.get("instructions", ""), *(message.text for message in messages)]
-    texts += [f"{call.name} {dict(call.arguments)}" for message in messages for call in message.tool_calls]
-    texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in options.get("tools", ())]
-    return TokenUsage(sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts), max_tokens)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
 from harken.jobs.summarize import SEGMENT, SummarizeSegmentWork, SummarizeWork
 from harken.log import Log
-from harken.model.views import WorkerView
+from harken.model.views import WorkerView, view_of
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import Summarizer
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, term_vectors
@@ -95,26 +95,19 @@ class WorkerReport:
 
     def view(self) -> WorkerView:
         """The report as JSON."""
-        counts = self.counts
-        return {
-            "name": self.name,
-            "enabled": self.enabled,
-            "state": self.state_name,
-            "done": self.done,
-            "outlived": self.stale,
-            "older": self.older,
-            "waiting": self.waiting,
-            "current": self.current or None,
-            "in_hand": counts.leased,
-            "retrying": counts.retrying,
-            "retry_at": counts.retry_at.isoformat() if counts.retry_at else None,
-            "given_up": counts.given_up,
-            "last_error": counts.last_error,
-            "halted": self.blocked_reason,
-            "calls": self.spent.calls,
-            "spend_usd": float(self.spent.usd),
-            "spend_today_usd": float(self.spent_today.usd),
-        }
+        return view_of(
+            WorkerView,
+            self,
+            self.counts,
+            self.spent,
+            state=self.state_name,
+            outlived=self.stale,
+            current=self.current or None,
+            in_hand=self.counts.leased,
+            halted=self.blocked_reason,
+            spend_usd=float(self.spent.usd),
+            spend_today_usd=float(self.spent_today.usd),
+        )
 
 
 @dataclass(eq=False, repr=False)

@@ -83,13 +83,9 @@ def follow(before: Mapping[str, frozenset[str]], found: Sequence[frozenset[str]]
     except ImportError as error:
         raise MissingExtraError("Finding clusters of experiences", "clusters") from error
     names = sorted(before)
-    shared = np.array([[_overlap(members, before[name]) for name in names] for members in found])
+    shared = np.array([[len(one & before[name]) / max(1, len(one | before[name])) for name in names] for one in found])
     taken: list[str | None] = [None] * len(found)
     for row, column in zip(*linear_sum_assignment(shared, maximize=True), strict=True):
         if shared[row, column] >= LEAST_OVERLAP:
             taken[row] = names[column]
     return taken
-
-
-def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one or other else 0.0

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class FileHashes:
     """Hashes files once: a file of the same path, size and modification time is not read again.
 
@@ -31,8 +32,7 @@ class FileHashes:
     may be missing, damaged or read-only, which only costs time.
     """
 
-    def __init__(self, cache: Path) -> None:
-        self._cache = cache
+    cache: Path
 
     def sha256(self, path: Path) -> str:
         """The file's SHA-256 in lower-case hex.
@@ -57,19 +57,19 @@ class FileHashes:
 
     def _read(self) -> dict[str, Any]:
         try:
-            known = json.loads(self._cache.read_text(encoding="utf-8"))
+            known = json.loads(self.cache.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}
 
     def _write(self, known: dict[str, Any]) -> None:
         try:
-            make_private(self._cache.parent)
-            handle, name = tempfile.mkstemp(dir=self._cache.parent, prefix=f"{self._cache.name}.")
+            make_private(self.cache.parent)
+            handle, name = tempfile.mkstemp(dir=self.cache.parent, prefix=f"{self.cache.name}.")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     json.dump(known, file, indent=1)
-                Path(name).replace(self._cache)
+                Path(name).replace(self.cache)
             except OSError:
                 Path(name).unlink(missing_ok=True)
                 raise

@@ -1,4 +1,7 @@
-"""The options that embedders, rerankers and language models are opened with."""
+"""The options that embedders, rerankers and language models are opened with, and what calls with them cost.
+
+Prices are those of the settings, else of the list that ships with `genai-prices`, which is never fetched.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from urllib.parse import urlsplit
 
 from harken.config.settings import EmbeddingConfig, LlmConfig
 from harken.errors import ConfigError
+from harken.providers.chat_model import TokenUsage
 
 # None belongs in the store: a home moves with its files, a key is nobody's business there, and a price changes.
 _OUTSIDE_SPEC = frozenset({"home", "api_key", "usd_per_million"})
 # An endpoint of one's own machine; what has no price there costs nothing.
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_MILLION = Decimal(1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,21 @@ class EmbedderOptions:
             values["path"] = Path(values["path"])
         return cls(home=home, api_key=api_key, **values)
 
+    def price(self, tokens: int) -> Decimal | None:
+        """USD for embedding so many tokens: nothing on this machine; None where no price of the model is known.
+
+        The list is asked by the endpoint's URL: a model's name alone does not say who serves it.
+        """
+        if self.name != "openai-compatible":
+            return Decimal(0)
+        if self.usd_per_million is not None:
+            return self.usd_per_million * tokens / _MILLION
+        if is_loopback(self.url):
+            return Decimal(0)
+        if self.model is None or self.url is None:
+            return None
+        return _listed_price(self.model, TokenUsage(tokens), self.url)
+
 
 @dataclass(frozen=True, slots=True)
 class RerankerOptions:
@@ -148,16 +168,42 @@ class ChatOptions:
             prices = (wanted.input_usd_per_million, wanted.output_usd_per_million)
         return cls(vendor, model, wanted.url, key, wanted.timeout_seconds, wanted.max_tokens, prices)
 
-    @property
-    def is_local(self) -> bool:
-        """True where an endpoint on this machine answers."""
-        return is_loopback(self.url) if self.url else self.vendor == "ollama"
+    def price(self, usage: TokenUsage) -> Decimal | None:
+        """USD for a call of so many tokens; None where no price of the model is known.
+
+        A model behind another URL is looked up by that URL, then among the vendor's own, never among everybody's: a
+        Llama of one's own does not cost what it does at a vendor's. What the list does not know costs nothing on this
+        machine.
+        """
+        if self.prices is not None:
+            into, out = self.prices
+            return (into * usage.input_tokens + out * usage.output_tokens) / _MILLION
+        listed = None if self.url is None else _listed_price(self.model, usage, self.url)
+        if listed is None:
+            listed = _listed_price(self.model, usage, None, self.vendor)
+        is_local = is_loopback(self.url) if self.url else self.vendor == "ollama"
+        return Decimal(0) if listed is None and is_local else listed
 
     @property
     def key_hint(self) -> str:
         """The settings of the key, for the message of an error."""
         variables = () if self.url else _KEY_VARIABLES.get(self.vendor, ())
         return " or ".join(("llm.api_key", "HARKEN_LLM__API_KEY", *variables[:1]))
+
+
+def _listed_price(model: str, usage: TokenUsage, url: str | None, vendor: str = "") -> Decimal | None:
+    """The price in the list, by the endpoint's URL or else the vendor; None where it is not known or not installed."""
+    try:
+        # Imported here: it costs 100 ms that what asks for no price need not pay.
+        from genai_prices import Usage, calc_price
+
+        counts = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+        counted = Usage(**counts, cache_read_tokens=usage.cached_tokens)
+        if url is not None:
+            return calc_price(counted, model, provider_api_url=url).total_price
+        return calc_price(counted, model, provider_id=vendor).total_price
+    except (ImportError, LookupError, ValueError):
+        return None
 
 
 def is_loopback(url: str | None) -> bool:

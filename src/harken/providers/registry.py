@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from importlib.util import find_spec
 
 from harken.errors import ConfigError, MissingExtraError
 from harken.providers.chat_model import ChatModel
 from harken.providers.embedder import CallMeter, Embedder, Reranker
-from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions, is_loopback
+from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions
 
 _LOCAL_MODULES = ("onnxruntime", "tokenizers")
 _EMBEDDERS = {"onnx": _LOCAL_MODULES, "openai-compatible": (), "fastembed": ("fastembed",)}
@@ -42,21 +41,6 @@ def open_embedder(options: EmbedderOptions, meter: CallMeter | None = None) -> E
         return FastembedEmbedder(options)
     known = ", ".join(name if _installed(needs) else f"{name} (not installed)" for name, needs in _EMBEDDERS.items())
     raise ConfigError(f"no embedder '{options.name}'; there are: {known}. Set embedder = 'onnx'")
-
-
-def embedding_price(options: EmbedderOptions, count: int) -> Decimal | None:
-    """USD for embedding so many tokens: nothing on this machine; None where no price of the model is known."""
-    if options.name != "openai-compatible":
-        return Decimal(0)
-    if options.usd_per_million is not None:
-        return options.usd_per_million * count / 1_000_000
-    if is_loopback(options.url):
-        return Decimal(0)
-    if not _installed(("genai_prices",)):
-        return None
-    from harken.providers.llm.prices import embedding_price_of
-
-    return embedding_price_of(options, count)
 
 
 def open_reranker(options: RerankerOptions) -> Reranker:

@@ -13,10 +13,10 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
 
 
-def one_line(text: str, most_chars: int) -> str:
+def one_line(text: str, most_chars: int | None = None) -> str:
     """The text on one line, cut with `…` where it is longer."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= most_chars else flat[: most_chars - 1] + "…"
+    return flat if most_chars is None or len(flat) <= most_chars else flat[: most_chars - 1] + "…"
 
 
 def readable_bytes(count: int) -> str:

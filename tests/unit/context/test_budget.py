@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from harken.context.budget import blocks_of, fit, is_shown, messages_in, squeezed
+from harken.context.builder import blocks_of, fit, is_shown, messages_in, squeezed
 from harken.context.layers import last_asked, recognize
 from harken.context.render import Quote, core_block, fenced
 from harken.errors import UsageError

@@ -55,8 +55,8 @@ class Watched:
     excluded: list[set[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        sources = self.harken.chats.sources
-        sources.auto_rag = WatchedAutoRag(sources.auto_rag.sessions, self.excluded)
+        chats = self.harken.chats
+        chats.auto_rag = WatchedAutoRag(chats.auto_rag.sessions, self.excluded)
 
 
 @pytest.fixture(scope="module")

@@ -43,12 +43,13 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
         self._meter = meter
         self._model = str(options.model)
         self._endpoint = _endpoint(options.url)
+        check_key(options.api_key, "embedding")
         self._dims = options.dims
         self._card = ModelCard(max_tokens=options.max_tokens or _MAX_TOKENS).adjusted(options)
         self._lock = threading.Lock()
         local = self._endpoint.host in LOOPBACK
         self._client = httpx.Client(
-            headers=_headers(options.api_key),
+            headers={"Authorization": f"Bearer {options.api_key}"} if options.api_key else {},
             timeout=options.timeout_seconds,
             # A proxy for the world outside has no way to an endpoint on this machine.
             trust_env=not local,
@@ -125,11 +126,6 @@ def _endpoint(url: str | None) -> httpx.URL:
         raise ConfigError("embedding.url is no URL") from error
     check_endpoint(parsed, "embedding")
     return parsed
-
-
-def _headers(api_key: str | None) -> dict[str, str]:
-    check_key(api_key, "embedding")
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 def _used(response: httpx.Response, estimate: int) -> int:

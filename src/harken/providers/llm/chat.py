@@ -1,22 +1,32 @@
-"""Language models of vendors, whose asynchronous clients run in an event loop in a thread of its own."""
+"""Language models of vendors, whose asynchronous clients run in an event loop in a thread of its own.
+
+Our messages go out in the client library's terms, and its answers and errors come back in ours. An error says what
+happened, where, and what to do; never the words of a prompt or an answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from decimal import Decimal
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, Unpack
 
+import httpx2
+from pydantic_ai import exceptions as failures
+from pydantic_ai import messages as parts
 from pydantic_ai.direct import model_request, model_request_stream
-from pydantic_ai.messages import ModelResponse
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
 
-from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, TokenUsage
-from harken.providers.llm import wire
-from harken.providers.llm.prices import price_of
+from harken import errors
+from harken.model.conversations import Role
+from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, Finish, TokenUsage, ToolCall
 from harken.providers.llm.vendors import open_client
 from harken.providers.options import ChatOptions
 
@@ -24,6 +34,23 @@ _T = TypeVar("_T")
 _PATIENCE_SECONDS = 5.0
 # A queue and an event cannot be waited for together; nobody notices so little.
 _STOP_POLL_SECONDS = 0.05
+# A stream may go on for longer than an answer is waited for, as long as something comes.
+_STREAM_TIMEOUTS = 10
+_FINISHES: Mapping[str | None, Finish] = {
+    "stop": Finish.STOP,
+    "length": Finish.LENGTH,
+    "tool_call": Finish.TOOL_CALLS,
+    "content_filter": Finish.REFUSED,
+    None: Finish.STOP,
+}
+_CLIENT_ERRORS = (
+    failures.ModelAPIError,
+    failures.UnexpectedModelBehavior,
+    failures.UserError,
+    CancelledError,
+    httpx2.HTTPError,
+)
+_NO_ANSWER = "answers with something that is no chat completion"
 
 
 class LoopThread:
@@ -121,10 +148,6 @@ async def _finish(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
     await last()
 
 
-# A stream may go on for longer than an answer is waited for, as long as something comes.
-_STREAM_TIMEOUTS = 10
-
-
 class VendorChatModel:
     """A model of OpenAI, Anthropic, Google or Ollama, or behind any URL that speaks OpenAI's chat completions.
 
@@ -150,15 +173,15 @@ class VendorChatModel:
 
     def price(self, usage: TokenUsage) -> Decimal | None:
         """USD for a call of so many tokens; None where no price of the model is known."""
-        return price_of(self._options, usage)
+        return self._options.price(usage)
 
     def complete(self, messages: Sequence[ChatMessage], **options: Unpack[CallOptions]) -> ChatAnswer:
         """The whole answer; see `ChatModel.complete`."""
         request = model_request(self._model, **self._request(messages, options, self._options.timeout_seconds))
         try:
             return self._answer(self._loop.run(request))
-        except wire.CLIENT_ERRORS as error:
-            raise wire.translated(error, self._options) from None
+        except _CLIENT_ERRORS as error:
+            raise _translated(error, self._options) from None
 
     def stream(
         self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]
@@ -169,8 +192,8 @@ class VendorChatModel:
         try:
             for piece in self._loop.iterate(lambda: self._pieces(request), stop):
                 yield piece if isinstance(piece, str) else self._answer(piece)
-        except wire.CLIENT_ERRORS as error:
-            raise wire.translated(error, self._options) from None
+        except _CLIENT_ERRORS as error:
+            raise _translated(error, self._options) from None
 
     def close(self) -> None:
         """End what is under way and let go of the connections."""
@@ -185,27 +208,144 @@ class VendorChatModel:
             # A second try of the client's own would be paid for and never booked.
             max_retries=0,
         )
+        functions = [
+            ToolDefinition(
+                name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters), strict=False
+            )
+            for tool in given.get("tools", ())
+        ]
         return {
-            "messages": wire.to_wire(messages, given.get("instructions", "")),
+            "messages": _prompt(messages, given.get("instructions", "")),
             "model_settings": settings,
-            "model_request_parameters": wire.to_parameters(given.get("tools", ())),
+            "model_request_parameters": ModelRequestParameters(function_tools=functions),
             "instrument": False,
         }
 
-    async def _pieces(self, request: Mapping[str, Any]) -> AsyncIterator[str | ModelResponse]:
+    async def _pieces(self, request: Mapping[str, Any]) -> AsyncIterator[str | parts.ModelResponse]:
         async with model_request_stream(self._model, **request) as stream:
             async for event in stream:
-                if text := wire.text_of(event):
+                if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
+                    text = event.part.content
+                elif isinstance(event, parts.PartDeltaEvent) and isinstance(event.delta, parts.TextPartDelta):
+                    text = event.delta.content_delta
+                else:
+                    continue
+                if text:
                     yield text
             yield stream.get()
 
-    def _answer(self, response: ModelResponse) -> ChatAnswer:
-        usage = wire.usage(response)
+    def _answer(self, response: parts.ModelResponse) -> ChatAnswer:
+        calls = tuple(_tool_call(part) for part in response.parts if isinstance(part, parts.ToolCallPart))
+        counted = response.usage
+        usage = TokenUsage(counted.input_tokens, counted.output_tokens, counted.cache_read_tokens)
         return ChatAnswer(
             text=response.text or "",
-            tool_calls=wire.tool_calls(response),
-            finish=wire.finish(response),
+            tool_calls=calls,
+            # Calls, where the answer has any, whatever the endpoint says.
+            finish=Finish.TOOL_CALLS if calls else _FINISHES.get(response.finish_reason, Finish.OTHER),
             model=response.model_name or self._options.model,
             usage=usage,
             price_usd=self.price(usage),
         )
+
+
+def _prompt(messages: Sequence[ChatMessage], instructions: str) -> list[parts.ModelMessage]:
+    """The prompt; what stands between two answers goes as one request.
+
+    The instructions go as the first message: the library's own way puts them behind other system messages.
+    """
+    if not messages or messages[-1].role is Role.ASSISTANT:
+        raise errors.UsageError("A prompt needs a last message that is to be answered.")
+    found: list[parts.ModelMessage] = []
+    waiting: list[parts.ModelRequestPart] = [parts.SystemPromptPart(instructions)] if instructions else []
+    for message in messages:
+        if message.role is Role.ASSISTANT:
+            if waiting:
+                found.append(parts.ModelRequest(parts=waiting))
+                waiting = []
+            texts = [parts.TextPart(message.text)] if message.text else []
+            calls = (
+                parts.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.tool_calls
+            )
+            found.append(parts.ModelResponse(parts=[*texts, *calls]))
+        else:
+            waiting.append(_request_part(message))
+    return [*found, parts.ModelRequest(parts=waiting)]
+
+
+def _request_part(message: ChatMessage) -> parts.ModelRequestPart:
+    if message.role is Role.TOOL:
+        return parts.ToolReturnPart(tool_name=message.tool_name, content=message.text, tool_call_id=message.call_id)
+    if message.role is Role.SYSTEM:
+        return parts.SystemPromptPart(message.text)
+    return parts.UserPromptPart(message.text)
+
+
+def _tool_call(part: parts.ToolCallPart) -> ToolCall:
+    given: Any = part.args
+    if isinstance(given, str):
+        try:
+            given = json.loads(given) if given.strip() else {}
+        except ValueError:
+            return ToolCall(part.tool_call_id, part.tool_name, problem="the arguments are not JSON")
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        return ToolCall(part.tool_call_id, part.tool_name, problem="the arguments are no JSON object")
+    return ToolCall(part.tool_call_id, part.tool_name, given)
+
+
+def _translated(error: BaseException, options: ChatOptions) -> errors.HarkenError:
+    """The error of our tree that says the same, to be raised without its cause.
+
+    A cause is printed with it, and a vendor's message quotes the endpoint's answer, which may quote the prompt.
+    """
+    place = f"{options.vendor}:{options.model}" + (f" at {options.url}" if options.url else "")
+    if isinstance(error, failures.ModelRequestTimeout | failures.ModelTimeoutError):
+        return errors.EndpointTimeoutError(
+            f"{place} did not answer within {options.timeout_seconds:g} s: raise llm.timeout_seconds"
+        )
+    if isinstance(error, failures.ModelConnectionError):
+        cause = type(error.__cause__ or error).__name__
+        return errors.EndpointError(f"{place} cannot be reached ({cause}): check llm.url, and that the endpoint runs")
+    if isinstance(error, failures.ModelAPIError):
+        return _refused(error, place, options)
+    if isinstance(error, httpx2.HTTPError):
+        return errors.EndpointError(f"{place} cannot be reached ({type(error).__name__}): check llm.url")
+    if isinstance(error, CancelledError):
+        return errors.EndpointError(f"{place} was closed during the call")
+    if isinstance(error, failures.UserError):
+        return errors.PromptError(f"{place} cannot be asked this")
+    return errors.EndpointError(f"{place} {_NO_ANSWER} ({type(error).__name__})")
+
+
+def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) -> errors.HarkenError:
+    status = f" with status {error.status_code}" if isinstance(error, failures.ModelHTTPError) else ""
+    if isinstance(error, failures.ModelQuotaExceededError):
+        return errors.CredentialError(f"{place} refuses{status}: the account has no credit left")
+    if isinstance(error, failures.ModelRateLimitError):
+        wait = "" if error.retry_after is None else f", for {error.retry_after:g} s"
+        return errors.RateLimitError(f"{place} wants fewer requests{wait}{status}", error.retry_after)
+    if isinstance(error, failures.ModelAuthenticationError):
+        return errors.CredentialError(f"{place} does not accept the API key{status}: set {options.key_hint}")
+    if isinstance(error, failures.ModelNotFoundError):
+        return errors.UnknownModelError(f"{place} has no such model{status}: check llm.model and llm.url")
+    if isinstance(error, failures.ModelContextWindowExceededError):
+        return errors.PromptError(f"{place} finds the prompt too long{status}: lower llm.max_input_tokens")
+    if isinstance(error, failures.ModelHTTPError):
+        return _by_status(error, place)
+    if isinstance(error, failures.ModelRequestRejectedError):
+        return errors.PromptError(f"{place} rejects the request")
+    return errors.EndpointError(f"{place} {_NO_ANSWER}")
+
+
+def _by_status(error: failures.ModelHTTPError, place: str) -> errors.HarkenError:
+    """Errors that the client has not told apart: small servers answer in their own ways."""
+    status = error.status_code
+    if status in (401, 403):
+        return errors.CredentialError(f"{place} refuses with status {status}: set llm.api_key")
+    if status == 404:
+        return errors.UnknownModelError(f"{place} answers with status 404: check llm.model, and llm.url up to /v1")
+    if status in (400, 413, 422):
+        return errors.PromptError(f"{place} rejects the request with status {status}")
+    return errors.EndpointError(f"{place} answers with status {status}")

@@ -10,9 +10,6 @@ from functools import cache
 from itertools import chain
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from harken.model.conversations import ExchangeStatus, Role, spoken
 from harken.providers.embedder import Vectors
 from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_MOST, ExchangeText, Spoken, Summary, ToolUse
@@ -53,6 +50,8 @@ def choose(
         return candidates
     said = [terms[index] for index in candidates]
     texts = [sentences[index] for index in candidates]
+    import numpy as np
+
     rows = _term_rows(said) if embed is None else np.asarray(embed(texts), dtype=np.float32)
     centroid = rows.sum(axis=0)
     length = float(np.linalg.norm(centroid))
@@ -75,17 +74,14 @@ def _worth_weighing(sentences: Sequence[str], terms: Sequence[Sequence[str]], co
 
 
 def _most_relevant(
-    rows: NDArray[np.float32],
-    relevance: NDArray[np.float32],
-    weight: float,
-    count: int,
-    sizes: Sequence[int],
-    room: int,
+    rows: Vectors, relevance: Vectors, weight: float, count: int, sizes: Sequence[int], room: int
 ) -> list[int]:
     """Rows that matter and are unlike each other, the best first; one that finds no room hinders no other.
 
     Relevance has this weight, 0 to 1; the rest is that of being unlike what was chosen before.
     """
+    import numpy as np
+
     chosen: list[int] = []
     redundancy = np.zeros(len(rows), dtype=np.float32)
     open_rows = np.ones(len(rows), dtype=bool)
@@ -100,13 +96,15 @@ def _most_relevant(
     return chosen
 
 
-def term_vectors(sentences: Sequence[str]) -> NDArray[np.float32]:
+def term_vectors(sentences: Sequence[str]) -> Vectors:
     """A row for each sentence by its words, `(n, terms)` float32, unit length or zero."""
     return _term_rows([content_terms(sentence) for sentence in sentences])
 
 
-def _term_rows(said: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+def _term_rows(said: Sequence[Sequence[str]]) -> Vectors:
     """A row for each sentence's terms: the rarer a term is among the sentences, the heavier."""
+    import numpy as np
+
     counted = [Counter(terms) for terms in said]
     frequency = Counter(term for terms in counted for term in terms)
     columns = {term: column for column, term in enumerate(frequency)}

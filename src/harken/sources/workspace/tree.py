@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from harken.log import Log
 from harken.model.conversations import Hit
-from harken.model.views import FilesView
+from harken.model.views import FilesView, view_of
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.source import SearchPort, Source, SourceSearch
@@ -52,17 +52,7 @@ class IndexReport:
 
     def view(self) -> FilesView:
         """The report as JSON."""
-        return {
-            "project": self.project,
-            "files": self.files,
-            "indexed": self.indexed,
-            "unchanged": self.unchanged,
-            "gone": self.gone,
-            "skipped": dict(self.skipped),
-            "added": self.changes.added,
-            "changed": self.changes.changed,
-            "removed": self.changes.removed,
-        }
+        return view_of(FilesView, self, self.changes, skipped=dict(self.skipped))
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ def _opening_comment(root: Node, documented: set[int]) -> str:
 
 
 def _module_name(path: str, language: Language) -> str:
-    """`harken.context.budget` in a language of dotted modules, else the path without its suffix."""
+    """`harken.context.builder` in a language of dotted modules, else the path without its suffix."""
     parts = list(PurePosixPath(path).with_suffix("").parts)
     if not language.has_docstrings:
         return "/".join(parts)
