@@ -22,9 +22,7 @@ from harken.redact.values import SURE, Span, is_placeholder
 _RULES: dict[str, Any] = tomllib.loads(
     resources.files(__package__).joinpath("data/vendor_rules.toml").read_text("utf-8")
 )
-_MIN_WORD = 16
-
-_PROGRAM_CHARS = 300
+_MIN_WORD, _PROGRAM_CHARS = 16, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,10 @@ def find_private_keys(text: str) -> Iterator[Span]:
     begin = -1
     for mark in _PEM.finditer(text):
         if mark["what"] == "END":
-            start = begin if begin >= 0 else _headless_start(text, mark.start())
+            start = begin if begin >= 0 else mark.start()
+            # Without a BEGIN, back over the base64 lines before it.
+            while begin < 0 < start and (line := _PEM_LINE.search(text, max(0, start - _LINE_CHARS), start)):
+                start = line.start("body")
             if start < mark.start():
                 yield Span(start, mark.end(), SURE, "private-key")
             begin = -1
@@ -160,14 +161,6 @@ def find_private_keys(text: str) -> Iterator[Span]:
         body = _PEM_BODY.match(text, mark.end())
         if body and body.group():
             yield Span(begin, body.end(), SURE, "private-key")
-
-
-def _headless_start(text: str, end: int) -> int:
-    """The start of the base64 lines before an END; the END itself where there are none."""
-    start = end
-    while start > 0 and (line := _PEM_LINE.search(text, max(0, start - _LINE_CHARS), start)):
-        start = line.start("body")
-    return start
 
 
 def find_aws_secrets(text: str, low: str, words: str) -> Iterator[Span]:
