@@ -188,7 +188,7 @@ class RecordTransaction:
             moment = recorder.now()
             if draft.uid in changed:
                 moment = max(moment, changed[draft.uid] + _TICK)
-            fields = None if draft.fields is None else recorder.clean(draft.fields)
+            fields, _ = recorder.redactor.redact_value(sound_value(draft.fields))
             written.append(replace(draft, at=moment, fields=fields))
         # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
         self.writing.write(written, checked=False)

@@ -163,7 +163,8 @@ class Ingest:
         if fresh:
             self._messages(self._placed(fresh))
         self._end_exchanges(ends.values())
-        raise_trust(self._tx, [event for event in wanted if isinstance(event, Trusted)])
+        if raised := [event for event in wanted if isinstance(event, Trusted)]:
+            raise_trust(self._tx, raised)
         for event in wanted:
             if isinstance(event, Titled):
                 named = conversations.c.uid == event.conversation_uid

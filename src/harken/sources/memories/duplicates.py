@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from rapidfuzz import fuzz, process
-
 from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spaces import Spaces
 from harken.log import Log
@@ -108,6 +106,8 @@ def name_others(one: str, other: str) -> bool:
 
     Words that are spelled alike are the same word, mistyped or bent.
     """
+    from rapidfuzz import fuzz
+
     first, second = bare_words(one), bare_words(other)
     begin = _shared(first, second)
     left, right = first[begin:], second[begin:]
@@ -200,6 +200,9 @@ def find_alike(content: str, category: str, others: Mapping[str, str], meanings:
         others: contents by id.
         meanings: cosine similarities of those that have been compared by meaning.
     """
+    # Imported late, for hooks and searches show memories and compare none.
+    from rapidfuzz import fuzz, process
+
     own = normal(content)
     normals = {uid: normal(text) for uid, text in others.items()}
     least = 100 * ALIKE_IN_WORDS

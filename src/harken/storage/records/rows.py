@@ -1,15 +1,16 @@
-"""Saved records: what each source keeps, the way between a record's fields, its row and its entries, and its rows."""
+"""Saved records: what each source keeps, the way between a record's fields, its row and its entries, and lists."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
+from itertools import starmap
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Row, Table
+from sqlalchemy import BigInteger, Column, ColumnElement, Row, Table, and_, bindparam, select
 from sqlalchemy.types import Float, Integer
 
 from harken.errors import NotFoundError
@@ -18,11 +19,11 @@ from harken.model.experience_texts import experience_entries, value_entries
 from harken.model.experiences import EXPERIENCE, VALUE, read_experience, read_value
 from harken.model.views import format_moment, parse_moment
 from harken.storage.columns import Instant, Json, Listed
-from harken.storage.conversations import find_tombstones
+from harken.storage.conversations import find_tombstones, project_in
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
 from harken.storage.ports import Transaction, batches, rows_by
 from harken.storage.scopes import ensure_project, project_identity
-from harken.storage.tables import entries, experiences, learned_values, memories, tombstones
+from harken.storage.tables import entries, experiences, learned_values, memories, projects, refers, same, tombstones
 
 MEMORY = "memory"
 # Of the event itself; all other columns are fields of the record.
@@ -217,3 +218,95 @@ def set_local(tx: Transaction, source: str, uids: Sequence[str], **values: Any) 
     table = KEPT[source].table
     for batch in batches(uids):
         tx.update(table, table.c.uid.in_(batch), **values)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStanding:
+    """A memory that nothing supersedes.
+
+    Attributes:
+        entry_id: of its entry, by which it is compared by meaning.
+    """
+
+    uid: str
+    content: str
+    entry_id: int
+
+
+def standing_memories(tx: Transaction, category: str, project_id: int | None) -> list[MemoryStanding]:
+    """Every memory of a category and a project, or of none, that nothing supersedes."""
+    asked = {"of_tenant": tx.tenant, "of_category": category, "of_project": project_id}
+    return list(starmap(MemoryStanding, tx.connection.execute(_STANDING, asked)))
+
+
+# Built once: it runs twice with every memory that is saved.
+_STANDING = (
+    select(memories.c.uid, memories.c.content, entries.c.id)
+    .select_from(memories.join(entries, and_(same(memories.c.uid, entries.c.ref_uid), entries.c.source == MEMORY)))
+    .where(memories.c.tenant == bindparam("of_tenant"), memories.c.category == bindparam("of_category"))
+    .where(memories.c.project_id.is_not_distinct_from(bindparam("of_project")))
+    .order_by(memories.c.id)
+)
+
+
+def list_memories(
+    tx: Transaction, category: str | None, project_id: int | None, with_superseded: bool
+) -> list[tuple[str, Sequence[str]]]:
+    """(id, tags) of every memory, newest first; `project_id` None is every project."""
+    statement = tx.select(memories.c.uid, memories.c.tags)
+    if category is not None:
+        statement = statement.where(memories.c.category == category)
+    if project_id is not None:
+        statement = statement.where(memories.c.project_id == project_id)
+    if not with_superseded:
+        statement = statement.where(memories.c.superseded_by.is_(None))
+    rows = tx.connection.execute(statement.order_by(memories.c.created_at.desc(), memories.c.id.desc()))
+    return [(row.uid, row.tags) for row in rows]
+
+
+def accessed_times(tx: Transaction, uids: Sequence[str]) -> dict[str, datetime]:
+    """When each memory was last looked at, of those that were."""
+    rows = rows_by(tx, memories.c.uid, uids, memories.c.uid, memories.c.accessed_at)
+    return {row.uid: row.accessed_at for row in rows if row.accessed_at is not None}
+
+
+def list_experiences(
+    tx: Transaction,
+    limit: int,
+    *,
+    domain: str | None = None,
+    status: str | None = None,
+    since: datetime | None = None,
+    project: str | None = None,
+    project_id: int | None = None,
+    agent: str | None = None,
+) -> list[SavedRecord]:
+    """Experiences, the newest first; None takes all, an empty key those without a project."""
+    wanted = {"domain": domain, "status": status, "agent": agent, "project_id": project_id}
+    conditions: list[ColumnElement[bool]] = [
+        experiences.c[name] == value for name, value in wanted.items() if value is not None
+    ]
+    if since is not None:
+        conditions.append(experiences.c.created_at >= since)
+    if project is not None:
+        conditions.append(projects.c.key == project if project else experiences.c.project_id.is_(None))
+    rows = tx.connection.execute(
+        tx.select(experiences, projects.c.key, projects.c.name)
+        .outerjoin(projects, refers(experiences.c.project_id, projects))
+        .where(*conditions)
+        .order_by(experiences.c.created_at.desc(), experiences.c.uid.desc())
+        .limit(limit)
+    )
+    fields_of = KEPT[EXPERIENCE].fields
+    return [SavedRecord(EXPERIENCE, row.uid, row.updated_at, fields_of(row), project_in(row)) for row in rows]
+
+
+def experience_spans(tx: Transaction) -> list[tuple[str, datetime, datetime]]:
+    """(project, begun, ended) of every experience; those without a project have an empty one."""
+    rows = tx.connection.execute(
+        tx.select(experiences.c.status, experiences.c.created_at, experiences.c.updated_at, projects.c.key).outerjoin(
+            projects, refers(experiences.c.project_id, projects)
+        )
+    )
+    still = datetime.max.replace(tzinfo=UTC)
+    return [(row.key or "", row.created_at, still if row.status == "active" else row.updated_at) for row in rows]
