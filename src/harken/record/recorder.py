@@ -53,7 +53,6 @@ class NewConversation:
     """A conversation to record into; found again by channel and external id.
 
     Attributes:
-        external_id: the id that the channel itself uses; within a channel it names one conversation.
         own_uid: the id under which it is kept, where it is kept already; else it is made of channel and external id.
     """
 
@@ -78,7 +77,6 @@ class NewMessage:
 
     Attributes:
         created_at: timezone-aware; None means now, or that a transcript has no time of it.
-        call_id: links a tool call with its result.
         external_id: the agent's own id of the message, else empty.
         origin: what makes the message itself where it was read from; None for one said now. Two messages of a
             conversation with the same origin, time and text are one.
@@ -140,12 +138,9 @@ class _Writing:
     appended: list[Appended] = field(default_factory=list)
 
     def write(self, events: Sequence[Event], checked: bool = True, rows: bool = True) -> None:
-        """Journal first, rows second.
+        """Write events in order, to the journal first and then, unless these have them already, to the rows.
 
-        Args:
-            events: in order.
-            checked: none was applied before and none is of something forgotten.
-            rows: False where these have the events already.
+        `checked` says that none was applied before and none is of something forgotten.
         """
         tx, journal = self.tx, self.recorder.journal
         appended: list[Appended] = []
@@ -203,7 +198,6 @@ class Recorder:
     Args:
         journal: None where the database itself is the truth (PostgreSQL, or a store in memory).
         wake: called after every commit that leaves work behind; must not block.
-        now: the clock.
     """
 
     store: Store
@@ -219,11 +213,8 @@ class Recorder:
         self.names = CleanNames(self.redactor)
 
     def record(self, batches: Sequence[Batch], within: Callable[[Transaction], None] | None = None) -> Recorded:
-        """Record messages, a batch per conversation, and give them their exchanges, all in one transaction.
+        """Record messages, a batch per conversation, and give them their exchanges, in one transaction with `within`.
 
-        Args:
-            batches: one per conversation.
-            within: further writes of the same transaction.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """

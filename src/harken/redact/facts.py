@@ -166,11 +166,8 @@ def is_attribute(value: str) -> bool:
 def is_fact(value: str, *, password: bool, tight: bool, quoted: bool) -> bool:
     """Is the whole value a version, a place, an address, a time, a digest or another fact?
 
-    Args:
-        value: without quotes; its first few hundred characters.
-        password: its name promises a password: only what nobody chooses as one counts.
-        tight: it is tied to its name as in `NAME=x`, where a name made of words may be the secret itself.
-        quoted: it stood in quotes.
+    The value is without quotes, its first few hundred characters. For a `password` only what nobody chooses as one
+    counts; where it is `tight`, tied to its name as in `NAME=x`, a name made of words may be the secret itself.
     """
     if _PLAIN.fullmatch(value):
         return value in _ARCHITECTURES or (not password and _is_word(value, tight=tight, quoted=quoted))

@@ -192,13 +192,9 @@ class Alike:
 
 
 def find_alike(content: str, category: str, others: Mapping[str, str], meanings: Mapping[str, float]) -> list[Alike]:
-    """Those of the others that say the same or say it anew, the likest first.
+    """Those of the others (contents by id, of the same category) that say the same or say it anew, the likest first.
 
-    Args:
-        content: what is to be saved.
-        category: its category, which is theirs as well.
-        others: contents by id.
-        meanings: cosine similarities of those that have been compared by meaning.
+    `meanings` are the cosine similarities of those that have been compared by meaning.
     """
     # Imported late, for hooks and searches show memories and compare none.
     from rapidfuzz import fuzz, process
@@ -255,8 +251,7 @@ _log = Log(__name__)
 class MeaningComparison:
     """Compares a text with entries by meaning: by their vectors, or by its own of those that wait to be embedded.
 
-    Attributes:
-        fresh: vectors that no row holds yet, by space and hash of the text, so that saving many embeds each once.
+    The latter are in `fresh`, by space and hash of the text, so that saving many embeds each once.
     """
 
     store: Store

@@ -39,8 +39,6 @@ class SavedSource:
     """How the records of one source are kept.
 
     Attributes:
-        source: its name, one of `KEPT_FOLDERS`.
-        table: made by `saved_table`.
         entries: what search sees of a record; nothing where it is not to be found.
         local: columns that this database alone knows and no journal has; they must be nullable.
     """
@@ -102,17 +100,12 @@ def _fits(column: Column[Any], value: Any) -> bool:
     return isinstance(value, kind.python_type)
 
 
-def importance_weight(importance: float) -> float:
-    """What a memory's score is multiplied by, 0.8 to 1.2, for its importance, 0 to 1."""
-    return 1.0 + _WEIGHT_SPAN * (importance - 0.5)
-
-
 def _memory_entries(kept: SavedRecord) -> Sequence[NewEntry]:
     fields = kept.fields or {}
     if fields.get("superseded_by"):
         return []
     facets = (f"category:{fields['category']}", *(f"tag:{tag}" for tag in fields["tags"]))
-    return [NewEntry("", fields["content"], facets, importance_weight(fields["importance"]))]
+    return [NewEntry("", fields["content"], facets, 1.0 + _WEIGHT_SPAN * (fields["importance"] - 0.5))]
 
 
 KEPT: dict[str, SavedSource] = {
@@ -123,9 +116,7 @@ KEPT: dict[str, SavedSource] = {
 SOURCE_OF_FOLDER = {KEPT_FOLDERS[source]: source for source in KEPT}
 
 
-_Projects = dict[int, ProjectIdentity]
 _SHORTEST_BEGINNING = 4
-_SHOWN = 3
 
 
 def apply_kept(tx: Transaction, kept: SavedRecord) -> None:
@@ -163,14 +154,14 @@ def forget_kept(tx: Transaction, kept: SavedRecord) -> None:
 def each_kept(tx: Transaction, source: str) -> Iterator[SavedRecord]:
     """Every record of a source, oldest first."""
     rows = tx.connection.execute(tx.select(KEPT[source].table)).all()
-    known: _Projects = {}
+    known: dict[int, ProjectIdentity] = {}
     for row in sorted(rows, key=lambda row: (row.created_at, row.uid)):
         yield _kept_of(tx, source, row, known)
 
 
 def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, SavedRecord]:
     """Records by id; ids that name nothing are left out."""
-    known: _Projects = {}
+    known: dict[int, ProjectIdentity] = {}
     return {row.uid: _kept_of(tx, source, row, known) for row in rows_by(tx, KEPT[source].table.c.uid, uids)}
 
 
@@ -192,7 +183,7 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
         NotFoundError: none does, or several do.
     """
     uid = KEPT[source].table.c.uid
-    statement = tx.select(uid).where(uid >= beginning, uid < beginning + "\U0010ffff").order_by(uid).limit(_SHOWN)
+    statement = tx.select(uid).where(uid >= beginning, uid < beginning + "\U0010ffff").order_by(uid).limit(3)
     found = tx.connection.scalars(statement).all() if len(beginning) >= _SHORTEST_BEGINNING else []
     if len(found) == 1 or beginning in found:
         return beginning if beginning in found else found[0]
@@ -200,7 +191,7 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
     raise NotFoundError(f"{what}. Ids are printed by: harken {source} list")
 
 
-def _kept_of(tx: Transaction, source: str, row: Row[Any], known: _Projects) -> SavedRecord:
+def _kept_of(tx: Transaction, source: str, row: Row[Any], known: dict[int, ProjectIdentity]) -> SavedRecord:
     """The record that a whole row of its source's table holds; `known` gains the project that it needs."""
     if row.project_id is not None and row.project_id not in known:
         known[row.project_id] = project_identity(tx, row.project_id)
@@ -222,11 +213,7 @@ def set_local(tx: Transaction, source: str, uids: Sequence[str], **values: Any) 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStanding:
-    """A memory that nothing supersedes.
-
-    Attributes:
-        entry_id: of its entry, by which it is compared by meaning.
-    """
+    """A memory that nothing supersedes, and its entry, by which it is compared by meaning."""
 
     uid: str
     content: str
@@ -253,14 +240,12 @@ def list_memories(
     tx: Transaction, category: str | None, project_id: int | None, with_superseded: bool
 ) -> list[tuple[str, Sequence[str]]]:
     """(id, tags) of every memory, newest first; `project_id` None is every project."""
-    statement = tx.select(memories.c.uid, memories.c.tags)
-    if category is not None:
-        statement = statement.where(memories.c.category == category)
-    if project_id is not None:
-        statement = statement.where(memories.c.project_id == project_id)
+    wanted = {"category": category, "project_id": project_id}
+    conditions = [memories.c[name] == value for name, value in wanted.items() if value is not None]
     if not with_superseded:
-        statement = statement.where(memories.c.superseded_by.is_(None))
-    rows = tx.connection.execute(statement.order_by(memories.c.created_at.desc(), memories.c.id.desc()))
+        conditions.append(memories.c.superseded_by.is_(None))
+    newest = (memories.c.created_at.desc(), memories.c.id.desc())
+    rows = tx.connection.execute(tx.select(memories.c.uid, memories.c.tags).where(*conditions).order_by(*newest))
     return [(row.uid, row.tags) for row in rows]
 
 

@@ -12,7 +12,6 @@ from harken.storage.enrichment.jobs import (
     claim_unembedded,
     complete,
     count_unembedded,
-    drop_stale_leases,
     fail,
     lease_owners,
     list_failed,
@@ -251,7 +250,7 @@ class WorkTests:
             assert sorted(lease_owners(tx, EMBED)) == ["me", "you"]
             assert stale_leases(tx, NOW) == 0
             assert stale_leases(tx, now) == 2
-            drop_stale_leases(tx, now)
+            stale_leases(tx, now, fix=True)
             assert stale_leases(tx, now) == 0
             assert lease_owners(tx, EMBED) == ["you"]
 
