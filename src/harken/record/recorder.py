@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from harken.config.settings import RecordConfig
@@ -218,7 +219,9 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        prepared = [[self.prepare(batch.conversation.uid, new) for new in batch.messages] for batch in batches]
+        prepared: list[list[Message]] = []
+        for batch in batches:
+            prepared.append(list(map(partial(self.prepare, batch.conversation.uid), batch.messages)))
         with self._writing([batch.conversation.uid for batch in batches]) as writing:
             tx = writing.tx
             placed = [
@@ -242,7 +245,7 @@ class Recorder:
         """
         with self._writing([uid]) as writing:
             thread = self._thread(writing.tx, uid)
-            thread.end(status, None if error is None else self.redactor.redact(valid_utf8(error)).text)
+            thread.end(status, self.clean(error))
             writing.write(thread.events)
 
     def new_segment(self, uid: str) -> Segment:

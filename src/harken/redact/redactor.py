@@ -85,9 +85,28 @@ class Redactor:
         if "private" in low and _TAG.search(text):
             text = _without_private(text, counts)
             low = _lowered(text)
+        # Imported with the first text: their patterns take as long to compile as the rest of the recorder to import.
+        from harken.redact import vendor_rules as rules
+        from harken.redact.assignments import find_assignments
+        from harken.redact.values import SURE, Span, replaced
+
         # What is put in place of a secret changes what its neighbours look like, so look until nothing is found.
         for _ in range(_MAX_PASSES if self._enabled else 0):
-            text, taken = self._without_secrets(text, low)
+            spans = [*find_assignments(text, low), *rules.find_shapes(text, low, rules.CONTEXT)]
+            if " -" in low or " identified by " in low:
+                spans += rules.find_shapes(text, low, rules.OPTIONS)
+            if "PRIVATE KEY" in text or "Private-Lines" in text:
+                spans += rules.find_private_keys(text)
+            if "[redacted:" in text:
+                spans += rules.find_continued(text)
+            # Those long enough to hold a vendor's token, in order, one blank between them; ordinary prose has none.
+            if words := " ".join([word for word in text.split() if len(word) >= rules.MIN_WORD]):
+                spans += rules.find_tokens(text, words)
+                spans += rules.find_shapes(text, low, rules.LINKS)
+                spans += rules.find_aws_secrets(text, low, words)
+            for kind, pattern, group in self._extra:
+                spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
+            text, taken = replaced(text, spans) if spans else (text, EMPTY)
             if not taken:
                 break
             counts.update(taken)
@@ -105,27 +124,6 @@ class Redactor:
         """
         counts: Counter[str] = Counter()
         return self._walk(None, value, counts, 0), counts
-
-    def _without_secrets(self, text: str, low: str) -> tuple[str, Mapping[str, int]]:
-        # Imported with the first text: their patterns take as long to compile as the rest of the recorder to import.
-        from harken.redact import vendor_rules as rules
-        from harken.redact.assignments import find_assignments
-        from harken.redact.values import SURE, Span, replaced
-
-        spans = [*find_assignments(text, low), *rules.find_shapes(text, low, rules.CONTEXT)]
-        if " -" in low or " identified by " in low:
-            spans += rules.find_shapes(text, low, rules.OPTIONS)
-        if "PRIVATE KEY" in text or "Private-Lines" in text:
-            spans += rules.find_private_keys(text)
-        if "[redacted:" in text:
-            spans += rules.find_continued(text)
-        if words := rules.long_words(text):
-            spans += rules.find_tokens(text, words)
-            spans += rules.find_shapes(text, low, rules.LINKS)
-            spans += rules.find_aws_secrets(text, low, words)
-        for kind, pattern, group in self._extra:
-            spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
-        return replaced(text, spans) if spans else (text, EMPTY)
 
     def _walk(self, name: Any, value: Any, counts: Counter[str], depth: int) -> Any:
         if self._enabled and isinstance(name, str) and isinstance(value, (str, int)) and not isinstance(value, bool):
@@ -242,11 +240,11 @@ class CleanNames:
     """
 
     def __init__(self, redactor: Redactor) -> None:
-        self._clean = lru_cache(_REMEMBERED)(lambda text: redactor.redact(valid_utf8(text)).text)
+        self._redact = lru_cache(_REMEMBERED)(redactor.redact)
 
     def text(self, name: str) -> str:
         """The name as it is kept."""
-        return name if _NUMBER.fullmatch(name) else self._clean(name)
+        return name if _NUMBER.fullmatch(name) else self._redact(valid_utf8(name)).text
 
     def optional(self, name: str | None) -> str | None:
         """The same of what may have no name."""

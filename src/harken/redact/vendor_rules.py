@@ -22,7 +22,9 @@ from harken.redact.values import SURE, Span, is_placeholder
 _RULES: dict[str, Any] = tomllib.loads(
     resources.files(__package__).joinpath("data/vendor_rules.toml").read_text("utf-8")
 )
-_MIN_WORD, _PROGRAM_CHARS = 16, 300
+# A shorter word holds no vendor's token.
+MIN_WORD = 16
+_PROGRAM_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +100,13 @@ _AWS_SECRET = re.compile(
     r"(?<![A-Za-z0-9/+=])(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])(?=[A-Za-z/+]{0,39}\d)[A-Za-z0-9/+]{40}(?![\w/+=])"
 )
 _AWS_NEARBY = re.compile(r"aws|amazon|secret|\b(?:AKIA|ASIA)[A-Z0-9]{14}", re.IGNORECASE)
+_AWS_NAMED = re.compile("aws|secret|akia|asia|amazon")
 _AWS_SECRET_CHARS = 40
 _AWS_REACH = 200
 
 
-def long_words(text: str) -> str:
-    """The words long enough to hold a vendor's token, in order, one blank between them; ordinary prose gives none."""
-    return " ".join([word for word in text.split() if len(word) >= _MIN_WORD])
-
-
 def find_tokens(text: str, words: str) -> Iterator[Span]:
-    """The tokens that begin with a vendor's prefix; `words` is `long_words(text)`."""
+    """The tokens that begin with a vendor's prefix; `words` are the long words of the text, one blank between them."""
     at = place = 0
     while head := _HEADS.search(words, at):
         at = head.end()
@@ -165,7 +163,7 @@ def find_private_keys(text: str) -> Iterator[Span]:
 
 def find_aws_secrets(text: str, low: str, words: str) -> Iterator[Span]:
     """Secret keys of AWS, 40 characters without a prefix: only where a word or an access key nearby names them."""
-    if not any(word in low for word in ("aws", "secret", "akia", "asia", "amazon")):
+    if not _AWS_NAMED.search(low):
         return
     if max(map(len, words.split(" "))) < _AWS_SECRET_CHARS:
         return

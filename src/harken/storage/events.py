@@ -222,11 +222,20 @@ class Ingest:
         self._learn(segments, {event.segment_uid for event in fresh})
         rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
         self._tx.connection.execute(_INSERT_MESSAGES, rows)
-        entry_rows = [
-            self._entry_row(event, row)
-            for event, row in zip(fresh, rows, strict=True)
-            if event.type in _SEARCHABLE and event.role is not Role.SYSTEM and event.text.strip()
-        ]
+        entry_rows: list[dict[str, Any]] = []
+        for event, row in zip(fresh, rows, strict=True):
+            if event.type in _SEARCHABLE and event.role is not Role.SYSTEM and event.text.strip():
+                is_text = event.type is MessageType.TEXT
+                waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
+                entry = {
+                    "source": MESSAGE_SOURCE,
+                    "ref_uid": event.uid,
+                    "project_id": self._project_id(event.conversation_uid),
+                    "text": event.text if is_text else event.text[: self._tool_text_chars],
+                    "is_turn": is_text,
+                    "space_id": 0 if waits else None,
+                }
+                entry_rows.append({**BLANK_ENTRY, **{name: row[name] for name in _SHARED}, **entry})
         add_entries(self._tx, entry_rows, frozenset(self._new_conversations))
         self._new_conversations.clear()
         self._touch(fresh)
@@ -240,20 +249,6 @@ class Ingest:
         for event in unplaced:
             places[event.uid] = last[event.conversation_uid] = last[event.conversation_uid] + STEP
         return [replace(event, position=places[event.uid]) if event.uid in places else event for event in fresh]
-
-    def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
-        is_text = event.type is MessageType.TEXT
-        waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
-        return {
-            **BLANK_ENTRY,
-            **{name: row[name] for name in _SHARED},
-            "source": MESSAGE_SOURCE,
-            "ref_uid": event.uid,
-            "project_id": self._project_id(event.conversation_uid),
-            "text": event.text if is_text else event.text[: self._tool_text_chars],
-            "is_turn": is_text,
-            "space_id": 0 if waits else None,
-        }
 
     def _touch(self, fresh: Sequence[Message]) -> None:
         latest: dict[str, datetime] = {}

@@ -12,9 +12,9 @@ from itertools import takewhile
 from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spaces import Spaces
 from harken.log import Log
-from harken.providers.clusters import Float32, unit
 from harken.providers.embedder import Embedder
 from harken.storage.ports import RowScope, Store
+from harken.storage.vectors import Float32
 from harken.text.words import content_terms
 
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
@@ -286,7 +286,7 @@ class MeaningComparison:
         known = {text: self.fresh[key] for text, key in keys.items() if key in self.fresh}
         missing = [text for text in keys if text not in known]
         if missing:
-            known |= {text: unit(one) for text, one in zip(missing, embedder.embed_passages(missing), strict=True)}
+            known |= dict(zip(missing, embedder.embed_passages(missing), strict=True))
             self.fresh |= {keys[text]: known[text] for text in missing}
             for key in list(self.fresh)[:-_MOST_FRESH]:
                 self.fresh.pop(key, None)
