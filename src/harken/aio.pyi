@@ -47,8 +47,7 @@ from harken.search.recall import Recall
 from harken.sources.experiences.candidates import Candidate
 from harken.sources.experiences.experiences import Active
 from harken.sources.experiences.values import AxisClusters, Member, Validity
-from harken.sources.memories.memories import FoundMemory, SavedMemory
-from harken.sources.memories.memory import Memory
+from harken.sources.memories.memories import FoundMemory, Memory, SavedMemory
 from harken.sources.source import SourceHit
 from harken.sources.workspace.commits import CommitReport
 from harken.sources.workspace.tree import IndexReport, Progress

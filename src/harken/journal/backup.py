@@ -25,11 +25,8 @@ _PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml
 def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> int:
     """Write a backup while others use the store, and give its size in bytes; they wait only while files are copied.
 
-    Args:
-        store: what is copied.
-        home: whose journal and settings are copied with it.
-        target: a file that is not there yet.
-        journalled: whether the store keeps a journal; else its database is all there is, and nobody waits.
+    A store that is not `journalled` has nothing but its database, and nobody waits.
+
     Raises:
         UsageError: the target exists.
         StoreError: the store cannot be read, or the target cannot be written.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from harken.errors import ExportError, StoreError, UsageError
-from harken.journal.events import event_from_fields, line_from_event
+from harken.journal.journal import event_from_fields, line_from_event
 from harken.model.conversations import (
     CORE_MEMORY,
     KEPT_FOLDERS,

@@ -8,8 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from time import strftime
 
-from harken.journal.events import event_time
-from harken.journal.journal import Journal, TornLine
+from harken.journal.journal import Journal, TornLine, event_time
 from harken.log import Log
 from harken.model.conversations import (
     CORE_MEMORY,

@@ -50,8 +50,7 @@ class CoreMemory:
             UsageError: there is no such section, or key or value are empty.
         """
         _check(section)
-        clean = self.recorder.redactor.redact(_clean(key)).text
-        text = self.recorder.redactor.redact(valid_utf8(value)).text.strip()
+        clean, text = self.recorder.clean(_clean(key)), self.recorder.clean(value).strip()
         if not clean or not text:
             raise UsageError("A core memory needs a key and a value.")
         fact = CoreFact(section, clean, text, self.recorder.now())

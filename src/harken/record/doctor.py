@@ -8,14 +8,10 @@ from datetime import datetime
 
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, replay_conversation, replay_tail
-from harken.model.conversations import (
-    Message,
-    SavedRecord,
-    Tombstone,
-)
+from harken.model.conversations import Message, SavedRecord, Tombstone
 from harken.record.forget import finish_forgetting
 from harken.record.recorder import Recorder
-from harken.storage.enrichment.jobs import drop_stale_leases, stale_leases
+from harken.storage.enrichment.jobs import stale_leases
 from harken.storage.events import EventName, events_of, known_conversations, name_of, names_held
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import SOURCE_OF_FOLDER
@@ -121,9 +117,7 @@ class Doctor:
 
     def _leases(self) -> Iterator[Finding]:
         with self.store.writing() as tx:
-            stale = stale_leases(tx, self.now)
-            if stale and self.fix:
-                drop_stale_leases(tx, self.now)
+            stale = stale_leases(tx, self.now, self.fix)
         if stale:
             yield Finding("leases", f"{stale} pieces of work were left by a process that is gone.", self.fix)
 

@@ -28,12 +28,7 @@ _SCRUB_DUE = "store.scrub_due"
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """The records that a request to forget names, before it is carried out.
-
-    Attributes:
-        tombstones: one per message or kept record, or one per conversation that goes whole.
-        messages: how many messages that is.
-    """
+    """A tombstone for each message, saved record or whole conversation to be forgotten; how many messages that is."""
 
     tombstones: tuple[Grave, ...]
     messages: int
@@ -41,11 +36,7 @@ class ForgetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The result of forgetting.
-
-    Attributes:
-        scrubbed: freed space of the database file was overwritten as well; else whoever opens the store next does it.
-    """
+    """The result of forgetting; what is not `scrubbed` from freed space yet, whoever opens the store next does."""
 
     messages: int
     conversations: int

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from harken.config.settings import RecordConfig
@@ -53,7 +54,6 @@ class NewConversation:
     """A conversation to record into; found again by channel and external id.
 
     Attributes:
-        external_id: the id that the channel itself uses; within a channel it names one conversation.
         own_uid: the id under which it is kept, where it is kept already; else it is made of channel and external id.
     """
 
@@ -78,7 +78,6 @@ class NewMessage:
 
     Attributes:
         created_at: timezone-aware; None means now, or that a transcript has no time of it.
-        call_id: links a tool call with its result.
         external_id: the agent's own id of the message, else empty.
         origin: what makes the message itself where it was read from; None for one said now. Two messages of a
             conversation with the same origin, time and text are one.
@@ -140,12 +139,9 @@ class _Writing:
     appended: list[Appended] = field(default_factory=list)
 
     def write(self, events: Sequence[Event], checked: bool = True, rows: bool = True) -> None:
-        """Journal first, rows second.
+        """Write events in order, to the journal first and then, unless these have them already, to the rows.
 
-        Args:
-            events: in order.
-            checked: none was applied before and none is of something forgotten.
-            rows: False where these have the events already.
+        `checked` says that none was applied before and none is of something forgotten.
         """
         tx, journal = self.tx, self.recorder.journal
         appended: list[Appended] = []
@@ -188,7 +184,7 @@ class RecordTransaction:
             moment = recorder.now()
             if draft.uid in changed:
                 moment = max(moment, changed[draft.uid] + _TICK)
-            fields = None if draft.fields is None else recorder.clean(draft.fields)
+            fields, _ = recorder.redactor.redact_value(sound_value(draft.fields))
             written.append(replace(draft, at=moment, fields=fields))
         # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
         self.writing.write(written, checked=False)
@@ -203,7 +199,6 @@ class Recorder:
     Args:
         journal: None where the database itself is the truth (PostgreSQL, or a store in memory).
         wake: called after every commit that leaves work behind; must not block.
-        now: the clock.
     """
 
     store: Store
@@ -219,15 +214,14 @@ class Recorder:
         self.names = CleanNames(self.redactor)
 
     def record(self, batches: Sequence[Batch], within: Callable[[Transaction], None] | None = None) -> Recorded:
-        """Record messages, a batch per conversation, and give them their exchanges, all in one transaction.
+        """Record messages, a batch per conversation, and give them their exchanges, in one transaction with `within`.
 
-        Args:
-            batches: one per conversation.
-            within: further writes of the same transaction.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        prepared = [[self.prepare(batch.conversation.uid, new) for new in batch.messages] for batch in batches]
+        prepared: list[list[Message]] = []
+        for batch in batches:
+            prepared.append(list(map(partial(self.prepare, batch.conversation.uid), batch.messages)))
         with self._writing([batch.conversation.uid for batch in batches]) as writing:
             tx = writing.tx
             placed = [
@@ -251,7 +245,7 @@ class Recorder:
         """
         with self._writing([uid]) as writing:
             thread = self._thread(writing.tx, uid)
-            thread.end(status, None if error is None else self.redactor.redact(valid_utf8(error)).text)
+            thread.end(status, self.clean(error))
             writing.write(thread.events)
 
     def new_segment(self, uid: str) -> Segment:

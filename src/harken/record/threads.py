@@ -19,12 +19,9 @@ class Thread:
     Attributes:
         segment: the newest; None before the first message.
         exchange: the last one of that segment, ended or not; None where it has none.
-        exchange_count: how many the conversation has.
         last_role: who spoke last in the exchange, markers left aside; `last_type` and `last_at`: what and when.
         last_position: of the conversation's last message; 0 where it has none.
-        title: the conversation's; None for one that is new.
         row_ids: rows of the conversation, its segment and its exchange by uid, which saves looking for them.
-        project_id: the conversation's.
         events: what `place` and `finish` add: new segments, exchanges, messages, ends.
         messages: the messages that `place` put in their places.
     """
@@ -79,13 +76,9 @@ class Thread:
             self.last_role, self.last_type, self.last_at = message.role, message.type, message.created_at
 
     def place_all(self, tx: Transaction, fresh: Sequence[Message], sequence: Sequence[Message], after: str) -> None:
-        """Place what is new of a transcript; what was found late, between others, belongs to their exchange.
+        """Place what is new of a transcript (`fresh`, a part of `sequence`), which stands behind the message `after`.
 
-        Args:
-            tx: the transaction.
-            fresh: what is new, in order.
-            sequence: the same among what is known.
-            after: the id of the message before all of these, where it is known.
+        What was found late, between others, belongs to their exchange.
         """
         places: dict[str, Place] = {}
         if fresh and self.title is not None and (after or len(fresh) < len(sequence)):

@@ -107,8 +107,6 @@ class _Value:
 def find_assignments(text: str, low: str) -> Iterator[Span]:
     """The values of names that promise a secret; `low` is the text in lower case, of the same length."""
     for stem, secret, _ in _ASCII_STEMS if text.isascii() else _STEMS:
-        if stem not in low:
-            continue
         at = low.find(stem)
         while at >= 0:
             span = _at_name(text, low, at, stem, secret)
@@ -223,8 +221,7 @@ def _is_held(text: str, at: int, tie: re.Match[str], value: _Value, secret: Secr
         return False
     if text.startswith("_KEY", at - 1) and not _RANDOM.fullmatch(value.head) and not _is_qualified(text, at):
         return False
-    tied = _Tie(tie, before, name, value, secret)
-    style = tied.style()
+    style = _style(tie, before, name, value, secret)
     if style is Style.LOOSE and value.head.isalpha() and not value.quoted and not _AFTER_WORD.match(text, value.end):
         style = Style.PROSE
     if style is None or not is_secret(secret, style, value.head, quoted=value.quoted):
@@ -248,69 +245,67 @@ def _follows_user(before: str) -> bool:
     return any(word.startswith(("user", "login")) for word in before.lower().split()[-3:])
 
 
-@dataclass(frozen=True, slots=True)
-class _Tie:
-    """The characters between a name and a value: a match of `_TIE`, with the line or more before the name."""
+def _style(tie: re.Match[str], before: str, name: str, value: _Value, secret: Secret) -> Style | None:
+    """The style of a match of `_TIE`, with the line or more before the name; None when it does not hold."""
+    kind = tie.lastgroup or ""
+    if kind == "assign":
+        return _assigned(tie, before, value)
+    if before.endswith("/") or (name.lower() == "pass" and not _follows_user(before)):
+        return None
+    if kind == "call":
+        return _called(tie, value, secret)
+    if kind == "pair":
+        return _paired(before, name, value, secret)
+    if kind == "space":
+        return _spaced(tie, before, name, value)
+    if kind == "inside":
+        return Style.TIGHT if before.endswith(("<", ":")) else None
+    if kind == "phrase":
+        return Style.PROSE if value.head.isalnum() and not value.head.isdigit() else None
+    return {"typed": Style.LOOSE, "valued": Style.TIGHT}.get(kind, Style.PROSE)
 
-    match: re.Match[str]
-    before: str
-    name: str
-    value: _Value
-    secret: Secret
 
-    def style(self) -> Style | None:
-        """The style of the tie; None when it does not hold."""
-        kind = self.match.lastgroup or ""
-        if kind == "assign":
-            return self._assigned()
-        if self.before.endswith("/") or (self.name.lower() == "pass" and not _follows_user(self.before)):
-            return None
-        if kind in {"call", "pair", "space"}:
-            return {"call": self._called, "pair": self._paired, "space": self._spaced}[kind]()
-        if kind == "inside":
-            return Style.TIGHT if self.before.endswith(("<", ":")) else None
-        if kind == "phrase":
-            return Style.PROSE if self.value.head.isalnum() and not self.value.head.isdigit() else None
-        return {"typed": Style.LOOSE, "valued": Style.TIGHT}.get(kind, Style.PROSE)
+def _assigned(tie: re.Match[str], before: str, value: _Value) -> Style | None:
+    if tie["wrap"] is not None:
+        return Style.PROSE
+    if tie["before"] or tie["after"] or tie[0].endswith((":", "：")):
+        return Style.LOOSE
+    # `f(…, password=value)`, where the value is a variable.
+    is_ended = tie.string[value.end : value.end + 1] in {",", ")"}
+    is_argument = before.rstrip().endswith(("(", ",")) and is_ended and value.head.isidentifier()
+    if value.quoted or not is_argument:
+        return Style.TIGHT
+    return Style.LOOSE if _has_digit(value.head) and "_" not in value.head else None
 
-    def _assigned(self) -> Style | None:
-        if self.match["wrap"] is not None:
-            return Style.PROSE
-        if self.match["before"] or self.match["after"] or self.match[0].endswith((":", "：")):
-            return Style.LOOSE
-        # `f(…, password=value)`, where the value is a variable.
-        is_ended = self.match.string[self.value.end : self.value.end + 1] in {",", ")"}
-        is_argument = self.before.rstrip().endswith(("(", ",")) and is_ended and self.value.head.isidentifier()
-        if self.value.quoted or not is_argument:
-            return Style.TIGHT
-        return Style.LOOSE if _has_digit(self.value.head) and "_" not in self.value.head else None
 
-    def _called(self) -> Style | None:
-        """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names.
+def _called(tie: re.Match[str], value: _Value, secret: Secret) -> Style | None:
+    """`setPassword("x")`, `password or "x"`: a class of tokens or keys is called with plain names.
 
-        In prose `` `password` or `salt` `` are two names.
-        """
-        if self.match[0].endswith("or ") and self.match.string.startswith("`", self.match.end()):
-            return None
-        return Style.LOOSE if self.secret is Secret.PASSWORD or _has_digit(self.value.head) else None
+    In prose `` `password` or `salt` `` are two names.
+    """
+    if tie[0].endswith("or ") and tie.string.startswith("`", tie.end()):
+        return None
+    return Style.LOOSE if secret is Secret.PASSWORD or _has_digit(value.head) else None
 
-    def _paired(self) -> Style | None:
-        """`getenv("PASSWORD", "x")`, `("password", "x1")`."""
-        opened = _PAIR_LEAD.search(self.before)
-        plain = not _has_digit(self.value.head) and (self.secret is not Secret.PASSWORD or not (opened and opened["f"]))
-        return None if opened is None or plain or self.name in self.value.head else Style.LOOSE
 
-    def _spaced(self) -> Style | None:
-        """`--password x`, `ENV DB_PASSWORD x`, `login bob password x`, `PASSWORD 'x'`; else prose."""
-        words = self.before.rpartition("\n")[2].lower().split()
-        bare = self.match[0].isspace()
-        if self.value.head.startswith("-") or (not bare and not self.value.quoted and is_attribute(self.value.head)):
-            return None
-        if bare and (self.name.startswith("-") or words in _COMMANDS or words[-2:-1] in _LOGINS):
-            return Style.TIGHT if self.name.startswith("-") else Style.LOOSE
-        if bare and self.value.quoted and not _SQL_WORDS.isdisjoint(words):
-            return Style.LOOSE
-        return Style.PROSE if _has_digit(self.value.head) else None
+def _paired(before: str, name: str, value: _Value, secret: Secret) -> Style | None:
+    """`getenv("PASSWORD", "x")`, `("password", "x1")`."""
+    opened = _PAIR_LEAD.search(before)
+    plain = not _has_digit(value.head) and (secret is not Secret.PASSWORD or not (opened and opened["f"]))
+    return None if opened is None or plain or name in value.head else Style.LOOSE
+
+
+def _spaced(tie: re.Match[str], before: str, name: str, value: _Value) -> Style | None:
+    """`--password x`, `ENV DB_PASSWORD x`, `login bob password x`, `PASSWORD 'x'`; else prose."""
+    words = before.rpartition("\n")[2].lower().split()
+    bare = tie[0].isspace()
+    if value.head.startswith("-") or (not bare and not value.quoted and is_attribute(value.head)):
+        return None
+    if bare and (name.startswith("-") or words in _COMMANDS or words[-2:-1] in _LOGINS):
+        return Style.TIGHT if name.startswith("-") else Style.LOOSE
+    if bare and value.quoted and not _SQL_WORDS.isdisjoint(words):
+        return Style.LOOSE
+    return Style.PROSE if _has_digit(value.head) else None
 
 
 def _has_digit(value: str) -> bool:

@@ -166,15 +166,17 @@ def is_attribute(value: str) -> bool:
 def is_fact(value: str, *, password: bool, tight: bool, quoted: bool) -> bool:
     """Is the whole value a version, a place, an address, a time, a digest or another fact?
 
-    Args:
-        value: without quotes; its first few hundred characters.
-        password: its name promises a password: only what nobody chooses as one counts.
-        tight: it is tied to its name as in `NAME=x`, where a name made of words may be the secret itself.
-        quoted: it stood in quotes.
+    The value is without quotes, its first few hundred characters. For a `password` only what nobody chooses as one
+    counts; where it is `tight`, tied to its name as in `NAME=x`, a name made of words may be the secret itself.
     """
     if _PLAIN.fullmatch(value):
         return value in _ARCHITECTURES or (not password and _is_word(value, tight=tight, quoted=quoted))
-    if _is_version(value, password=password) or _is_template(value):
+    # A bare number is no version; what may be a password needs a dot and a sign of one.
+    is_version = _VERSIONS.fullmatch(value) and ("." in value or (not password and value[0] in "^~<>="))
+    if is_version and (not password or re.search(r"[A-Za-z^~<>=*|]", value)):
+        return True
+    rest, count = _TEMPLATE.subn("", value)
+    if count and not any(map(str.isalnum, rest)):
         return True
     if any(one.fullmatch(value) for one in (_PLACE, _PACKAGE_SOURCE, _TIME, _FORM_RULE, _LINK)):
         return True
@@ -195,17 +197,6 @@ def is_made_of_words(value: str) -> bool:
     """Is it a long name (`V1OrganizationExternalKeysPostRequest`)? What is drawn by lot has short runs of letters."""
     runs = re.findall(r"[a-z]+", value)
     return len(re.findall(r"[0-9]+", value)) <= 2 and sum(map(len, runs)) >= 4 * len(runs) > 0
-
-
-def _is_version(value: str, *, password: bool) -> bool:
-    if not _VERSIONS.fullmatch(value) or not ("." in value or value[0] in "^~<>="):
-        return False
-    return not password or ("." in value and re.search(r"[A-Za-z^~<>=*|]", value) is not None)
-
-
-def _is_template(value: str) -> bool:
-    rest, count = _TEMPLATE.subn("", value)
-    return count > 0 and not any(map(str.isalnum, rest))
 
 
 def _is_digest(value: str) -> bool:

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from harken.errors import ConfigError
-from harken.model.conversations import ProjectIdentity
-from harken.redact import vendor_rules as rules
-from harken.redact.assignments import find_assignments, is_secret_field
-from harken.redact.values import SURE, Span, replaced
+from harken.model.conversations import EMPTY, ProjectIdentity
 from harken.text.characters import valid_utf8
 
-_NONE: Mapping[str, int] = MappingProxyType({})
-_NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 _MAX_PASSES = 4
 _MAX_DEPTH = 100
 
@@ -53,7 +48,7 @@ class Redacted:
     """A text with `[redacted:kind]` where a secret stood, without private passages; and how many of each kind went."""
 
     text: str
-    counts: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    counts: Mapping[str, int] = EMPTY
 
 
 class Redactor:
@@ -66,7 +61,7 @@ class Redactor:
         ConfigError: an extra pattern does not compile, or its kind has other characters than letters, digits, `-`, `_`.
     """
 
-    def __init__(self, extra_patterns: Mapping[str, str] = _NO_PATTERNS, enabled: bool = True) -> None:
+    def __init__(self, extra_patterns: Mapping[str, str] = EMPTY, enabled: bool = True) -> None:
         self._extra = tuple(_compiled(kind, pattern) for kind, pattern in extra_patterns.items())
         self._enabled = enabled
 
@@ -85,23 +80,38 @@ class Redactor:
         return found if shown.text == _unescape(found.text) else shown
 
     def _redacted(self, text: str) -> Redacted:
-        low = _lowered(text)
-        private = "private" in low and _TAG.search(text) is not None
-        spans = self._find(text, low) if self._enabled else []
-        if not private and not spans:
-            return Redacted(text, _NONE)
         counts: Counter[str] = Counter()
-        if private:
+        low = _lowered(text)
+        if "private" in low and _TAG.search(text):
             text = _without_private(text, counts)
-            spans = self._find(text, _lowered(text)) if self._enabled else []
+            low = _lowered(text)
+        # Imported with the first text: their patterns take as long to compile as the rest of the recorder to import.
+        from harken.redact import vendor_rules as rules
+        from harken.redact.assignments import find_assignments
+        from harken.redact.values import SURE, Span, replaced
+
         # What is put in place of a secret changes what its neighbours look like, so look until nothing is found.
-        for _ in range(_MAX_PASSES):
-            text, found = replaced(text, spans)
-            if not found:
+        for _ in range(_MAX_PASSES if self._enabled else 0):
+            spans = [*find_assignments(text, low), *rules.find_shapes(text, low, rules.CONTEXT)]
+            if " -" in low or " identified by " in low:
+                spans += rules.find_shapes(text, low, rules.OPTIONS)
+            if "PRIVATE KEY" in text or "Private-Lines" in text:
+                spans += rules.find_private_keys(text)
+            if "[redacted:" in text:
+                spans += rules.find_continued(text)
+            # Those long enough to hold a vendor's token, in order, one blank between them; ordinary prose has none.
+            if words := " ".join([word for word in text.split() if len(word) >= rules.MIN_WORD]):
+                spans += rules.find_tokens(text, words)
+                spans += rules.find_shapes(text, low, rules.LINKS)
+                spans += rules.find_aws_secrets(text, low, words)
+            for kind, pattern, group in self._extra:
+                spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
+            text, taken = replaced(text, spans) if spans else (text, EMPTY)
+            if not taken:
                 break
-            counts.update(found)
-            spans = self._find(text, _lowered(text))
-        return Redacted(text, MappingProxyType(dict(counts)))
+            counts.update(taken)
+            low = _lowered(text)
+        return Redacted(text, MappingProxyType(dict(counts)) if counts else EMPTY)
 
     def redact_value(self, value: Any) -> tuple[Any, Mapping[str, int]]:
         """The same for JSON-like data (tool inputs, metadata): its strings, and fields whose name is a secret's.
@@ -115,28 +125,13 @@ class Redactor:
         counts: Counter[str] = Counter()
         return self._walk(None, value, counts, 0), counts
 
-    def _find(self, text: str, low: str) -> list[Span]:
-        spans = list(find_assignments(text, low))
-        spans += rules.find_shapes(text, low, rules.CONTEXT)
-        if " -" in low or " identified by " in low:
-            spans += rules.find_shapes(text, low, rules.OPTIONS)
-        if "PRIVATE KEY" in text or "Private-Lines" in text:
-            spans += rules.find_private_keys(text)
-        if "[redacted:" in text:
-            spans += rules.find_continued(text)
-        if words := rules.long_words(text):
-            spans += rules.find_tokens(text, words)
-            spans += rules.find_shapes(text, low, rules.LINKS)
-            spans += rules.find_aws_secrets(text, low, words)
-        for kind, pattern, group in self._extra:
-            spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
-        return spans
-
     def _walk(self, name: Any, value: Any, counts: Counter[str], depth: int) -> Any:
-        is_scalar = isinstance(value, (str, int)) and not isinstance(value, bool)
-        if self._enabled and is_scalar and isinstance(name, str) and (secret := is_secret_field(name, str(value))):
-            counts[secret.value] += 1
-            return f"[redacted:{secret.value}]"
+        if self._enabled and isinstance(name, str) and isinstance(value, (str, int)) and not isinstance(value, bool):
+            from harken.redact.assignments import is_secret_field
+
+            if secret := is_secret_field(name, str(value)):
+                counts[secret.value] += 1
+                return f"[redacted:{secret.value}]"
         if isinstance(value, str):
             redacted = self.redact(value)
             counts.update(redacted.counts)
@@ -245,15 +240,11 @@ class CleanNames:
     """
 
     def __init__(self, redactor: Redactor) -> None:
-        @lru_cache(maxsize=_REMEMBERED)
-        def clean(text: str) -> str:
-            return redactor.redact(valid_utf8(text)).text
-
-        self._clean = clean
+        self._redact = lru_cache(_REMEMBERED)(redactor.redact)
 
     def text(self, name: str) -> str:
         """The name as it is kept."""
-        return name if _NUMBER.fullmatch(name) else self._clean(name)
+        return name if _NUMBER.fullmatch(name) else self._redact(valid_utf8(name)).text
 
     def optional(self, name: str | None) -> str | None:
         """The same of what may have no name."""

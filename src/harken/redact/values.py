@@ -150,7 +150,6 @@ _LETTER = re.compile(r"[^\W\d_]")
 _SYMBOL = re.compile(r"[!@#$%^&*+=~|\\?](?=.*\w)")
 _INNER_SYMBOL = re.compile(r"\w[!@#$%^&*+=~|\\?](?=.*\w)")
 _NUMERIC = re.compile(r"[\d.,:/+-]+")
-_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 
 # The fewest characters of a value with letters and digits or symbols, by style (PROSE, LOOSE, TIGHT).
 _MIN_MIXED = {Secret.PASSWORD: (4, 3, 2), Secret.SECRET: (6, 4, 3), Secret.KEY: (10, 6, 5), Secret.TOKEN: (12, 6, 4)}

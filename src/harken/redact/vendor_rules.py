@@ -22,8 +22,8 @@ from harken.redact.values import SURE, Span, is_placeholder
 _RULES: dict[str, Any] = tomllib.loads(
     resources.files(__package__).joinpath("data/vendor_rules.toml").read_text("utf-8")
 )
-_MIN_WORD = 16
-
+# A shorter word holds no vendor's token.
+MIN_WORD = 16
 _PROGRAM_CHARS = 300
 
 
@@ -100,17 +100,13 @@ _AWS_SECRET = re.compile(
     r"(?<![A-Za-z0-9/+=])(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])(?=[A-Za-z/+]{0,39}\d)[A-Za-z0-9/+]{40}(?![\w/+=])"
 )
 _AWS_NEARBY = re.compile(r"aws|amazon|secret|\b(?:AKIA|ASIA)[A-Z0-9]{14}", re.IGNORECASE)
+_AWS_NAMED = re.compile("aws|secret|akia|asia|amazon")
 _AWS_SECRET_CHARS = 40
 _AWS_REACH = 200
 
 
-def long_words(text: str) -> str:
-    """The words long enough to hold a vendor's token, in order, one blank between them; ordinary prose gives none."""
-    return " ".join([word for word in text.split() if len(word) >= _MIN_WORD])
-
-
 def find_tokens(text: str, words: str) -> Iterator[Span]:
-    """The tokens that begin with a vendor's prefix; `words` is `long_words(text)`."""
+    """The tokens that begin with a vendor's prefix; `words` are the long words of the text, one blank between them."""
     at = place = 0
     while head := _HEADS.search(words, at):
         at = head.end()
@@ -151,7 +147,10 @@ def find_private_keys(text: str) -> Iterator[Span]:
     begin = -1
     for mark in _PEM.finditer(text):
         if mark["what"] == "END":
-            start = begin if begin >= 0 else _headless_start(text, mark.start())
+            start = begin if begin >= 0 else mark.start()
+            # Without a BEGIN, back over the base64 lines before it.
+            while begin < 0 < start and (line := _PEM_LINE.search(text, max(0, start - _LINE_CHARS), start)):
+                start = line.start("body")
             if start < mark.start():
                 yield Span(start, mark.end(), SURE, "private-key")
             begin = -1
@@ -162,17 +161,9 @@ def find_private_keys(text: str) -> Iterator[Span]:
             yield Span(begin, body.end(), SURE, "private-key")
 
 
-def _headless_start(text: str, end: int) -> int:
-    """The start of the base64 lines before an END; the END itself where there are none."""
-    start = end
-    while start > 0 and (line := _PEM_LINE.search(text, max(0, start - _LINE_CHARS), start)):
-        start = line.start("body")
-    return start
-
-
 def find_aws_secrets(text: str, low: str, words: str) -> Iterator[Span]:
     """Secret keys of AWS, 40 characters without a prefix: only where a word or an access key nearby names them."""
-    if not any(word in low for word in ("aws", "secret", "akia", "asia", "amazon")):
+    if not _AWS_NAMED.search(low):
         return
     if max(map(len, words.split(" "))) < _AWS_SECRET_CHARS:
         return

@@ -10,7 +10,7 @@ from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import SavedRecord
 from harken.model.experiences import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
 from harken.sources.experiences.source import ExperienceSource, ValueSource
-from harken.sources.memories.memory import MemorySource, checked_category
+from harken.sources.memories.memories import MemorySource, checked_category
 from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch
 from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet

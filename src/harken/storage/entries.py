@@ -126,6 +126,8 @@ def remove_entries(tx: Transaction, condition: ColumnElement[bool]) -> None:
     What stood beside them gets its new context.
     """
     entry_ids = list(tx.connection.scalars(tx.select(entries.c.id).where(condition)))
+    if not entry_ids:
+        return
     delete_vectors(tx, entry_ids)
     drop_work(tx, EMBED, entry_ids)
     columns = tx.select(entries.c.id, entries.c.conversation_id, entries.c.position, entries.c.is_turn)

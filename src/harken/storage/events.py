@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, insert, update
 
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -114,6 +114,14 @@ def _rows(tx: Transaction, statement: Select[Any]) -> Iterator[Row[Any]]:
     yield from tx.connection.execute(statement, execution_options={"yield_per": _AT_ONCE})
 
 
+_Placed = Conversation | Segment | Exchange | Message
+_Identified = Conversation | Segment | Exchange | Message | SavedRecord
+_TABLES: dict[type[_Placed], Table] = {
+    Conversation: conversations,
+    Segment: segments,
+    Exchange: exchanges,
+    Message: messages,
+}
 _SEARCHABLE = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT)
 
 
@@ -121,7 +129,6 @@ class Ingest:
     """Applies events to rows inside one transaction, remembering the row ids it has met.
 
     Args:
-        tx: a writing transaction.
         min_message_tokens: shorter messages get no vector.
         tool_text_chars: how much of a tool call or result search sees.
     """
@@ -141,13 +148,9 @@ class Ingest:
             self._project_of[conversation_uid] = project_id
 
     def apply(self, events: Sequence[Event], checked: bool = False) -> int:
-        """Write the events' rows, in order.
+        """Write the events' rows, in order, and give the number of new messages.
 
-        Args:
-            events: of any conversations.
-            checked: the caller knows that none was applied before and none is of something forgotten.
-        Returns:
-            How many messages were new.
+        `checked` says that none was applied before and none is of something forgotten.
         """
         wanted = events if checked else self.unknown(events)
         for event in wanted:
@@ -163,7 +166,8 @@ class Ingest:
         if fresh:
             self._messages(self._placed(fresh))
         self._end_exchanges(ends.values())
-        raise_trust(self._tx, [event for event in wanted if isinstance(event, Trusted)])
+        if raised := [event for event in wanted if isinstance(event, Trusted)]:
+            raise_trust(self._tx, raised)
         for event in wanted:
             if isinstance(event, Titled):
                 named = conversations.c.uid == event.conversation_uid
@@ -178,27 +182,18 @@ class Ingest:
 
     def unknown(self, events: Sequence[Event]) -> list[Event]:
         """The events without those that were applied before or belong to something forgotten."""
-        tables = ((conversations, Conversation), (segments, Segment), (exchanges, Exchange), (messages, Message))
-        dropped: set[str] = set()
-        for table, kind in tables:
+        dropped = find_tombstones(self._tx, {event.uid for event in events if isinstance(event, _Identified)})
+        for kind, table in _TABLES.items():
             dropped |= find_known(self._tx, table, [event.uid for event in events if isinstance(event, kind)])
-        uids = {
-            event.uid
-            for event in events
-            if isinstance(event, Conversation | Segment | Exchange | Message | SavedRecord)
-        }
-        dropped |= find_tombstones(self._tx, uids)
         places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
         forgotten = find_tombstones(self._tx, places)
-        seen: set[str] = set()
         wanted: list[Event] = []
         for event in events:
-            if isinstance(event, Conversation | Segment | Exchange | Message):
-                if event.uid in dropped or event.uid in seen:
-                    continue
-                seen.add(event.uid)
-            if isinstance(event, SavedRecord) and event.uid in dropped:
+            if isinstance(event, _Identified) and event.uid in dropped:
                 continue
+            if isinstance(event, _Placed):
+                # A second one of the same id is known by then.
+                dropped.add(event.uid)
             if isinstance(event, Conversation | Tombstone) or event.conversation_uid not in forgotten:
                 wanted.append(event)
         return wanted
@@ -227,11 +222,20 @@ class Ingest:
         self._learn(segments, {event.segment_uid for event in fresh})
         rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
         self._tx.connection.execute(_INSERT_MESSAGES, rows)
-        entry_rows = [
-            self._entry_row(event, row)
-            for event, row in zip(fresh, rows, strict=True)
-            if event.type in _SEARCHABLE and event.role is not Role.SYSTEM and event.text.strip()
-        ]
+        entry_rows: list[dict[str, Any]] = []
+        for event, row in zip(fresh, rows, strict=True):
+            if event.type in _SEARCHABLE and event.role is not Role.SYSTEM and event.text.strip():
+                is_text = event.type is MessageType.TEXT
+                waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
+                entry = {
+                    "source": MESSAGE_SOURCE,
+                    "ref_uid": event.uid,
+                    "project_id": self._project_id(event.conversation_uid),
+                    "text": event.text if is_text else event.text[: self._tool_text_chars],
+                    "is_turn": is_text,
+                    "space_id": 0 if waits else None,
+                }
+                entry_rows.append({**BLANK_ENTRY, **{name: row[name] for name in _SHARED}, **entry})
         add_entries(self._tx, entry_rows, frozenset(self._new_conversations))
         self._new_conversations.clear()
         self._touch(fresh)
@@ -246,20 +250,6 @@ class Ingest:
             places[event.uid] = last[event.conversation_uid] = last[event.conversation_uid] + STEP
         return [replace(event, position=places[event.uid]) if event.uid in places else event for event in fresh]
 
-    def _entry_row(self, event: Message, row: Mapping[str, Any]) -> dict[str, Any]:
-        is_text = event.type is MessageType.TEXT
-        waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
-        return {
-            **BLANK_ENTRY,
-            **{name: row[name] for name in _SHARED},
-            "source": MESSAGE_SOURCE,
-            "ref_uid": event.uid,
-            "project_id": self._project_id(event.conversation_uid),
-            "text": event.text if is_text else event.text[: self._tool_text_chars],
-            "is_turn": is_text,
-            "space_id": 0 if waits else None,
-        }
-
     def _touch(self, fresh: Sequence[Message]) -> None:
         latest: dict[str, datetime] = {}
         for event in fresh:
@@ -272,12 +262,9 @@ class Ingest:
         self._tx.connection.execute(_TOUCH, rows)
 
     def _end_exchanges(self, ends: Collection[ExchangeEnd]) -> None:
-        rows = [
-            {"of_tenant": self._tx.tenant, "of_uid": event.exchange_uid}
-            | {f"new_{name}": value for name, value in _end_row(event).items()}
-            for event in ends
-        ]
-        if rows:
+        if rows := [
+            {"of_tenant": self._tx.tenant, "of_uid": end.exchange_uid, **_end_row(end, "new_")} for end in ends
+        ]:
             self._tx.connection.execute(_END_EXCHANGE, rows)
 
     def _project_id(self, conversation_uid: str) -> int | None:
@@ -300,9 +287,9 @@ class Ingest:
             self._row_ids.update((row[0], row[1]) for row in rows)
 
 
-def _end_row(end: ExchangeEnd) -> dict[str, Any]:
+def _end_row(end: ExchangeEnd, prefix: str = "") -> dict[str, Any]:
     ended_at = None if end.status is ExchangeStatus.IN_PROGRESS else end.at
-    return {"status": end.status.value, "completed_at": ended_at, "error": end.error}
+    return {f"{prefix}status": end.status.value, f"{prefix}completed_at": ended_at, f"{prefix}error": end.error}
 
 
 _REFERRED = {"conversation": conversations, "segment": segments, "exchange": exchanges}
@@ -345,24 +332,19 @@ def name_of(event: Event) -> EventName:
 
 def names_held(tx: Transaction, uid: str) -> set[EventName]:
     """The names of everything that the rows hold of a conversation."""
-    of_it = select(conversations.c.id).where(conversations.c.tenant == tx.tenant, conversations.c.uid == uid)
-    conversation_id = of_it.scalar_subquery()
     held: set[EventName] = {(Tombstone.__name__, grave.uid) for grave in tombstones_of(tx, uid)}
-    if tx.connection.execute(of_it).first() is not None:
-        held.add((Conversation.__name__, uid))
     if uid in SOURCE_OF_FOLDER:
-        kept = KEPT[SOURCE_OF_FOLDER[uid]].table
-        known = tx.connection.scalars(select(kept.c.uid).where(kept.c.tenant == tx.tenant))
-        held.update((SavedRecord.__name__, found) for found in known)
-    for table, kind in ((segments, Segment), (exchanges, Exchange), (messages, Message)):
-        rows = select(table.c.uid).where(table.c.tenant == tx.tenant, table.c.conversation_id == conversation_id)
-        held.update((kind.__name__, found) for found in tx.connection.scalars(rows))
-    ended = select(exchanges.c.uid).where(
-        exchanges.c.tenant == tx.tenant,
-        exchanges.c.conversation_id == conversation_id,
-        exchanges.c.status != ExchangeStatus.IN_PROGRESS.value,
-    )
-    held.update((ExchangeEnd.__name__, found) for found in tx.connection.scalars(ended))
+        saved = tx.connection.scalars(tx.select(KEPT[SOURCE_OF_FOLDER[uid]].table.c.uid))
+        held.update((SavedRecord.__name__, found) for found in saved)
+    conversation_id = tx.connection.scalar(tx.select(conversations.c.id).where(conversations.c.uid == uid))
+    if conversation_id is None:
+        return held
+    held.add((Conversation.__name__, uid))
+    ended = exchanges.c.status != ExchangeStatus.IN_PROGRESS.value
+    parts = ((Segment, segments), (Exchange, exchanges), (Message, messages), (ExchangeEnd, exchanges, ended))
+    for kind, table, *conditions in parts:
+        uids = tx.select(table.c.uid).where(table.c.conversation_id == conversation_id, *conditions)
+        held.update((kind.__name__, found) for found in tx.connection.scalars(uids))
     return held
 
 

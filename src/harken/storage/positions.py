@@ -32,11 +32,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message is to stand.
-
-    Attributes:
-        beside: the message that it follows, or, before the first one, precedes; None at the conversation's end.
-    """
+    """Where a message is to stand: beside the one that it follows, or precedes as the first; None is at the end."""
 
     position: int
     beside: Spot | None = None

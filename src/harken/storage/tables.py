@@ -96,9 +96,9 @@ def table(name: str, *own: Column[Any], autoincrement: bool = False) -> Table:
     return Table(name, metadata, key, tenant, *own, sqlite_autoincrement=autoincrement)
 
 
-def columns(kind: type[TypeEngine[Any]], *names: str, nullable: bool = False) -> list[Column[Any]]:
-    """Columns of one type."""
-    return [Column(name, kind, nullable=nullable) for name in names]
+def columns(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
+    """Columns of one type; one whose name is written with `?` may be NULL."""
+    return [Column(name.removesuffix("?"), kind, nullable=name.endswith("?")) for name in names]
 
 
 texts, numbers, ids, reals, moments = (partial(columns, kind) for kind in (Text, Integer, BigInteger, Float, Instant))
@@ -109,7 +109,7 @@ def saved_table(name: str, *own: Column[Any]) -> Table:
     return table(
         name,
         *texts("uid"),
-        *ids("project_id", nullable=True),
+        *ids("project_id?"),
         *texts("trust"),
         *moments("created_at", "updated_at"),
         *own,
@@ -127,10 +127,10 @@ project_aliases = table("project_aliases", *texts("alias"), *ids("project_id"))
 conversations = table(
     "conversations",
     *texts("uid", "channel", "external_id", "title"),
-    *ids("project_id", nullable=True),
-    *texts("parent_uid", nullable=True),
+    *ids("project_id?"),
+    *texts("parent_uid?"),
     *moments("created_at", "updated_at"),
-    *columns(Json, "metadata", nullable=True),
+    *columns(Json, "metadata?"),
 )
 
 segments = table("segments", *texts("uid"), *ids("conversation_id"), *numbers("number"), *moments("started_at"))
@@ -141,38 +141,32 @@ exchanges = table(
     *ids("conversation_id", "segment_id"),
     *numbers("number"),
     *texts("status"),
-    *moments("started_at"),
-    *moments("completed_at", nullable=True),
-    *texts("error", nullable=True),
+    *moments("started_at", "completed_at?"),
+    *texts("error?"),
 )
 
 messages = table(
     "messages",
     *texts("uid"),
     *ids("conversation_id", "segment_id", "exchange_id"),
-    *texts("role", "type"),
-    *texts("author", nullable=True),
-    *texts("trust"),
-    *texts("call_id", "tool_name", nullable=True),
-    *texts("external_id"),
+    *texts("role", "type", "author?", "trust", "call_id?", "tool_name?", "external_id"),
     *moments("created_at"),
     *texts("text"),
-    *columns(Json, "metadata", nullable=True),
+    *columns(Json, "metadata?"),
     _position(),
 )
 
 entries = table(
     "entries",
     *texts("source", "part", "ref_uid"),
-    *ids("conversation_id", "segment_id", "exchange_id", "project_id", nullable=True),
-    *texts("role", "author", nullable=True),
-    *texts("trust"),
+    *ids("conversation_id?", "segment_id?", "exchange_id?", "project_id?"),
+    *texts("role?", "author?", "trust"),
     *moments("created_at"),
     *texts("text"),
     *reals("weight"),
     *columns(Boolean, "is_turn"),
     # 0 waits for a vector, NULL never gets one, else the space of the newest vector.
-    *ids("space_id", nullable=True),
+    *ids("space_id?"),
     _position(),
     autoincrement=True,
 )
@@ -185,7 +179,7 @@ spaces = table(
     *texts("name"),
     *numbers("dims"),
     *reals("threshold"),
-    *columns(Json, "spec", nullable=True),
+    *columns(Json, "spec?"),
     # `active` answers queries; `filling` is being embedded and takes over when it is complete.
     *texts("state"),
 )
@@ -196,10 +190,10 @@ work = table(
     "work",
     *texts("kind"),
     *ids("item_id"),
-    *texts("claimed_by", nullable=True),
-    *moments("lease_until", nullable=True),
+    *texts("claimed_by?"),
+    *moments("lease_until?"),
     *numbers("attempts"),
-    *moments("retry_at", nullable=True),
+    *moments("retry_at?"),
 )
 
 failed_work = table(
@@ -227,9 +221,8 @@ spend = table(
     # `open` until the answer is here; `lost` where it never came and may have been charged.
     *texts("state"),
     *ids("input_tokens", "output_tokens", "cached_tokens"),
-    *columns(Usd, "estimate_usd", "price_usd", nullable=True),
-    *moments("started_at"),
-    *moments("ended_at", nullable=True),
+    *columns(Usd, "estimate_usd?", "price_usd?"),
+    *moments("started_at", "ended_at?"),
 )
 
 summaries = table(
@@ -246,8 +239,7 @@ segment_summaries = table(
     "segment_summaries",
     # Messages before this place have left the window; both are 0 until the first has.
     *ids("segment_id", "left_position", "left_id"),
-    *texts("text"),
-    *texts("model", nullable=True),
+    *texts("text", "model?"),
     *moments("updated_at"),
 )
 
@@ -258,9 +250,9 @@ retrievals = table(
     "retrievals",
     *texts("query_hash"),
     *numbers("conversations", "exchanges"),
-    *reals("best_conversation", "best_exchange", nullable=True),
+    *reals("best_conversation?", "best_exchange?"),
     *ids("duration_microseconds"),
-    *texts("error_class", nullable=True),
+    *texts("error_class?"),
     *moments("at"),
 )
 
@@ -272,8 +264,8 @@ memories = saved_table(
     *texts("content", "category"),
     *reals("importance"),
     *columns(Listed, "tags", "supersedes"),
-    *texts("superseded_by", nullable=True),
-    *moments("accessed_at", nullable=True),
+    *texts("superseded_by?"),
+    *moments("accessed_at?"),
 )
 
 experiences = saved_table(
@@ -283,10 +275,10 @@ experiences = saved_table(
     *columns(Listed, "history"),
     *numbers("iteration_count"),
     *columns(Listed, "notes"),
-    *columns(Json, "outcome", nullable=True),
-    *texts("surprise", nullable=True),
-    *columns(Json, "root_cause", "lesson", nullable=True),
-    *texts("tier", nullable=True),
+    *columns(Json, "outcome?"),
+    *texts("surprise?"),
+    *columns(Json, "root_cause?", "lesson?"),
+    *texts("tier?"),
 )
 
 learned_values = saved_table(
@@ -306,7 +298,7 @@ clusters = table(
     *reals("mean_distance", "deviation"),
     *moments("created_at", "updated_at"),
     # Since when no cluster is found in its place; values may still refer to it.
-    *moments("retired_at", nullable=True),
+    *moments("retired_at?"),
 )
 
 cluster_members = table("cluster_members", *texts("cluster_uid", "experience_uid"), *reals("distance"))
@@ -316,7 +308,7 @@ checks = table(
     "checks",
     *texts("result_uid", "call_uid"),
     # NULL where the command checks nothing, or has not told how it went.
-    *texts("outcome", nullable=True),
+    *texts("outcome?"),
     *moments("at"),
 )
 
@@ -363,8 +355,7 @@ commit_files = table(
     "commit_files",
     *ids("commit_id", "project_id"),
     *numbers("number"),
-    *texts("path"),
-    *texts("old_path", nullable=True),
+    *texts("path", "old_path?"),
     *ids("insertions", "deletions"),
 )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.journal.events import event_from_line, event_time, line_from_event
+from harken.journal.journal import event_from_line, event_time, line_from_event
 from harken.model.conversations import (
     Conversation,
     Event,

@@ -30,8 +30,7 @@ from harken.text.shown import counted, one_line, readable_age
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.sources.memories.memories import SavedMemory
-    from harken.sources.memories.memory import Memory
+    from harken.sources.memories.memories import Memory, SavedMemory
 
 _EXCERPT_CHARS = 160
 _KINDS = ("memory", "message", "conversation", "experience", "value")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harken.model.conversations import Hit, Message, Trust
     from harken.model.experiences import Experience
     from harken.model.lookups import SearchResult, Surroundings
-    from harken.sources.memories.memory import Memory
+    from harken.sources.memories.memories import Memory
 
 _EXCERPT_CHARS = 280
 _MOST_HITS = 1000
@@ -248,7 +248,7 @@ def _find(harken: Harken, wanted: ShowArguments, _caller: Caller) -> Surrounding
 
 def _show_answer(found: Surroundings | Memory | Experience, wanted: ShowArguments) -> ShowAnswer:
     from harken.model.experiences import Experience
-    from harken.sources.memories.memory import Memory
+    from harken.sources.memories.memories import Memory
 
     answer: ShowAnswer = {
         "conversation": None,
@@ -276,7 +276,7 @@ def _show_found(session: Printer, found: Surroundings | Memory | Experience, _wa
     from harken.model.experiences import Experience
     from harken.serve.operations.experiences import show_experience
     from harken.serve.operations.saved import show_memory
-    from harken.sources.memories.memory import Memory
+    from harken.sources.memories.memories import Memory
 
     if isinstance(found, Memory):
         show_memory(session, found, is_whole=True)

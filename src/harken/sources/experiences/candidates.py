@@ -24,8 +24,7 @@ from harken.sources.experiences.checks import (
 from harken.storage.conversations import find_tombstones, messages_of_exchange
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.checks import SeenCheck, ShellResult, all_checks, put_checks, unseen_results
-from harken.storage.records.lists import experience_spans
-from harken.storage.records.rows import find_kept
+from harken.storage.records.rows import experience_spans, find_kept
 
 _REVIEWED = 2000
 _CANDIDATES = UUID("6f1f2d0e-4a53-5c0b-9d5e-3f0a8c1b7e42")

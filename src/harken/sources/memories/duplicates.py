@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from rapidfuzz import fuzz, process
-
 from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spaces import Spaces
 from harken.log import Log
-from harken.providers.clusters import Float32, unit
 from harken.providers.embedder import Embedder
 from harken.storage.ports import RowScope, Store
+from harken.storage.vectors import Float32
 from harken.text.words import content_terms
 
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
@@ -108,6 +106,8 @@ def name_others(one: str, other: str) -> bool:
 
     Words that are spelled alike are the same word, mistyped or bent.
     """
+    from rapidfuzz import fuzz
+
     first, second = bare_words(one), bare_words(other)
     begin = _shared(first, second)
     left, right = first[begin:], second[begin:]
@@ -192,14 +192,13 @@ class Alike:
 
 
 def find_alike(content: str, category: str, others: Mapping[str, str], meanings: Mapping[str, float]) -> list[Alike]:
-    """Those of the others that say the same or say it anew, the likest first.
+    """Those of the others (contents by id, of the same category) that say the same or say it anew, the likest first.
 
-    Args:
-        content: what is to be saved.
-        category: its category, which is theirs as well.
-        others: contents by id.
-        meanings: cosine similarities of those that have been compared by meaning.
+    `meanings` are the cosine similarities of those that have been compared by meaning.
     """
+    # Imported late, for hooks and searches show memories and compare none.
+    from rapidfuzz import fuzz, process
+
     own = normal(content)
     normals = {uid: normal(text) for uid, text in others.items()}
     least = 100 * ALIKE_IN_WORDS
@@ -252,8 +251,7 @@ _log = Log(__name__)
 class MeaningComparison:
     """Compares a text with entries by meaning: by their vectors, or by its own of those that wait to be embedded.
 
-    Attributes:
-        fresh: vectors that no row holds yet, by space and hash of the text, so that saving many embeds each once.
+    The latter are in `fresh`, by space and hash of the text, so that saving many embeds each once.
     """
 
     store: Store
@@ -288,7 +286,7 @@ class MeaningComparison:
         known = {text: self.fresh[key] for text, key in keys.items() if key in self.fresh}
         missing = [text for text in keys if text not in known]
         if missing:
-            known |= {text: unit(one) for text, one in zip(missing, embedder.embed_passages(missing), strict=True)}
+            known |= dict(zip(missing, embedder.embed_passages(missing), strict=True))
             self.fresh |= {keys[text]: known[text] for text in missing}
             for key in list(self.fresh)[:-_MOST_FRESH]:
                 self.fresh.pop(key, None)

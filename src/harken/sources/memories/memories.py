@@ -1,38 +1,191 @@
-"""Saved memories: add, list, get, search, edit, forget, merge."""
+"""Saved memories: what one holds, its limits, and how they are added, found, changed, forgotten and shown."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from harken.errors import UsageError
-from harken.model.arguments import MAX_TAGS
-from harken.model.conversations import Hit, ProjectIdentity, SearchScope, Trust
+from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
+from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
+from harken.model.views import MemoryView, format_moment, parse_moment, view_of
 from harken.record.project import identify_project
-from harken.record.recorder import Recorder, RecordTransaction
+from harken.record.recorder import Recorder
 from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
-from harken.sources.memories.memory import (
-    DEFAULT_IMPORTANCE,
-    Memory,
-    checked_category,
-    checked_content,
-    checked_importance,
-    checked_tags,
-    kept_memory,
-    memory_of,
-)
-from harken.sources.source import SearchPort
+from harken.sources.source import SearchPort, relevance_of
 from harken.storage.ports import Store, Transaction
-from harken.storage.records.lists import accessed_times, list_memories, standing_memories
+from harken.storage.records.rows import (
+    KEPT,
+    accessed_times,
+    find_kept,
+    kept_uid,
+    list_memories,
+    set_local,
+    standing_memories,
+)
 from harken.storage.records.rows import MEMORY as SOURCE
-from harken.storage.records.rows import find_kept, kept_uid, set_local
 from harken.storage.scopes import ensure_project, known_project, project_row
 
+MAX_TAG_CHARS = 50
+DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
 # Who asks for important ones only gets them from among so many times as many.
 _OVER_FETCH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Something that was saved on purpose.
+
+    Attributes:
+        importance: 0 to 1; 0.5 is neutral.
+        accessed_at: when it was last shown or searched out on this machine.
+        supersedes: ids of the memories that it stands in place of.
+        superseded_by: the id of the one that stands in its place.
+    """
+
+    uid: str
+    content: str
+    category: str
+    importance: float
+    tags: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
+    project: ProjectIdentity | None = None
+    trust: Trust = Trust.OWNER
+    supersedes: tuple[str, ...] = ()
+    superseded_by: str | None = None
+    accessed_at: datetime | None = None
+
+    def view(self) -> MemoryView:
+        """The memory as JSON."""
+        return view_of(
+            MemoryView,
+            self,
+            project=self.project.key if self.project else None,
+            untrusted=self.trust.is_untrusted,
+            created_at=format_moment(self.created_at),
+            updated_at=format_moment(self.updated_at),
+            accessed_at=None if self.accessed_at is None else format_moment(self.accessed_at),
+        )
+
+
+def memory_of(kept: SavedRecord, accessed_at: datetime | None = None) -> Memory:
+    """The memory that a kept record is; one with fields."""
+    fields = kept.fields or {}
+    return Memory(
+        uid=kept.uid,
+        content=fields["content"],
+        category=fields["category"],
+        importance=float(fields["importance"]),
+        tags=tuple(fields["tags"]),
+        created_at=parse_moment(fields["created_at"]),
+        updated_at=kept.at,
+        project=kept.project,
+        trust=Trust(fields["trust"]),
+        supersedes=tuple(fields["supersedes"]),
+        superseded_by=fields.get("superseded_by"),
+        accessed_at=accessed_at,
+    )
+
+
+def kept_memory(memory: Memory) -> SavedRecord:
+    """The record under which a memory is kept."""
+    fields = {
+        "content": memory.content,
+        "category": memory.category,
+        "importance": memory.importance,
+        "tags": list(memory.tags),
+        "supersedes": list(memory.supersedes),
+        "superseded_by": memory.superseded_by,
+        "trust": memory.trust.value,
+        "created_at": format_moment(memory.created_at),
+    }
+    present = {name: value for name, value in fields.items() if value is not None}
+    return SavedRecord(SOURCE, memory.uid, memory.updated_at, present, memory.project)
+
+
+class MemorySource:
+    """A `Source` of saved memories."""
+
+    name = SOURCE
+
+    def entries(self, record: Memory) -> Sequence[NewEntry]:
+        """Its content, weighed by its importance; nothing for one that was superseded."""
+        return KEPT[SOURCE].entries(kept_memory(record))
+
+    def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
+        """The memories among what was found."""
+        mine = [hit for hit in hits if hit.entry.source == SOURCE]
+        known = find_kept(tx, SOURCE, [hit.entry.ref_uid for hit in mine])
+        return [_item(memory_of(known[hit.entry.ref_uid]), hit) for hit in mine if hit.entry.ref_uid in known]
+
+
+def _item(memory: Memory, hit: Hit) -> ContextItem:
+    content = f"**Memory**: {memory.content}\n*Category: {memory.category}, Importance: {memory.importance:g}*"
+    metadata = {
+        "id": memory.uid,
+        "category": memory.category,
+        "importance": memory.importance,
+        "created_at": format_moment(memory.created_at),
+    }
+    return ContextItem(SOURCE, content, relevance_of(hit), metadata)
+
+
+def checked_content(content: str) -> str:
+    """The content without blanks around it.
+
+    Raises:
+        UsageError: it is empty or too long.
+    """
+    text = content.strip()
+    if not text:
+        raise UsageError("A memory needs words. Nothing was saved.")
+    if len(text) > MAX_CONTENT_CHARS:
+        raise UsageError(f"A memory has at most {MAX_CONTENT_CHARS:,} characters, not {len(text):,}. Shorten it.")
+    return text
+
+
+def checked_category(category: str) -> str:
+    """The category in small letters.
+
+    Raises:
+        UsageError: there is no such category.
+    """
+    small = category.strip().lower()
+    if small not in CATEGORIES:
+        raise UsageError(f"There is no category '{category}'. Categories: {', '.join(CATEGORIES)}.")
+    return small
+
+
+def checked_importance(importance: float) -> float:
+    """The importance.
+
+    Raises:
+        UsageError: it is not within 0 and 1.
+    """
+    if not math.isfinite(importance) or not 0 <= importance <= 1:
+        raise UsageError(f"importance must be from 0 to 1, not {importance:g}.")
+    return float(importance)
+
+
+def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """The tags on one line each, without blanks around them, each once.
+
+    Raises:
+        UsageError: there are too many, or one is too long.
+    """
+    clean = tuple(dict.fromkeys(flat for tag in tags if (flat := " ".join(tag.split()))))
+    if len(clean) > MAX_TAGS:
+        raise UsageError(f"A memory has at most {MAX_TAGS} tags, not {len(clean)}.")
+    longest = max(clean, key=len, default="")
+    if len(longest) > MAX_TAG_CHARS:
+        raise UsageError(f"A tag has at most {MAX_TAG_CHARS} characters; '{longest[:20]}…' has {len(longest)}.")
+    return clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +261,10 @@ class Memories:
         with self.recorder.saving(SOURCE) as records:
             moment, uid = self.recorder.now(), self.recorder.new_uid()
             new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, trust)
-            return _save(records, new, weight, similarities)
+            saved, changed = _reconciled(records.tx, new, weight, similarities)
+            if changed:
+                saved = replace(saved, memory=memory_of(records.save(*map(kept_memory, changed))))
+            return saved
 
     def list(
         self,
@@ -262,35 +418,27 @@ class Memories:
                 set_local(tx, SOURCE, uids, accessed_at=self.recorder.now())
 
 
-def _save(
-    records: RecordTransaction, new: Memory, importance: float | None, similarities: Mapping[int, float]
-) -> SavedMemory:
-    """Save a memory: merged into one that says the same, or in place of those that it says anew."""
-    tx = records.tx
-    alike = _alike(tx, new, similarities)
+def _reconciled(
+    tx: Transaction, new: Memory, importance: float | None, similarities: Mapping[int, float]
+) -> tuple[SavedMemory, list[Memory]]:
+    """The new memory merged into one that says the same, or in place of those that it says anew; and what to write."""
+    project_id = None if new.project is None else ensure_project(tx, new.project)
+    standing = standing_memories(tx, new.category, project_id)
+    compared = {one.uid: similarities[one.entry_id] for one in standing if one.entry_id in similarities}
+    alike = find_alike(new.content, new.category, {one.uid: one.content for one in standing}, compared)
     known = find_kept(tx, SOURCE, [one.uid for one in alike])
     older = [memory_of(known[one.uid]) for one in alike]
     if alike and alike[0].why == SAME:
         first = older[0]
         tags = _joined(first.tags, new.tags)[:MAX_TAGS]
         merged = replace(first, tags=tags, importance=max(first.importance, new.importance))
-        if merged != first:
-            merged = memory_of(records.save(kept_memory(merged)))
-        return SavedMemory(merged, "merged", (alike[0],))
+        return SavedMemory(merged, "merged", (alike[0],)), [merged] if merged != first else []
     if importance is None:
         importance = max((one.importance for one in older), default=DEFAULT_IMPORTANCE)
     tags = _joined(new.tags, *(one.tags for one in older))[:MAX_TAGS]
     new = replace(new, importance=importance, tags=tags, supersedes=tuple(one.uid for one in older))
-    superseded = [kept_memory(replace(one, superseded_by=new.uid)) for one in older]
-    written = memory_of(records.save(kept_memory(new), *superseded))
-    return SavedMemory(written, "superseded" if older else "added", tuple(alike))
-
-
-def _alike(tx: Transaction, new: Memory, similarities: Mapping[int, float]) -> list[Alike]:
-    project_id = None if new.project is None else ensure_project(tx, new.project)
-    standing = standing_memories(tx, new.category, project_id)
-    compared = {one.uid: similarities[one.entry_id] for one in standing if one.entry_id in similarities}
-    return find_alike(new.content, new.category, {one.uid: one.content for one in standing}, compared)
+    superseded = [replace(one, superseded_by=new.uid) for one in older]
+    return SavedMemory(new, "superseded" if older else "added", tuple(alike)), [new, *superseded]
 
 
 def _read(tx: Transaction, uids: Sequence[str]) -> list[Memory]:

@@ -190,14 +190,10 @@ def lease_owners(tx: Transaction, kind: str) -> list[str]:
     return list(tx.connection.scalars(statement.distinct()))
 
 
-def stale_leases(tx: Transaction, now: datetime) -> int:
-    """How many leases have ended without their owner finishing or giving back."""
-    return tx.count(work, work.c.claimed_by.is_not(None), work.c.lease_until < now)
-
-
-def drop_stale_leases(tx: Transaction, now: datetime) -> None:
-    """Give every ended lease back."""
-    tx.update(work, work.c.claimed_by.is_not(None), work.c.lease_until < now, **_UNCLAIMED)
+def stale_leases(tx: Transaction, now: datetime, fix: bool = False) -> int:
+    """How many leases have ended without their owner finishing or giving back; with `fix`, they are given back."""
+    stale = work.c.claimed_by.is_not(None), work.c.lease_until < now
+    return tx.update(work, *stale, **_UNCLAIMED) if fix else tx.count(work, *stale)
 
 
 _SWITCH = "worker:"
@@ -206,15 +202,7 @@ _BLOCKED = "halted:"
 
 @dataclass(frozen=True, slots=True)
 class WorkCounts:
-    """Rows of one kind of work.
-
-    Attributes:
-        leased: items that somebody is working on.
-        retrying: items that failed and are tried again.
-        given_up: items that failed too often.
-        retry_at: when the first of those is tried again; None where none waits.
-        last_error: class of the error that was given up on last.
-    """
+    """Rows of one kind of work; the first retry, None where none waits, and the class of the newest final error."""
 
     leased: int = 0
     retrying: int = 0
@@ -272,11 +260,9 @@ A_BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Entries that never had a vector and wait for one.
+    """Entries that wait for their first vector, given-up ones left out, and how many of them are being embedded.
 
-    Attributes:
-        waiting: how many; one more than a batch stands for any more. What was given up is not among them.
-        running: how many somebody is embedding.
+    A `waiting` of one more than a batch stands for any number above that.
     """
 
     waiting: int

@@ -34,7 +34,6 @@ class DueSegment:
     """A segment whose summary is to go on.
 
     Attributes:
-        text: the summary so far; empty for the first.
         left: what it is to take in, oldest first.
         is_new: whether a language model may take it in unasked; what it may not comes apart from the rest.
     """

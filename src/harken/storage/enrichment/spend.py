@@ -38,7 +38,6 @@ class ModelCall:
 
     Attributes:
         kind: what it is for: `exchange`, `conversation`, `segment`, `tools`, `chat`…
-        item_uid: the record it is for.
         estimate_usd: the most it may cost; None where no price is known.
     """
 
@@ -52,11 +51,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How a call ended.
-
-    Attributes:
-        price_usd: what it cost; None where no price is known.
-    """
+    """How a call ended, and its price, None where that is not known."""
 
     state: CallState
     at: datetime

@@ -120,10 +120,8 @@ class DueSummary:
     """Something to summarize.
 
     Attributes:
-        item_id: its row, which work is claimed by.
         ended_at: what was said until then is to be in the summary.
         status: of an exchange; a conversation counts as completed.
-        error: how an exchange failed.
         is_new: whether a language model may summarize it unasked.
     """
 

@@ -33,12 +33,7 @@ class ShellResult:
 
 @dataclass(frozen=True, slots=True)
 class SeenCheck:
-    """A test or build that ran.
-
-    Attributes:
-        outcome: `passed` or `failed`.
-        project: of its conversation.
-    """
+    """A test or build that ran, in a conversation of the project; `outcome` is `passed` or `failed`."""
 
     result_uid: str
     outcome: str

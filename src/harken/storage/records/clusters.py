@@ -19,7 +19,6 @@ class StoredCluster:
 
     Attributes:
         uid: the axis and a number that is never given again.
-        space: the embedding space that it was found in.
         centroid: `(dims,)` float32, unit length.
         mean_distance: of the members to the centroid, Euclidean; `deviation` is their standard deviation.
         members: (experience, distance), the nearest first.
@@ -41,7 +40,6 @@ class AxisVectors:
     """The vectors of an axis.
 
     Attributes:
-        uids: experiences, one per row; `tiers` likewise.
         matrix: `(len(uids), dims)` float32, unit length.
         waiting: how many experiences of the axis have no vector in the space yet.
     """
@@ -119,8 +117,4 @@ def _members(tx: Transaction, uids: Sequence[str]) -> dict[str, tuple[tuple[str,
     return {uid: tuple(sorted(each, key=lambda member: (member[1], member[0]))) for uid, each in found.items()}
 
 
-def _centroid(packed: bytes) -> Float32:
-    return np.frombuffer(packed, dtype="<f4").astype(np.float32)
-
-
-_cluster = reader(StoredCluster, ("members",), centroid=_centroid)
+_cluster = reader(StoredCluster, ("members",), centroid=lambda packed: np.frombuffer(packed, "<f4").astype(np.float32))

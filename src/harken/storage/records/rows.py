@@ -1,15 +1,16 @@
-"""Saved records: what each source keeps, the way between a record's fields, its row and its entries, and its rows."""
+"""Saved records: what each source keeps, the way between a record's fields, its row and its entries, and lists."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
+from itertools import starmap
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Row, Table
+from sqlalchemy import BigInteger, Column, ColumnElement, Row, Table, and_, bindparam, select
 from sqlalchemy.types import Float, Integer
 
 from harken.errors import NotFoundError
@@ -18,11 +19,11 @@ from harken.model.experience_texts import experience_entries, value_entries
 from harken.model.experiences import EXPERIENCE, VALUE, read_experience, read_value
 from harken.model.views import format_moment, parse_moment
 from harken.storage.columns import Instant, Json, Listed
-from harken.storage.conversations import find_tombstones
+from harken.storage.conversations import find_tombstones, project_in
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
 from harken.storage.ports import Transaction, batches, rows_by
 from harken.storage.scopes import ensure_project, project_identity
-from harken.storage.tables import entries, experiences, learned_values, memories, tombstones
+from harken.storage.tables import entries, experiences, learned_values, memories, projects, refers, same, tombstones
 
 MEMORY = "memory"
 # Of the event itself; all other columns are fields of the record.
@@ -38,8 +39,6 @@ class SavedSource:
     """How the records of one source are kept.
 
     Attributes:
-        source: its name, one of `KEPT_FOLDERS`.
-        table: made by `saved_table`.
         entries: what search sees of a record; nothing where it is not to be found.
         local: columns that this database alone knows and no journal has; they must be nullable.
     """
@@ -101,17 +100,12 @@ def _fits(column: Column[Any], value: Any) -> bool:
     return isinstance(value, kind.python_type)
 
 
-def importance_weight(importance: float) -> float:
-    """What a memory's score is multiplied by, 0.8 to 1.2, for its importance, 0 to 1."""
-    return 1.0 + _WEIGHT_SPAN * (importance - 0.5)
-
-
 def _memory_entries(kept: SavedRecord) -> Sequence[NewEntry]:
     fields = kept.fields or {}
     if fields.get("superseded_by"):
         return []
     facets = (f"category:{fields['category']}", *(f"tag:{tag}" for tag in fields["tags"]))
-    return [NewEntry("", fields["content"], facets, importance_weight(fields["importance"]))]
+    return [NewEntry("", fields["content"], facets, 1.0 + _WEIGHT_SPAN * (fields["importance"] - 0.5))]
 
 
 KEPT: dict[str, SavedSource] = {
@@ -122,9 +116,7 @@ KEPT: dict[str, SavedSource] = {
 SOURCE_OF_FOLDER = {KEPT_FOLDERS[source]: source for source in KEPT}
 
 
-_Projects = dict[int, ProjectIdentity]
 _SHORTEST_BEGINNING = 4
-_SHOWN = 3
 
 
 def apply_kept(tx: Transaction, kept: SavedRecord) -> None:
@@ -162,14 +154,14 @@ def forget_kept(tx: Transaction, kept: SavedRecord) -> None:
 def each_kept(tx: Transaction, source: str) -> Iterator[SavedRecord]:
     """Every record of a source, oldest first."""
     rows = tx.connection.execute(tx.select(KEPT[source].table)).all()
-    known: _Projects = {}
+    known: dict[int, ProjectIdentity] = {}
     for row in sorted(rows, key=lambda row: (row.created_at, row.uid)):
         yield _kept_of(tx, source, row, known)
 
 
 def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, SavedRecord]:
     """Records by id; ids that name nothing are left out."""
-    known: _Projects = {}
+    known: dict[int, ProjectIdentity] = {}
     return {row.uid: _kept_of(tx, source, row, known) for row in rows_by(tx, KEPT[source].table.c.uid, uids)}
 
 
@@ -191,7 +183,7 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
         NotFoundError: none does, or several do.
     """
     uid = KEPT[source].table.c.uid
-    statement = tx.select(uid).where(uid >= beginning, uid < beginning + "\U0010ffff").order_by(uid).limit(_SHOWN)
+    statement = tx.select(uid).where(uid >= beginning, uid < beginning + "\U0010ffff").order_by(uid).limit(3)
     found = tx.connection.scalars(statement).all() if len(beginning) >= _SHORTEST_BEGINNING else []
     if len(found) == 1 or beginning in found:
         return beginning if beginning in found else found[0]
@@ -199,7 +191,7 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
     raise NotFoundError(f"{what}. Ids are printed by: harken {source} list")
 
 
-def _kept_of(tx: Transaction, source: str, row: Row[Any], known: _Projects) -> SavedRecord:
+def _kept_of(tx: Transaction, source: str, row: Row[Any], known: dict[int, ProjectIdentity]) -> SavedRecord:
     """The record that a whole row of its source's table holds; `known` gains the project that it needs."""
     if row.project_id is not None and row.project_id not in known:
         known[row.project_id] = project_identity(tx, row.project_id)
@@ -217,3 +209,89 @@ def set_local(tx: Transaction, source: str, uids: Sequence[str], **values: Any) 
     table = KEPT[source].table
     for batch in batches(uids):
         tx.update(table, table.c.uid.in_(batch), **values)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStanding:
+    """A memory that nothing supersedes, and its entry, by which it is compared by meaning."""
+
+    uid: str
+    content: str
+    entry_id: int
+
+
+def standing_memories(tx: Transaction, category: str, project_id: int | None) -> list[MemoryStanding]:
+    """Every memory of a category and a project, or of none, that nothing supersedes."""
+    asked = {"of_tenant": tx.tenant, "of_category": category, "of_project": project_id}
+    return list(starmap(MemoryStanding, tx.connection.execute(_STANDING, asked)))
+
+
+# Built once: it runs twice with every memory that is saved.
+_STANDING = (
+    select(memories.c.uid, memories.c.content, entries.c.id)
+    .select_from(memories.join(entries, and_(same(memories.c.uid, entries.c.ref_uid), entries.c.source == MEMORY)))
+    .where(memories.c.tenant == bindparam("of_tenant"), memories.c.category == bindparam("of_category"))
+    .where(memories.c.project_id.is_not_distinct_from(bindparam("of_project")))
+    .order_by(memories.c.id)
+)
+
+
+def list_memories(
+    tx: Transaction, category: str | None, project_id: int | None, with_superseded: bool
+) -> list[tuple[str, Sequence[str]]]:
+    """(id, tags) of every memory, newest first; `project_id` None is every project."""
+    wanted = {"category": category, "project_id": project_id}
+    conditions = [memories.c[name] == value for name, value in wanted.items() if value is not None]
+    if not with_superseded:
+        conditions.append(memories.c.superseded_by.is_(None))
+    newest = (memories.c.created_at.desc(), memories.c.id.desc())
+    rows = tx.connection.execute(tx.select(memories.c.uid, memories.c.tags).where(*conditions).order_by(*newest))
+    return [(row.uid, row.tags) for row in rows]
+
+
+def accessed_times(tx: Transaction, uids: Sequence[str]) -> dict[str, datetime]:
+    """When each memory was last looked at, of those that were."""
+    rows = rows_by(tx, memories.c.uid, uids, memories.c.uid, memories.c.accessed_at)
+    return {row.uid: row.accessed_at for row in rows if row.accessed_at is not None}
+
+
+def list_experiences(
+    tx: Transaction,
+    limit: int,
+    *,
+    domain: str | None = None,
+    status: str | None = None,
+    since: datetime | None = None,
+    project: str | None = None,
+    project_id: int | None = None,
+    agent: str | None = None,
+) -> list[SavedRecord]:
+    """Experiences, the newest first; None takes all, an empty key those without a project."""
+    wanted = {"domain": domain, "status": status, "agent": agent, "project_id": project_id}
+    conditions: list[ColumnElement[bool]] = [
+        experiences.c[name] == value for name, value in wanted.items() if value is not None
+    ]
+    if since is not None:
+        conditions.append(experiences.c.created_at >= since)
+    if project is not None:
+        conditions.append(projects.c.key == project if project else experiences.c.project_id.is_(None))
+    rows = tx.connection.execute(
+        tx.select(experiences, projects.c.key, projects.c.name)
+        .outerjoin(projects, refers(experiences.c.project_id, projects))
+        .where(*conditions)
+        .order_by(experiences.c.created_at.desc(), experiences.c.uid.desc())
+        .limit(limit)
+    )
+    fields_of = KEPT[EXPERIENCE].fields
+    return [SavedRecord(EXPERIENCE, row.uid, row.updated_at, fields_of(row), project_in(row)) for row in rows]
+
+
+def experience_spans(tx: Transaction) -> list[tuple[str, datetime, datetime]]:
+    """(project, begun, ended) of every experience; those without a project have an empty one."""
+    rows = tx.connection.execute(
+        tx.select(experiences.c.status, experiences.c.created_at, experiences.c.updated_at, projects.c.key).outerjoin(
+            projects, refers(experiences.c.project_id, projects)
+        )
+    )
+    still = datetime.max.replace(tzinfo=UTC)
+    return [(row.key or "", row.created_at, still if row.status == "active" else row.updated_at) for row in rows]

@@ -218,7 +218,7 @@ class WorkTests:
             assert sorted(jobs.lease_owners(tx, EMBED)) == ["me", "you"]
             assert jobs.stale_leases(tx, NOW) == 0
             assert jobs.stale_leases(tx, now) == 2
-            jobs.drop_stale_leases(tx, now)
+            jobs.stale_leases(tx, now, fix=True)
             assert jobs.stale_leases(tx, now) == 0
             assert jobs.lease_owners(tx, EMBED) == ["you"]
 

@@ -10,7 +10,7 @@ import pytest
 from harken.engine import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import NewEntry, SearchScope, Trust
-from harken.sources.memories.memory import MemorySource
+from harken.sources.memories.memories import MemorySource
 from harken.storage.entries import RecordHead, add_record_entries
 from harken.testing.models import HashingEmbedder
 
