@@ -18,7 +18,7 @@ from test_http import DaemonControl, Http
 from coding_agent import PATIENCE_SECONDS, answering, ask
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.hooks.events import AGENTS
 from harken.serve.http import routes as body
 from harken.serve.http.routes import make_app

@@ -17,10 +17,10 @@ from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.log import set_up_log
 from harken.serve.cli.session import CommandSession, with_json
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
-from harken.serve.daemon.wire import OK, DaemonError, StrangerError, exchange
+from harken.serve.daemon.wire import OK, StrangerError, ping
 from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -125,11 +125,9 @@ def _answers(place: DaemonPaths) -> bool:
     from harken.config.settings import environment
 
     try:
-        return exchange(place.socket, "/v1/ping", None, environment(), _SHORT_SECONDS)[0] == OK
+        return ping(place.socket, environment(), _SHORT_SECONDS) == OK
     except StrangerError as error:
         raise HarkenError(str(error)) from error
-    except DaemonError:
-        return False
 
 
 def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:

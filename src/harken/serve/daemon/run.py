@@ -23,7 +23,7 @@ from harken.errors import HarkenError, StoreError
 from harken.journal.journal import DATABASE_NAME
 from harken.log import Log
 from harken.serve.daemon import spool
-from harken.serve.daemon.place import DaemonPaths, settings_mark
+from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
 from harken.serve.http.guard import Guard
 from harken.serve.http.routes import make_app
@@ -65,7 +65,7 @@ class Daemon:
 
     Args:
         harken: the open store.
-        place: of its home.
+        paths: of its home.
         ready: called when the socket answers.
         remote: where it listens over TCP beside the socket; it stays then, however long nobody asks.
 
@@ -74,20 +74,20 @@ class Daemon:
     """
 
     def __init__(
-        self, harken: Harken, place: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
+        self, harken: Harken, paths: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
     ) -> None:
         self.settings_mark = settings_mark(environment())
-        self.reports = place.reports
+        self.reports = paths.reports
         self.unwritten: set[Transcript] = set()
         self.was_idle = False
         self._harken = harken
-        self._place = place
+        self._paths = paths
         self._ready = ready
         self._asked_at = time.monotonic()
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
         self._own: _Identity = None
-        self._watcher = TranscriptWatcher(Path(place.reports), self._bring_in, self.unwritten)
+        self._watcher = TranscriptWatcher(Path(paths.reports), self._bring_in, self.unwritten)
         self._mcp = Mount(harken)
         app = make_app(harken, self, self._mcp)
         self._remote = remote
@@ -97,17 +97,17 @@ class Daemon:
 
     def run(self) -> None:
         """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
-        listening = _listen(self._place)
-        self._own = _identity(self._place.socket)
+        listening = _listen(self._paths)
+        self._own = _identity(self._paths.socket)
         try:
             self._watcher.start()
             self._start_workers()
             asyncio.run(self._serve(listening))
         finally:
             # Another's stands there where the home was deleted and made anew.
-            if _identity(self._place.socket) == self._own:
+            if _identity(self._paths.socket) == self._own:
                 with suppress(FileNotFoundError):
-                    Path(self._place.socket).unlink()
+                    Path(self._paths.socket).unlink()
             listening.close()
             self._watcher.stop(_DRAIN_SECONDS)
 
@@ -156,7 +156,7 @@ class Daemon:
 
         The home was deleted under it, its lock file or its socket; or a damaged database was set aside.
         """
-        found = _identity(self._place.socket) == self._own and Path(self._place.lock).exists()
+        found = _identity(self._paths.socket) == self._own and Path(self._paths.lock).exists()
         return not found or _identity(self._database) != self._opened
 
     def _start_workers(self) -> None:
@@ -207,17 +207,17 @@ def _identity(path: str) -> _Identity:
     return found.st_dev, found.st_ino
 
 
-def _listen(place: DaemonPaths) -> socket.socket:
+def _listen(paths: DaemonPaths) -> socket.socket:
     """Open a socket for this user alone; one that a dead daemon left is in nobody's way."""
     with suppress(FileNotFoundError):
-        Path(place.socket).unlink()
+        Path(paths.socket).unlink()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        listening.bind(place.socket)
+        listening.bind(paths.socket)
     except OSError as error:
         listening.close()
-        raise HarkenError(f"No socket can be made at {place.socket}: {error.strerror}") from error
+        raise HarkenError(f"No socket can be made at {paths.socket}: {error.strerror}") from error
     finally:
         os.umask(mask)
     listening.listen(_BACKLOG)

@@ -14,7 +14,7 @@ import time
 
 from harken import __version__
 from harken.files import foreign, is_open
-from harken.serve.daemon.place import settings_mark
+from harken.serve.daemon.paths import settings_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +74,20 @@ def exchange(
         raise DaemonError(type(error).__name__) from error
     finally:
         stream.close()
+
+
+def ping(listening: str, env: Mapping[str, str], seconds: float) -> int:
+    """Return the status with which the daemon answers at all; 0 where it does not.
+
+    Raises:
+        StrangerError: another user listens there, or could.
+    """
+    try:
+        return exchange(listening, "/v1/ping", None, env, seconds)[0]
+    except StrangerError:
+        raise
+    except DaemonError:
+        return 0
 
 
 def check_folder(listening: str) -> None:

@@ -34,14 +34,16 @@ class Guard:
         headers = Headers(scope=scope)
         called = headers.getlist("host")
         if len(called) != 1 or not self._is_ours(called[0], scope):
-            return _refused(421, "This is another host. Use its address, or add the name to serve.hosts (harken.toml).")
+            return error_response(
+                421, "This is another host. Use its address, or add the name to serve.hosts (harken.toml)."
+            )
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != called[0].lower():
-            return _refused(403, "Web pages of other origins may not ask.")
+            return error_response(403, "Web pages of other origins may not ask.")
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), self._token):
             what = "The token is wrong" if shown else "There is no token"
-            refusal = _refused(401, f"{what}. Send: Authorization: Bearer TOKEN; it is in run/token of the home.")
+            refusal = error_response(401, f"{what}. Send: Authorization: Bearer TOKEN; it is in run/token of the home.")
             refusal.headers["www-authenticate"] = "Bearer"
             return refusal
         return None
@@ -57,5 +59,6 @@ class Guard:
         return name in self._hosts or name == address or (name in _LOCAL and address in _LOCAL)
 
 
-def _refused(status: int, message: str) -> JSONResponse:
+def error_response(status: int, message: str) -> JSONResponse:
+    """Return an error as every route answers it."""
     return JSONResponse({"error": message}, status_code=status)

@@ -40,7 +40,7 @@ from harken.serve.daemon.wire import (
 )
 from harken.serve.hooks.answers import Hooks
 from harken.serve.hooks.events import CLAUDE_CODE
-from harken.serve.http.guard import REMOTE
+from harken.serve.http.guard import REMOTE, error_response
 from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
 from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
@@ -86,19 +86,15 @@ class DaemonControl(Protocol):
 
     def touch(self) -> None:
         """Note that somebody asks: it is not idle."""
-        ...
 
     def leave(self) -> None:
         """End, once everything that was asked has been answered."""
-        ...
 
     def wake_intake(self) -> None:
         """Have a transcript read that was reported."""
-        ...
 
     def is_lost(self) -> bool:
         """Whether what it serves is no longer what others open."""
-        ...
 
 
 def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
@@ -187,9 +183,9 @@ class _SameHarken:
         if version != __version__:
             # The one who asks has been upgraded, or this daemon has: make way for a new one.
             self._daemon.leave()
-            return _error(OTHER_VERSION, f"This daemon is Harken {__version__}, the client {version}.")
+            return error_response(OTHER_VERSION, f"This daemon is Harken {__version__}, the client {version}.")
         if headers.get(SETTINGS_HEADER, self._daemon.settings_mark) != self._daemon.settings_mark:
-            return _error(OTHER_SETTINGS, "This daemon was started with other settings (HARKEN_*).")
+            return error_response(OTHER_SETTINGS, "This daemon was started with other settings (HARKEN_*).")
         return None
 
 
@@ -283,17 +279,13 @@ def _status_of(error: Exception) -> tuple[int, str]:
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
-    return _error(*_status_of(error))
+    return error_response(*_status_of(error))
 
 
 async def _no_such_route(request: Request, error: HTTPException) -> Response:
     places = "POST /v1/{verb}, GET /openapi.json, /mcp"
     message = f"{error.detail}: {request.method} {request.url.path}. There are: {places}."
     return JSONResponse({"error": sentence_of(message)}, status_code=error.status_code, headers=error.headers)
-
-
-def _error(status: int, message: str) -> Response:
-    return JSONResponse({"error": message}, status_code=status)
 
 
 def openapi() -> dict[str, Any]:
