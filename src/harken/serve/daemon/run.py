@@ -64,11 +64,8 @@ class Daemon:
     """Serves one home until it is told to stop, or nobody asks any more; the lock is held by who makes it.
 
     Args:
-        harken: the open store.
-        paths: of its home.
         ready: called when the socket answers.
         remote: where it listens over TCP beside the socket; it stays then, however long nobody asks.
-
     Attributes:
         was_idle: it left because nobody asked.
     """
@@ -87,7 +84,11 @@ class Daemon:
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
         self._own: _Identity = None
-        self._watcher = TranscriptWatcher(Path(paths.reports), self._bring_in, self.unwritten)
+        self._watcher = TranscriptWatcher(
+            Path(paths.reports),
+            lambda transcript: harken.import_transcripts(transcript.format, [transcript.path], is_live=True),
+            self.unwritten,
+        )
         self._mcp = Mount(harken)
         app = make_app(harken, self, self._mcp)
         self._remote = remote
@@ -176,9 +177,6 @@ class Daemon:
         except HarkenError as error:
             _log.warning("not_warmed_up", error_class=type(error).__name__)
 
-    def _bring_in(self, transcript: Transcript) -> None:
-        self._harken.import_transcripts(transcript.format, [transcript.path], is_live=True)
-
 
 def _server(app: ASGIApp, tcp: Tcp | None = None) -> _DaemonServer:
     # What it says of a request that went wrong may quote it; ours says the class of the error.
@@ -231,12 +229,11 @@ class TranscriptWatcher:
     while its transcript is being read.
 
     Args:
-        folder: of the reports.
         bring_in: imports one transcript; what the store refuses waits and is tried again.
         unwritten: transcripts whose report the disk refused; put down as soon as it takes them.
     """
 
-    def __init__(self, folder: Path, bring_in: Callable[[Transcript], None], unwritten: set[Transcript]) -> None:
+    def __init__(self, folder: Path, bring_in: Callable[[Transcript], object], unwritten: set[Transcript]) -> None:
         self._folder = folder
         self._bring_in = bring_in
         self._unwritten = unwritten
@@ -270,11 +267,15 @@ class TranscriptWatcher:
             self._signal.clear()
             try:
                 spool.restore(self._folder)
-                for transcript in list(self._unwritten):
-                    spool.put(str(self._folder), transcript)
-                    self._unwritten.discard(transcript)
+                for refused in list(self._unwritten):
+                    spool.put(str(self._folder), refused)
+                    self._unwritten.discard(refused)
                 for report in spool.waiting(self._folder):
-                    self._read(report)
+                    taken, transcript = spool.take(report)
+                    if transcript is None or self._import(transcript):
+                        taken.unlink(missing_ok=True)
+                    else:
+                        spool.give_back(taken)
                 self._look_again()
             except OSError as error:
                 # A disk that is full or gone may be neither the next time; the reports wait where they are.
@@ -282,13 +283,6 @@ class TranscriptWatcher:
             if ending:
                 return
             self._signal.wait(_POLL_SECONDS)
-
-    def _read(self, report: Path) -> None:
-        taken, transcript = spool.take(report)
-        if transcript is None or self._import(transcript):
-            taken.unlink(missing_ok=True)
-        else:
-            spool.give_back(taken)
 
     def _look_again(self) -> None:
         now = time.monotonic()

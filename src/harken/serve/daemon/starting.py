@@ -84,7 +84,9 @@ def claim(paths: DaemonPaths) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # One of this version that holds the lock only does not answer.
         is_held = f'"version": "{__version__}"'.encode() in (held_content(paths) or b"")
-        if not is_held and not _has_just_failed(descriptor):
+        found = os.fstat(descriptor)
+        has_just_failed = found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
+        if not is_held and not has_just_failed:
             os.pwrite(descriptor, b"starting", 0)
             return descriptor
     except BlockingIOError:
@@ -100,11 +102,6 @@ def answered(claimed: int) -> None:
     """Give the right back, by the daemon that has it: what was under way came to its end."""
     os.ftruncate(claimed, 0)
     os.close(claimed)
-
-
-def _has_just_failed(claimed: int) -> bool:
-    found = os.fstat(claimed)
-    return found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
 
 
 def _words_of(paths: DaemonPaths, claimed: int) -> list[str]:

@@ -46,12 +46,9 @@ def exchange(
 ) -> tuple[int, bytes]:
     """Ask the daemon once, and return the status of HTTP and the body.
 
-    Args:
-        listening: its socket.
-        route: path and query.
-        content: posted as JSON; None asks by GET.
-        env: the settings of this process, which the daemon's must equal.
-        seconds: for everything together.
+    Content is posted as JSON; None asks by GET. The seconds are for everything together. The settings in the environment
+    must equal the daemon's.
+
     Raises:
         StrangerError: another user listens there, or could; nothing was sent.
         DaemonError: it is not there, or does not answer in time.

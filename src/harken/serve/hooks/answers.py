@@ -17,12 +17,13 @@ from harken.model.experiences import EXPERIENCE, read_experience, read_value
 from harken.record.ids import conversation_uid
 from harken.serve.daemon.spool import Transcript, put
 from harken.serve.hooks.events import (
-    AGENTS,
     CHECKED,
+    CLAUDE_CODE,
+    CODEX,
+    GEMINI,
     PROMPT,
     SESSION_START,
     TOOL_FAILED,
-    Agent,
     event_name,
     grown,
     is_path,
@@ -46,6 +47,23 @@ _GEMINI_FRAME = ("<untrusted_context>\n", "Output: ")
 
 
 @dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """An agent shows its model a stump of a longer answer; `marks`: its hooks are told how a command ended."""
+
+    max_chars: int
+    max_tokens: int
+    marks: bool = True
+
+
+# Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: both, as of November 2026.
+LIMITS = {
+    CLAUDE_CODE: AgentLimits(9_500, 100_000),
+    CODEX: AgentLimits(9_500, 2_400, marks=False),
+    GEMINI: AgentLimits(9_500, 100_000),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class HookAnswer:
     """The text that a conversation's model reads, empty where nothing matters, and the ids of what it is told by it."""
 
@@ -61,8 +79,7 @@ NOTHING = HookAnswer()
 class Hooks:
     """Answers hooks from an open store.
 
-    Args:
-        harken: the store.
+    Attributes:
         reports: folder where transcripts that have grown are put down.
         unwritten: those that could not be, the disk being full, say; whoever reads the folder tries again.
     """
@@ -74,11 +91,8 @@ class Hooks:
     def answer(self, event: str, agent: str, content: bytes, is_gone: Callable[[], bool] = lambda: False) -> bytes:
         """Return what the hook is to print; nothing where nothing matters.
 
-        Args:
-            event: in any spelling.
-            agent: one of `events.AGENTS`.
-            content: what the agent told its hook, unread.
-            is_gone: whether nobody waits for the answer any more; what was not heard is told another time.
+        The content is what the agent told its hook, unread. Where `is_gone` says that nobody waits for the answer any
+        more, the same is told another time.
         """
         payload = read_payload(content)
         transcripts = grown(event, agent, payload)
@@ -90,7 +104,7 @@ class Hooks:
             except OSError as error:
                 _log.warning("report_failed", error_class=type(error).__name__)
                 self.unwritten.add(transcript)
-        answer = self._context(event_name(event), AGENTS[agent], payload)
+        answer = self._context(event_name(event), agent, payload)
         if not answer.text:
             return b""
         if answer.given and not self.harken.chats.note_given(answer.conversation_uid, answer.given, unless=is_gone):
@@ -99,7 +113,7 @@ class Hooks:
         told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": answer.text}
         return json.dumps({"hookSpecificOutput": told}).encode()
 
-    def _context(self, event: str, agent: Agent, payload: Mapping[str, Any]) -> HookAnswer:
+    def _context(self, event: str, agent: str, payload: Mapping[str, Any]) -> HookAnswer:
         wanted, chats = self.harken.settings.hooks, self.harken.chats
         session_id, prompt = payload.get("session_id"), payload.get("prompt")
         if not isinstance(session_id, str) or not session_id:
@@ -107,13 +121,13 @@ class Hooks:
         if event == SESSION_START and wanted.brief:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
-            uid = conversation_uid(agent.format, session_id)
+            uid = conversation_uid(agent, session_id)
             return self._told(agent, uid, PAST, chats.quotes_about(prompt, uid), chats.given(uid))
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
         return NOTHING
 
-    def _premortem(self, event: str, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
+    def _premortem(self, event: str, agent: str, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
         """Return what earlier work says about the test or build that failed; once for each cause."""
         failure = failed_check(event, agent, payload)
         if failure is None:
@@ -121,7 +135,7 @@ class Hooks:
         side = payload.get("agent_id")
         # A subagent's conversation is one of its own, by the name that its transcript has.
         name = f"{session_id}/agent-{side}" if isinstance(side, str) and side else session_id
-        uid = conversation_uid(agent.format, name)
+        uid = conversation_uid(agent, name)
         given = self.harken.chats.given(uid)
         if failure.cause in given:
             return NOTHING
@@ -129,35 +143,29 @@ class Hooks:
         answer = self._told(agent, uid, PREMORTEM, quotes, given)
         return replace(answer, given=(failure.cause, *answer.given)) if answer.text else answer
 
-    def _brief(self, agent: Agent, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
+    def _brief(self, agent: str, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
         """Return what is always known, what is under way in the project, and what its last conversation came to."""
         cwd = _directory(payload)
-        uid = conversation_uid(agent.format, session_id)
+        uid = conversation_uid(agent, session_id)
         quotes: list[Quote] = []
         if cwd is not None:
             quotes = [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
         facts = self.harken.core.list()
         # Core memory, in no more than half of the room.
-        core = tokens.clip(core_block(facts), self._room(agent) // 2)[: agent.max_chars // 2] if facts else ""
+        core = tokens.clip(core_block(facts), self._room(agent) // 2)[: LIMITS[agent].max_chars // 2] if facts else ""
         # After a compaction all of it again: what was told before it is no longer in the context.
         given = set() if payload.get("source") == "compact" else self.harken.chats.given(uid)
         return self._told(agent, uid, BRIEF, quotes, given, core)
 
-    def _room(self, agent: Agent) -> int:
-        return min(self.harken.settings.hooks.max_tokens, agent.max_tokens)
+    def _room(self, agent: str) -> int:
+        return min(self.harken.settings.hooks.max_tokens, LIMITS[agent].max_tokens)
 
     def _told(
-        self, agent: Agent, uid: str, heading: str, quotes: Sequence[Quote], known: Collection[str], before: str = ""
+        self, agent: str, uid: str, heading: str, quotes: Sequence[Quote], known: Collection[str], before: str = ""
     ) -> HookAnswer:
         """Return as many of the quotations as fit, the most important first, less those that are known.
 
-        Args:
-            agent: whose limits hold.
-            uid: of the conversation.
-            heading: above the quotations.
-            quotes: the most important first.
-            known: ids of what stands in the conversation's context.
-            before: stands above the heading, and counts.
+        Known are the ids of what stands in the conversation's context; `before` stands above the heading, and counts.
         """
         given: list[str] = []
         quotations: list[str] = []
@@ -168,7 +176,7 @@ class Hooks:
             quotations.append(fenced(quote))
             quoted = block(heading, quotations)
             longer = f"{before}\n\n{quoted}" if before else quoted
-            if len(longer) > agent.max_chars or tokens.estimate(longer) > self._room(agent):
+            if len(longer) > LIMITS[agent].max_chars or tokens.estimate(longer) > self._room(agent):
                 break
             given += (quote.uid, *quote.whole)
             text = longer
@@ -194,21 +202,15 @@ def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]
     return [Quote(text, EXPERIENCE, one.uid, "", one.updated_at, Trust.AGENT.value)]
 
 
-def failed_check(event: str, agent: Agent, payload: Mapping[str, Any]) -> CheckFailure | None:
-    """The test or build that an event tells the failure of; None where it tells of none.
-
-    Args:
-        event: `events.TOOL_USED` or `events.TOOL_FAILED`.
-        agent: whose.
-        payload: what it told its hook.
-    """
+def failed_check(event: str, agent: str, payload: Mapping[str, Any]) -> CheckFailure | None:
+    """The test or build that an event of a tool, told its hook by an agent, says the failure of; None without one."""
     name, given = payload.get("tool_name"), payload.get("tool_input")
     if not isinstance(name, str) or not isinstance(given, dict) or payload.get("is_interrupt") is True:
         return None
     if event == TOOL_FAILED:
         printed, facts = _text(payload.get("error")), {"is_error": True}
     else:
-        printed, facts = _printed(payload.get("tool_response")), {"is_error": False} if agent.marks else {}
+        printed, facts = _printed(payload.get("tool_response")), {"is_error": False} if LIMITS[agent].marks else {}
     return failure_of(name, json.dumps(given), printed[-_READ_CHARS:], facts)
 
 

@@ -64,12 +64,8 @@ _ERRORS = {
 }
 
 
-class BodyError(Exception):
-    """A request is not what the route takes; the text says what is wrong, and what to send."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class BodyError(HTTPException):
+    """A request is not what the route takes; the detail says what is wrong, and what to send."""
 
 
 class DaemonControl(Protocol):
@@ -230,13 +226,7 @@ def _parsed(content: bytes) -> object:
 def caller_of(
     scope: Mapping[str, Any], is_agent: bool = False, progress: Callable[[int, int], None] = lambda _done, _all: None
 ) -> Caller:
-    """Return who asks: from afar or for an agent it reaches little, on the socket what its user reaches.
-
-    Args:
-        scope: of the request.
-        is_agent: whether an agent's model chose what is asked.
-        progress: see `Caller`.
-    """
+    """Return who asks: from afar or for an agent's model it reaches little, on the socket what its user reaches."""
     named = next((value for name, value in scope["headers"] if name == DIRECTORY_HEADER.encode()), None)
     if REMOTE in scope or named is None:
         return Caller(is_limited=is_agent or REMOTE in scope, progress=progress)
@@ -270,7 +260,7 @@ async def _lines(harken: Harken, operation: AnyOperation, given: object, caller:
 def _status_of(error: Exception) -> tuple[int, str]:
     """Return the status of HTTP and the sentence that goes with it; log by its name what nobody meant to raise."""
     if isinstance(error, BodyError):
-        return error.status, str(error)
+        return error.status_code, error.detail
     if isinstance(error, HarkenError):
         status = 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
         return status, sentence_of(error)

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from threading import Lock
@@ -41,31 +42,23 @@ _PING_SECONDS, _ANSWER_SECONDS = 2.0, 600.0
 _START_AGAIN_SECONDS = 30.0
 
 
+@dataclass
 class DaemonClient:
     """Answers verbs for an agent that works in a directory.
 
-    Args:
+    Attributes:
         paths: of the home's daemon; None where only this process knows the settings.
-        env: the settings of this process.
-        directory: what the agent works in.
         engine: opens the store in this process.
     """
 
-    def __init__(
-        self,
-        paths: DaemonPaths | None,
-        env: Mapping[str, str],
-        directory: Path,
-        engine: Callable[[], AbstractContextManager[Harken]],
-    ) -> None:
-        self._paths = paths
-        self._env = env
-        self._directory = directory
-        self._engine = engine
-        self._own = ExitStack()
-        self._opened: Harken | None = None
-        self._opening = Lock()
-        self._started_at = -_START_AGAIN_SECONDS
+    paths: DaemonPaths | None
+    env: Mapping[str, str]
+    directory: Path
+    engine: Callable[[], AbstractContextManager[Harken]]
+    _own: ExitStack = field(default_factory=ExitStack, init=False)
+    _opened: Harken | None = field(default=None, init=False)
+    _opening: Lock = field(default_factory=Lock, init=False)
+    _started_at: float = field(default=-_START_AGAIN_SECONDS, init=False)
 
     async def answer(
         self, operation: AnyOperation, given: Mapping[str, Any], _context: Any, progress: Callable[[int, int], None]
@@ -89,16 +82,16 @@ class DaemonClient:
         Raises:
             HarkenError: another user listens where it would, or could.
         """
-        if self._paths is None:
+        if self.paths is None:
             return False
         try:
-            status = ping(self._paths.socket, self._env, _PING_SECONDS)
+            status = ping(self.paths.socket, self.env, _PING_SECONDS)
         except StrangerError as error:
             # Where the folder is only open to others, the daemon closes it.
-            self._start(self._paths)
+            self._start(self.paths)
             raise HarkenError(str(error)) from error
         if status not in (OK, OTHER_SETTINGS):
-            self._start(self._paths)
+            self._start(self.paths)
         return status == OK
 
     def _start(self, paths: DaemonPaths) -> None:
@@ -106,26 +99,26 @@ class DaemonClient:
             self._started_at = time.monotonic()
             # Else this process goes on alone.
             with suppress(OSError):
-                start(paths, self._env)
+                start(paths, self.env)
 
     def _by_daemon(
         self, operation: AnyOperation, given: Mapping[str, Any], progress: Callable[[int, int], None]
     ) -> dict[str, Any] | None:
         """Return the daemon's answer; None where this process has to find it out by itself."""
-        if self._paths is None or not self.is_served():
+        if self.paths is None or not self.is_served():
             return None
         # What JSON cannot carry is no argument either: seen here, it is not taken for a daemon that ended.
         operation.check(given)
         headers = {
             VERSION_HEADER: __version__,
-            SETTINGS_HEADER: settings_mark(self._env),
-            DIRECTORY_HEADER: quote(str(self._directory)),
+            SETTINGS_HEADER: settings_mark(self.env),
+            DIRECTORY_HEADER: quote(str(self.directory)),
             "content-type": "application/json",
         }
         if operation.is_long:
             headers["accept"] = LINES
         try:
-            with closing(_DaemonConnection(self._paths.socket)) as connection:
+            with closing(_DaemonConnection(self.paths.socket)) as connection:
                 connection.request("POST", f"/v1/{operation.name}", json.dumps(dict(given)), headers)
                 return _answer_of(connection.getresponse(), progress)
         except StrangerError as error:
@@ -140,8 +133,8 @@ class DaemonClient:
     ) -> dict[str, Any]:
         with self._opening:
             if self._opened is None:
-                self._opened = self._own.enter_context(self._engine())
-        return operation.call(self._opened, given, Caller(self._directory, is_limited=True, progress=progress))
+                self._opened = self._own.enter_context(self.engine())
+        return operation.call(self._opened, given, Caller(self.directory, is_limited=True, progress=progress))
 
 
 class _DaemonConnection(HTTPConnection):
