@@ -82,6 +82,7 @@ def _keep_quiet() -> None:
 def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
+        from harken.serve.http.routes import make_app
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
     if quiet:
@@ -96,7 +97,7 @@ def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | No
                     where = remote.tcp.url(remote.listening)
                     said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
                 daemon = Daemon(harken, place, partial(_ready, session, [] if quiet else said, claimed), remote)
-                daemon.run()
+                daemon.run(make_app(harken, daemon))
             # A hook that came between the last look and here found the lock held, and started none.
             if not (daemon.was_idle and is_waiting(Path(place.reports))):
                 return

@@ -26,7 +26,6 @@ from harken.serve.daemon import spool
 from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
 from harken.serve.http.guard import Guard
-from harken.serve.http.routes import make_app
 from harken.serve.http.tcp import Tcp
 from harken.serve.mcp.mount import Mount
 
@@ -67,6 +66,9 @@ class Daemon:
         ready: called when the socket answers.
         remote: where it listens over TCP beside the socket; it stays then, however long nobody asks.
     Attributes:
+        reports: folder where hooks report.
+        unwritten: transcripts whose report the disk refused.
+        mcp: what answers at `/mcp`.
         was_idle: it left because nobody asked.
     """
 
@@ -76,7 +78,7 @@ class Daemon:
         self.settings_mark = settings_mark(environment())
         self.reports = paths.reports
         self.unwritten: set[Transcript] = set()
-        self.was_idle = False
+        self.is_leaving = self.was_idle = False
         self._harken = harken
         self._paths = paths
         self._ready = ready
@@ -89,15 +91,16 @@ class Daemon:
             lambda transcript: harken.import_transcripts(transcript.format, [transcript.path], is_live=True),
             self.unwritten,
         )
-        self._mcp = Mount(harken)
-        app = make_app(harken, self, self._mcp)
+        self.mcp = Mount(harken)
         self._remote = remote
-        self._servers = [_server(app)]
-        if remote is not None:
-            self._servers.append(_server(Guard(app, remote.token, harken.settings.serve.hosts), remote.tcp))
+        self._servers: list[_DaemonServer] = []
 
-    def run(self) -> None:
-        """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
+    def run(self, app: ASGIApp) -> None:
+        """Serve the routes; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
+        self._servers.append(_server(app))
+        if self._remote is not None:
+            hosts = self._harken.settings.serve.hosts
+            self._servers.append(_server(Guard(app, self._remote.token, hosts), self._remote.tcp))
         listening = _listen(self._paths)
         self._own = _identity(self._paths.socket)
         try:
@@ -118,6 +121,7 @@ class Daemon:
 
     def leave(self) -> None:
         """End, once everything that was asked has been answered."""
+        self.is_leaving = True
         for server in self._servers:
             server.should_exit = True
 
@@ -135,13 +139,13 @@ class Daemon:
             await asyncio.gather(*(server.serve([each]) for server, each in zip(self._servers, sockets, strict=True)))
         finally:
             watching.cancel()
-            await self._mcp.close()
+            await self.mcp.close()
 
     async def _watch(self) -> None:
         while not self._servers[0].started:
             await asyncio.sleep(0.01)
         self._ready()
-        while not self._servers[0].should_exit:
+        while not self.is_leaving:
             idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
             with suppress(HarkenError):

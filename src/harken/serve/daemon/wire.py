@@ -46,8 +46,8 @@ def exchange(
 ) -> tuple[int, bytes]:
     """Ask the daemon once, and return the status of HTTP and the body.
 
-    Content is posted as JSON; None asks by GET. The seconds are for everything together. The settings in the environment
-    must equal the daemon's.
+    Content is posted as JSON; None asks by GET. The seconds are for everything together, and the settings in the
+    environment must equal the daemon's.
 
     Raises:
         StrangerError: another user listens there, or could; nothing was sent.

@@ -1,15 +1,20 @@
-"""The guard of TCP: the token, this machine's own name, no foreign web page."""
+"""Access: the guard of TCP (the token, this machine's own name, no foreign web page), and who asks."""
 
 from __future__ import annotations
 
 import hmac
 import socket
-from collections.abc import Sequence
-from urllib.parse import urlsplit
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from harken.serve.daemon.wire import DIRECTORY_HEADER
+from harken.serve.operations.operation import Caller
 
 REMOTE = "harken.remote"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -57,6 +62,17 @@ class Guard:
         # The address that this very connection came to; a name that was rebound to it is not among them.
         address = str(server[0]) if server else ""
         return name in self._hosts or name == address or (name in _LOCAL and address in _LOCAL)
+
+
+def caller_of(
+    scope: Mapping[str, Any], is_agent: bool = False, progress: Callable[[int, int], None] = lambda _done, _all: None
+) -> Caller:
+    """Return who asks: from afar or for an agent's model it reaches little, on the socket what its user reaches."""
+    named = next((value for name, value in scope["headers"] if name == DIRECTORY_HEADER.encode()), None)
+    if REMOTE in scope or named is None:
+        return Caller(is_limited=is_agent or REMOTE in scope, progress=progress)
+    # A client that names its directory asks for an agent that works there.
+    return Caller(Path(unquote(named.decode("ascii", "replace"))), is_limited=True, progress=progress)
 
 
 def error_response(status: int, message: str) -> JSONResponse:

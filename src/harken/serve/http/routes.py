@@ -6,11 +6,9 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import unquote
+from typing import Any
 
 from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
@@ -29,9 +27,8 @@ from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
 from harken.log import Log
-from harken.serve.daemon.spool import Transcript
+from harken.serve.daemon.run import Daemon
 from harken.serve.daemon.wire import (
-    DIRECTORY_HEADER,
     LINES,
     OTHER_SETTINGS,
     OTHER_VERSION,
@@ -40,7 +37,7 @@ from harken.serve.daemon.wire import (
 )
 from harken.serve.hooks.answers import Hooks
 from harken.serve.hooks.events import CLAUDE_CODE
-from harken.serve.http.guard import REMOTE, error_response
+from harken.serve.http.guard import REMOTE, caller_of, error_response
 from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
 from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
@@ -68,32 +65,7 @@ class BodyError(HTTPException):
     """A request is not what the route takes; the detail says what is wrong, and what to send."""
 
 
-class DaemonControl(Protocol):
-    """What the routes need of the process that they are served by.
-
-    Attributes:
-        reports: folder where hooks report.
-        unwritten: transcripts whose report the disk refused.
-    """
-
-    settings_mark: str
-    reports: str
-    unwritten: set[Transcript]
-
-    def touch(self) -> None:
-        """Note that somebody asks: it is not idle."""
-
-    def leave(self) -> None:
-        """End, once everything that was asked has been answered."""
-
-    def wake_intake(self) -> None:
-        """Have a transcript read that was reported."""
-
-    def is_lost(self) -> bool:
-        """Whether what it serves is no longer what others open."""
-
-
-def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
+def make_app(harken: Harken, daemon: Daemon) -> Starlette:
     """Make the routes over an open store, and MCP at `/mcp`."""
     hooks = Hooks(harken, daemon.reports, daemon.unwritten)
 
@@ -137,7 +109,7 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
         Route(COMMAND_ROUTE, _command(harken, daemon), methods=["POST"]),
-        Route("/mcp", mcp),
+        Route("/mcp", daemon.mcp),
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),
     ]
@@ -150,7 +122,7 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_SameHarken, daemon=daemon)])
 
 
-def _command(harken: Harken, daemon: DaemonControl) -> Callable[[Request], Awaitable[Response]]:
+def _command(harken: Harken, daemon: Daemon) -> Callable[[Request], Awaitable[Response]]:
     async def command(request: Request) -> Response:
         _check_local(request)
         asked = json.loads(await _content_of(request, _LONGEST_ARGUMENTS))
@@ -165,7 +137,7 @@ def _command(harken: Harken, daemon: DaemonControl) -> Callable[[Request], Await
 class _SameHarken:
     """Refuses clients of another version or with other settings: they do better on their own."""
 
-    def __init__(self, app: ASGIApp, daemon: DaemonControl) -> None:
+    def __init__(self, app: ASGIApp, daemon: Daemon) -> None:
         self._app = app
         self._daemon = daemon
 
@@ -221,17 +193,6 @@ def _parsed(content: bytes) -> object:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise BodyError(400, f"The body is no JSON ({type(error).__name__}). Send an object of arguments.") from None
-
-
-def caller_of(
-    scope: Mapping[str, Any], is_agent: bool = False, progress: Callable[[int, int], None] = lambda _done, _all: None
-) -> Caller:
-    """Return who asks: from afar or for an agent's model it reaches little, on the socket what its user reaches."""
-    named = next((value for name, value in scope["headers"] if name == DIRECTORY_HEADER.encode()), None)
-    if REMOTE in scope or named is None:
-        return Caller(is_limited=is_agent or REMOTE in scope, progress=progress)
-    # A client that names its directory asks for an agent that works there.
-    return Caller(Path(unquote(named.decode("ascii", "replace"))), is_limited=True, progress=progress)
 
 
 async def _lines(harken: Harken, operation: AnyOperation, given: object, caller: Caller) -> AsyncIterator[bytes]:

@@ -11,8 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from harken.engine import Harken
 from harken.errors import MissingExtraError
-from harken.serve.http.guard import error_response
-from harken.serve.http.routes import caller_of
+from harken.serve.http.guard import caller_of, error_response
 from harken.serve.operations.operation import AnyOperation
 
 if TYPE_CHECKING:
