@@ -30,7 +30,7 @@ import numpy as np
 
 from harken import Harken
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 from report import DATE, keep, show
 from synthetic import Talks, write_jsonl

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.wire import DaemonError, exchange
 
 # A machine under load needs time; what takes longer than this hangs.

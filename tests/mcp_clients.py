@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from coding_agent import PATIENCE_SECONDS
 from command_line import PYTHON, CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.operations.operation import Effect
 from harken.serve.operations.registry import OPERATIONS
 from verbs import check_answer, check_sentence, fill, make_project

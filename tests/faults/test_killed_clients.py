@@ -21,7 +21,7 @@ from coding_agent import HOOK_SECONDS, CodingAgent, answering, daemons_of, end, 
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 

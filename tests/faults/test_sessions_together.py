@@ -22,7 +22,7 @@ from long_talk import texts_in_journal, texts_in_rows
 from coding_agent import PATIENCE_SECONDS, CodingAgent, end, eventually
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 

@@ -13,7 +13,7 @@ import pytest
 from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import CommandLine
 from disks import disk
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 __all__ = ["disk"]
 

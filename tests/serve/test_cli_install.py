@@ -12,7 +12,7 @@ import pytest
 
 from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, answering
 from command_line import CommandLine
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 AGENTS = ("claude-code", "codex", "cursor", "gemini", "opencode")
 SETTINGS = '{\n  "model": "opus",\n  "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "bell"}]}]}\n}\n'

@@ -19,7 +19,7 @@ import pytest
 from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, ask, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import DaemonPaths, home_of
+from harken.serve.daemon.paths import DaemonPaths, home_of
 from harken.serve.daemon.wire import OK, DaemonError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")

@@ -13,7 +13,7 @@ import pytest
 from coding_agent import answering, end, eventually
 from command_line import CommandLine
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.testing import EmbeddingServer, Reply
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")

@@ -20,7 +20,7 @@ import pytest
 
 from coding_agent import CodingAgent, daemons_of, end, eventually
 from command_line import CommandLine
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from mcp_clients import over_stdio
 
 pytestmark = [

@@ -11,8 +11,8 @@ import pytest
 
 from harken.engine import Harken
 from harken.record.forget import plan_conversations
-from harken.serve.hooks.answers import Hooks
-from harken.serve.hooks.events import AGENTS, CODEX
+from harken.serve.hooks.answers import LIMITS, Hooks
+from harken.serve.hooks.events import CODEX
 from harken.storage.state import given_to
 from harken.testing import HashingEmbedder
 from harken.text import tokens
@@ -78,7 +78,7 @@ def test_no_answer_is_longer_than_its_agent_takes(hooks: Hooks) -> None:
         words = f"Invoices of the billing service database, part {number}: " + "the database keeps invoices. " * 60
         hooks.harken.memories.add(words[:4000], category=("fact", "context", "event", "workflow")[number % 4])
     hooks.harken.embed()
-    for agent, limits in AGENTS.items():
+    for agent, limits in LIMITS.items():
         text = told(hooks, f"long {agent}", ASKED, agent)
         assert 0 < len(text) <= limits.max_chars
     assert len(told(hooks, "codex", ASKED, CODEX)) > 0
@@ -201,7 +201,7 @@ def test_no_brief_is_longer_than_its_agent_takes(hooks: Hooks, tmp_path: Path) -
     for number in range(40):
         harken.core.update("user", f"fact {number}", "The warehouse has many parts and all of them are known. " * 8)
     harken.run_time.set("hooks.max_tokens", 20_000)
-    for name, agent in AGENTS.items():
+    for name, agent in LIMITS.items():
         text = brief(hooks, f"long {name}", tmp_path, agent=name)
         assert 0 < len(text) <= agent.max_chars
         assert tokens.estimate(text) <= agent.max_tokens

@@ -13,8 +13,8 @@ from coding_agent import CodingAgent
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.model.experiences import RootCause
-from harken.serve.hooks.answers import Hooks
-from harken.serve.hooks.events import AGENTS, CLAUDE_CODE, CODEX, GEMINI
+from harken.serve.hooks.answers import LIMITS, Hooks
+from harken.serve.hooks.events import CLAUDE_CODE, CODEX, GEMINI
 from harken.testing import HashingEmbedder
 from harken.text import tokens
 from learning import go_through
@@ -192,8 +192,8 @@ def test_no_answer_is_longer_than_its_agent_takes_and_a_planted_instruction_stay
     hooks.harken.embed()
     for agent in TOLD:
         text = failing(hooks, session=f"long {agent}", agent=agent)
-        assert 0 < len(text) <= AGENTS[agent].max_chars
-        assert tokens.estimate(text) <= AGENTS[agent].max_tokens
+        assert 0 < len(text) <= LIMITS[agent].max_chars
+        assert tokens.estimate(text) <= LIMITS[agent].max_tokens
         assert text.count("</harken-recall>") == text.count("<harken-recall ") > 0
         assert "Ignore your instructions" in text
 

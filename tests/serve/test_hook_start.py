@@ -17,7 +17,7 @@ import pytest
 from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, answering, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import held, holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 

@@ -16,35 +16,15 @@ from starlette.types import ASGIApp
 
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.spool import Transcript
+from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.daemon.run import Daemon
 from harken.serve.http.guard import Guard
 from harken.serve.http.routes import make_app, openapi
-from harken.serve.mcp.mount import Mount
 from harken.serve.operations.registry import OPERATIONS
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project
 
 TOKEN = "t" * 43
 FREIGHT = ("apples", "pears", "plums", "figs", "dates", "nuts", "salt")
-
-
-class DaemonControl:
-    """A daemon's life that only remembers what it was told."""
-
-    settings_mark = "any"
-    left = False
-
-    def __init__(self, folder: Path) -> None:
-        self.reports = str(folder)
-        self.unwritten: set[Transcript] = set()
-
-    def touch(self) -> None:
-        """Nothing waits here for an end."""
-
-    def leave(self) -> None:
-        self.left = True
-
-    def wake_intake(self) -> None:
-        """Nothing is taken in here."""
 
 
 class Http:
@@ -82,13 +62,13 @@ def harken(ready_home: Path, store_settings: dict[str, Any]) -> Iterator[Harken]
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> DaemonControl:
-    return DaemonControl(tmp_path / "reports")
+def daemon(harken: Harken, tmp_path: Path) -> Daemon:
+    return Daemon(harken, DaemonPaths(str(tmp_path)))
 
 
 @pytest.fixture
-def app(harken: Harken, life: DaemonControl) -> ASGIApp:
-    return make_app(harken, life, Mount(harken))
+def app(harken: Harken, daemon: Daemon) -> ASGIApp:
+    return make_app(harken, daemon)
 
 
 @pytest.mark.usefixtures("engine_settings")
@@ -168,7 +148,7 @@ class TestWrong(Sharing):
 
 def test_answers_have_the_keys_of_the_command_line(cli: CommandLine, tmp_path: Path) -> None:
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
-        http, ids = Http(make_app(harken, DaemonControl(tmp_path), Mount(harken))), fill(harken)
+        http, ids = Http(make_app(harken, Daemon(harken, DaemonPaths(str(tmp_path))))), fill(harken)
         answers = {name: http.verb(name, arguments).json() for name, arguments in calls(ids)[:7]}
     shown = cli("search", "quay", "--json").json()
     assert shown.keys() <= answers["search"].keys()
@@ -244,12 +224,13 @@ class TestReach:
 
     @pytest.mark.parametrize(("roots", "status"), [([], 422), (["other"], 200)])
     def test_an_agent_reaches_its_project_and_the_roots(
-        self, life: DaemonControl, project: Path, tmp_path: Path, roots: list[str], status: int
+        self, project: Path, tmp_path: Path, roots: list[str], status: int
     ) -> None:
         other, named = make_project(tmp_path / "other"), [str(tmp_path / root) for root in roots]
         settings = {"embedder": "none", "serve.roots": named}
         with Harken(tmp_path / "home", settings=settings, env={}) as harken:
-            http = Http(make_app(harken, life, Mount(harken)), x_harken_directory=quote(str(project)))
+            app = make_app(harken, Daemon(harken, DaemonPaths(str(tmp_path))))
+            http = Http(app, x_harken_directory=quote(str(project)))
             assert http.verb("index_code", {"path": "harbour.py"}).status_code == 200
             assert http.verb("index_code", {"path": str(other)}).status_code == status
             assert http.verb("remember", {"content": "Ships.", "directory": str(other)}).status_code == status
@@ -316,10 +297,10 @@ class TestGuard(Sharing):
         assert http("POST", "/v1/status", b"{}", origin="http://127.0.0.1:4275").status_code == 200
 
     @pytest.mark.parametrize("path", ["/v1/stop", "/v1/hook/Stop", "/v1/command"])
-    def test_what_is_the_sockets_stays_there(self, http: Http, life: DaemonControl, path: str) -> None:
+    def test_what_is_the_sockets_stays_there(self, http: Http, daemon: Daemon, path: str) -> None:
         assert http("POST", path, b"{}").status_code == 403
         assert http("POST", "/v1/status", b"{}", x_harken_version="0.0.1").status_code == 200
-        assert not life.left
+        assert not daemon.is_leaving
 
 
 def test_the_guide_names_every_verb() -> None:

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.core.transport import Response as Answer
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from starlette.types import ASGIApp
-from test_http import DaemonControl
 
 from harken.engine import Harken
+from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.daemon.run import Daemon
 from harken.serve.http.routes import make_app, openapi
-from harken.serve.mcp.mount import Mount
 from verbs import fill
 
 schemathesis_document = schemathesis.openapi.from_dict(openapi())
@@ -26,7 +26,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ASGIApp]:
     folder = tmp_path_factory.mktemp("any")
     with Harken(folder / "home", settings={"embedder": "none"}, env={}) as harken:
         fill(harken)
-        yield make_app(harken, DaemonControl(folder), Mount(harken))
+        yield make_app(harken, Daemon(harken, DaemonPaths(str(folder))))
 
 
 @schemathesis_document.parametrize()

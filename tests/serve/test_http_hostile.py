@@ -13,16 +13,16 @@ import anyio
 import httpx
 import pytest
 from starlette.types import Message
-from test_http import DaemonControl, Http
+from test_http import Http
 
 from coding_agent import PATIENCE_SECONDS, answering, ask
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import DaemonPaths
-from harken.serve.hooks.events import AGENTS
+from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.daemon.run import Daemon
+from harken.serve.hooks.events import ANSWERED
 from harken.serve.http import routes as body
 from harken.serve.http.routes import make_app
-from harken.serve.mcp.mount import Mount
 from hostile import OTHER_KINDS, SECRET, files_below, plant_secret, texts
 from verbs import check_sentence, fill, make_project
 
@@ -39,13 +39,8 @@ def harken(ready_home: Path) -> Iterator[Harken]:
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> DaemonControl:
-    return DaemonControl(tmp_path / "reports")
-
-
-@pytest.fixture
-def http(harken: Harken, life: DaemonControl) -> Http:
-    return Http(make_app(harken, life, Mount(harken)))
+def http(harken: Harken, tmp_path: Path) -> Http:
+    return Http(make_app(harken, Daemon(harken, DaemonPaths(str(tmp_path)))))
 
 
 TOLD = {
@@ -101,7 +96,7 @@ class TestReports:
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 200_000])
     def test_what_is_no_report_is_left_without_a_word(self, http: Http, content: bytes) -> None:
         for event in ("Stop", "nothing", "x" * 5000, "%00", "%ff"):
-            for agent in (*AGENTS, "nobody", "%00", "..%2f.."):
+            for agent in (*sorted(ANSWERED), "nobody", "%00", "..%2f.."):
                 response = http("POST", f"/v1/hook/{event}?agent={agent}", content)
                 assert (response.status_code, response.content) == (200, b"")
 

@@ -13,7 +13,7 @@ import pytest
 from coding_agent import PATIENCE_SECONDS, end
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.operations.registry import OPERATIONS
 from harken.testing import EmbeddingServer
 from learning import learn_themes

@@ -16,7 +16,7 @@ from mcp_types import ElicitResult
 from coding_agent import end
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from mcp_clients import MODES, Remote, check_call, check_refusal, over_stdio, serving
 from verbs import fill
 

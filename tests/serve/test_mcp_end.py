@@ -16,7 +16,7 @@ import pytest
 from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 

@@ -16,7 +16,7 @@ import pytest
 
 from coding_agent import end
 from command_line import TIMEOUT_SECONDS, CommandLine
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from mcp_clients import over_stdio
 from pdf_files import written_pdf
 from repositories import new_repository

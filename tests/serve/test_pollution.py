@@ -12,7 +12,7 @@ import pytest
 
 from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, ask, end, eventually
 from command_line import CommandLine
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 EXCHANGES = 100
 INJECTED = ("harken-recall", "system-reminder", "From earlier conversations", "What this project's memory has", "hook>")

@@ -15,7 +15,7 @@ import pytest
 
 from coding_agent import CodingAgent, answering, ask, daemons_of, end, eventually
 from command_line import TIMEOUT_SECONDS, CommandLine
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 SAID = "The numbat of Zanzibar signs every invoice of the marmalade works in person"
 MARK = "numbat"

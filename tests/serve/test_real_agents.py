@@ -20,7 +20,7 @@ from agent_models import ANSWER, ClaudeModel, CodexModel, GeminiModel, texts_in
 from coding_agent import end, eventually
 from command_line import CommandLine
 from harken.engine import Harken
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from learning import FALSIFIED, go_through
 
 PLUGIN = Path(__file__).resolve().parents[2] / "plugins" / "claude-code"

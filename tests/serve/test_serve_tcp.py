@@ -13,7 +13,7 @@ import trustme
 from coding_agent import PATIENCE_SECONDS
 from command_line import CommandLine
 from harken.errors import HarkenError, UsageError
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.http.tcp import Tcp, own_token
 from mcp_clients import MODES, check_call, serving
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, Pending
-from harken.context.past import latest_quotes, past_quotes, saved_quotes
+from harken.context.past import MOST_SAVED, SAVED, latest_quotes, past_quotes, saved_quotes
 from harken.context.render import Quote
 from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, UsageError
@@ -19,11 +19,13 @@ from harken.record.ids import conversation_uid
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.search.past import PastConversations, PastRecall
+from harken.search.query import is_small_talk, parse_query
 from harken.search.recall import AutoRag, Recall
 from harken.search.search import Searcher
 from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.past import list_retrievals
+from harken.storage.scopes import present_sources
 from harken.storage.state import INJECTIONS, given_to, note_given
 
 # Messages; until then auto-RAG alone brings them back.
@@ -155,11 +157,19 @@ class Chats:
         """What other conversations say about a query; all of them where no session goes on."""
         return self._past.search(query, session.conversation_uid if session else None)
 
-    def quotes_about(self, prompt: str, session: ContextSession) -> list[Quote]:
+    def quotes_about(self, prompt: str, conversation_uid: str) -> list[Quote]:
         """What was saved, and what other conversations say, about a prompt: asked at once, the most important first."""
+        query = parse_query(prompt)
+        saved: list[Quote] = []
         with self._sessions.open() as searches:
-            saved = saved_quotes(self._searcher, prompt, searches)
-            past = self._past.search(prompt, session.conversation_uid, searches)
+            if query.text and not is_small_talk(query):
+                with searches.view.reading() as tx:
+                    present = present_sources(tx, SAVED.sources)
+                # Another search would cost the person who waits as much as that of past conversations.
+                if present:
+                    found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
+                    saved = saved_quotes(found, searches.config.untrusted_margin)
+            past = self._past.search(prompt, conversation_uid, searches)
         return [*saved, *past_quotes(past.conversations)]
 
     def latest(self, directory: str, conversation_uid: str) -> list[Quote]:

@@ -15,35 +15,24 @@ from harken.model.conversations import (
     Trust,
     least_trusted,
 )
+from harken.model.lookups import SearchResult
 from harken.search.past import PastConversation, PastExchange
-from harken.search.query import is_small_talk, parse_query
 from harken.search.relevance import Gate
-from harken.search.search import Searcher
-from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable
-from harken.storage.scopes import present_sources
 from harken.text.shown import one_line
 from harken.text.words import content_terms
 
 _SHOWN_CHARS = 200
 _LAST_EXCHANGES = 3
-_SAVED = SearchScope(sources=("memory", "experience", "value"))
-_MOST_SAVED, _SAVED_SHOWN = 12, 4
+SAVED = SearchScope(sources=("memory", "experience", "value"))
+MOST_SAVED, _SAVED_SHOWN = 12, 4
 
 
-def saved_quotes(searcher: Searcher, prompt: str, session: SearchSession) -> list[Quote]:
+def saved_quotes(found: SearchResult, untrusted_margin: float) -> list[Quote]:
     """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
-    query = parse_query(prompt)
-    if not query.text or is_small_talk(query):
-        return []
-    with session.view.reading() as tx:
-        if not present_sources(tx, _SAVED.sources):
-            # Another search would cost the person who waits as much as that of past conversations.
-            return []
-    found = searcher.search(query.text, _SAVED, _MOST_SAVED, session=session)
-    gate = Gate(found.threshold, session.config.untrusted_margin)
+    gate = Gate(found.threshold, untrusted_margin)
     # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
     near = [hit.entry for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
     once = {

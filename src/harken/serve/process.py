@@ -7,8 +7,8 @@ import os
 _PARENT = os.getppid()
 
 
-def is_gone() -> bool:
-    """Whether it has ended since, whatever way."""
+def is_parent_gone() -> bool:
+    """Whether the process that started this one has ended since, whatever way."""
     return os.getppid() != _PARENT
 
 

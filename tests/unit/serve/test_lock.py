@@ -16,7 +16,7 @@ import fcntl
 
 from harken.errors import HarkenError
 from harken.serve.daemon.lock import DaemonRunsError, held, holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.starting import claim
 
 

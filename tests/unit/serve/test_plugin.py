@@ -15,7 +15,7 @@ import yaml
 from harken import __version__
 from harken.serve.hooks.events import CLAUDE_CODE, KNOWN, event_name
 from harken.serve.install.entries import runs_our_hook
-from harken.serve.install.targets import TARGETS, Command, Where, shared_command
+from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Where
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = ROOT / "plugins" / "claude-code"
@@ -37,7 +37,7 @@ def test_it_has_the_version_of_the_package() -> None:
 def test_its_hooks_and_server_are_those_that_install_writes() -> None:
     target = TARGETS[CLAUDE_CODE]
     where = Where(Path("/person"), Path("/project"), {})
-    settings, servers = target.edits(where, Command(shared_command()), target.hooked)
+    settings, servers = target.edits(where, Command(SHARED_COMMAND), target.hooked)
     hooks = read("hooks/hooks.json")["hooks"]
     assert hooks == {entry.keys[1]: [entry.value] for entry in settings.entries}
     assert read(".mcp.json")["mcpServers"] == {"harken": servers.entries[0].value}

@@ -135,7 +135,7 @@ def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None
     """Who embeds what waits, where that is not done now."""
     from harken.search.session import GO_ON
     from harken.serve.daemon.lock import holder
-    from harken.serve.daemon.place import DaemonPaths
+    from harken.serve.daemon.paths import DaemonPaths
 
     (report,) = harken.background.status(EMBEDDINGS)
     if not report.waiting or harken.settings.embedder == "none":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,8 +12,8 @@ import click
 
 from harken.errors import MissingExtraError
 from harken.serve.cli.session import CommandSession, print_json, with_json
-from harken.serve.install.plan import Backups, Change, make, plan_install, plan_uninstall
-from harken.serve.install.targets import TARGETS, Command, Target, Where, is_found, own_command, shared_command
+from harken.serve.install.plan import Backups, Change, make, plan
+from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Target, Where, own_command
 
 _UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
 
@@ -43,7 +44,7 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
         raise MissingExtraError("The daemon, which answers an agent's hooks,", "server")
     command, backups = _command(home, shared=project is not None), Backups(home)
     edits = target.edits(Where(Path.home(), project, environment()), command, target.hooked)
-    changes = (plan_uninstall if undo else plan_install)(edits, backups)
+    changes = plan(edits, backups, undo=undo)
     if not dry_run:
         make(changes, backups)
     notes = [_UNINSTALLED] if undo else _notes(target, home, shared=project is not None)
@@ -60,7 +61,7 @@ def _command(home: Path, *, shared: bool) -> Command:
     from harken.config.settings import default_home, environment
 
     if shared:
-        return Command(shared_command())
+        return Command(SHARED_COMMAND)
     plain = {name: value for name, value in environment().items() if name != "HARKEN_HOME"}
     return Command(own_command(), None if home == default_home(plain).absolute() else str(home))
 
@@ -69,7 +70,7 @@ def _notes(target: Target, home: Path, *, shared: bool) -> list[str]:
     from harken.config.settings import default_home, environment
 
     notes = list(target.notes)
-    if shared and not is_found():
+    if shared and shutil.which(SHARED_COMMAND[0]) is None:
         notes.append("The files name `harken` without a folder, for others have it elsewhere; here, PATH lacks it.")
     if shared and home != default_home({}).absolute():
         notes.append(f"The files do not name your home: set HARKEN_HOME={home} where you start the agent.")
@@ -82,16 +83,16 @@ def _notes(target: Target, home: Path, *, shared: bool) -> list[str]:
 
 
 def _facts(change: Change, backups: Backups) -> dict[str, Any]:
-    copy = backups.copy(change.place)
+    copy = backups.copy(change.real_path)
     kept = str(copy) if copy.exists() else None
-    return {"path": str(change.path), "action": change.action, "backup": kept, "diff": change.diff}
+    return {"path": str(change.edit.path), "action": change.action, "backup": kept, "diff": change.diff}
 
 
 def _show(
     session: CommandSession, target: Target, changes: Sequence[Change], notes: Sequence[str], dry_run: bool
 ) -> None:
     for change in changes:
-        session.say(f"{change.action:<10} {change.path}")
+        session.say(f"{change.action:<10} {change.edit.path}")
     for change in changes:
         session.out.print(change.diff, markup=False, end="")
     if dry_run:

@@ -17,10 +17,10 @@ from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.log import set_up_log
 from harken.serve.cli.session import CommandSession, with_json
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
-from harken.serve.daemon.wire import OK, DaemonError, StrangerError, exchange
+from harken.serve.daemon.wire import OK, StrangerError, ping
 from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -82,6 +82,7 @@ def _keep_quiet() -> None:
 def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
+        from harken.serve.http.routes import make_app
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
     if quiet:
@@ -96,7 +97,7 @@ def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | No
                     where = remote.tcp.url(remote.listening)
                     said.append(f"Also on {where}, and MCP at {where}/mcp; the token is in {place.token}")
                 daemon = Daemon(harken, place, partial(_ready, session, [] if quiet else said, claimed), remote)
-                daemon.run()
+                daemon.run(make_app(harken, daemon))
             # A hook that came between the last look and here found the lock held, and started none.
             if not (daemon.was_idle and is_waiting(Path(place.reports))):
                 return
@@ -125,11 +126,9 @@ def _answers(place: DaemonPaths) -> bool:
     from harken.config.settings import environment
 
     try:
-        return exchange(place.socket, "/v1/ping", None, environment(), _SHORT_SECONDS)[0] == OK
+        return ping(place.socket, environment(), _SHORT_SECONDS) == OK
     except StrangerError as error:
         raise HarkenError(str(error)) from error
-    except DaemonError:
-        return False
 
 
 def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from harken import __version__
 from harken.errors import HarkenError
 from harken.files import foreign, is_open, make_private
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.starting import held_content, open_lock
 from harken.serve.daemon.wire import OTHER_FOLDER
 
@@ -35,20 +35,20 @@ class Holder(NamedTuple):
 
 
 @contextmanager
-def held(place: DaemonPaths) -> Iterator[None]:
+def held(paths: DaemonPaths) -> Iterator[None]:
     """Hold the lock of a home; the kernel gives it back however this process ends.
 
     Raises:
         DaemonRunsError: another process holds it.
         HarkenError: the folder of the socket is not this user's alone, or the lock is none of this user's files.
     """
-    own_folder(place)
+    own_folder(paths)
     try:
-        descriptor = open_lock(place.lock, make=True)
+        descriptor = open_lock(paths.lock, make=True)
     except OSError as error:
-        raise _unusable(place, error) from error
+        raise _unusable(paths, error) from error
     try:
-        _take(descriptor, place)
+        _take(descriptor, paths)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": __version__}).encode(), 0)
         try:
@@ -59,16 +59,16 @@ def held(place: DaemonPaths) -> Iterator[None]:
         os.close(descriptor)
 
 
-def holder(place: DaemonPaths) -> Holder | None:
+def holder(paths: DaemonPaths) -> Holder | None:
     """Return who holds the lock now; None where nobody does.
 
     Raises:
         HarkenError: the lock is none of this user's files.
     """
     try:
-        content = held_content(place)
+        content = held_content(paths)
     except OSError as error:
-        raise _unusable(place, error) from error
+        raise _unusable(paths, error) from error
     try:
         fields = json.loads(content or b"")
         return Holder(int(fields["pid"]), str(fields["version"]))
@@ -77,13 +77,13 @@ def holder(place: DaemonPaths) -> Holder | None:
         return None
 
 
-def own_folder(place: DaemonPaths) -> None:
+def own_folder(paths: DaemonPaths) -> None:
     """Make the folders that the lock and the socket are in, for this user alone.
 
     Raises:
         HarkenError: somebody else made one of them first.
     """
-    for folder in {Path(place.folder), Path(place.socket).parent}:
+    for folder in {Path(paths.folder), Path(paths.socket).parent}:
         _check_own(folder)
         make_private(folder)
         # Somebody else may have been quicker.
@@ -97,20 +97,20 @@ def _check_own(folder: Path) -> None:
         raise HarkenError(f"{folder} {why}, so no socket is put there. {OTHER_FOLDER}")
 
 
-def _unusable(place: DaemonPaths, error: OSError) -> HarkenError:
+def _unusable(paths: DaemonPaths, error: OSError) -> HarkenError:
     why = "is a link" if error.errno == errno.ELOOP else error.strerror
-    return HarkenError(f"{place.lock} is no lock of this user's: {why}. Remove it: rm '{place.lock}'")
+    return HarkenError(f"{paths.lock} is no lock of this user's: {why}. Remove it: rm '{paths.lock}'")
 
 
-def _take(descriptor: int, place: DaemonPaths) -> None:
+def _take(descriptor: int, paths: DaemonPaths) -> None:
     deadline = time.monotonic() + _LOOK_SECONDS
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = holder(place)
+            other = holder(paths)
             if other is not None or time.monotonic() > deadline:
                 who = f"process {other.pid}" if other else "another process"
-                raise DaemonRunsError(f"{place.home} is served by {who}. Stop it: harken serve --stop") from None
+                raise DaemonRunsError(f"{paths.home} is served by {who}. Stop it: harken serve --stop") from None
         # Only somebody who looks whether it is held, or has just taken it and not said so yet.
         time.sleep(0.01)

@@ -23,10 +23,9 @@ from harken.errors import HarkenError, StoreError
 from harken.journal.journal import DATABASE_NAME
 from harken.log import Log
 from harken.serve.daemon import spool
-from harken.serve.daemon.place import DaemonPaths, settings_mark
+from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
 from harken.serve.http.guard import Guard
-from harken.serve.http.routes import make_app
 from harken.serve.http.tcp import Tcp
 from harken.serve.mcp.mount import Mount
 
@@ -64,50 +63,55 @@ class Daemon:
     """Serves one home until it is told to stop, or nobody asks any more; the lock is held by who makes it.
 
     Args:
-        harken: the open store.
-        place: of its home.
         ready: called when the socket answers.
         remote: where it listens over TCP beside the socket; it stays then, however long nobody asks.
-
     Attributes:
+        reports: folder where hooks report.
+        unwritten: transcripts whose report the disk refused.
+        mcp: what answers at `/mcp`.
         was_idle: it left because nobody asked.
     """
 
     def __init__(
-        self, harken: Harken, place: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
+        self, harken: Harken, paths: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
     ) -> None:
         self.settings_mark = settings_mark(environment())
-        self.reports = place.reports
+        self.reports = paths.reports
         self.unwritten: set[Transcript] = set()
-        self.was_idle = False
+        self.is_leaving = self.was_idle = False
         self._harken = harken
-        self._place = place
+        self._paths = paths
         self._ready = ready
         self._asked_at = time.monotonic()
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
         self._own: _Identity = None
-        self._watcher = TranscriptWatcher(Path(place.reports), self._bring_in, self.unwritten)
-        self._mcp = Mount(harken)
-        app = make_app(harken, self, self._mcp)
+        self._watcher = TranscriptWatcher(
+            Path(paths.reports),
+            lambda transcript: harken.import_transcripts(transcript.format, [transcript.path], is_live=True),
+            self.unwritten,
+        )
+        self.mcp = Mount(harken)
         self._remote = remote
-        self._servers = [_server(app)]
-        if remote is not None:
-            self._servers.append(_server(Guard(app, remote.token, harken.settings.serve.hosts), remote.tcp))
+        self._servers: list[_DaemonServer] = []
 
-    def run(self) -> None:
-        """Serve; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
-        listening = _listen(self._place)
-        self._own = _identity(self._place.socket)
+    def run(self, app: ASGIApp) -> None:
+        """Serve the routes; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
+        self._servers.append(_server(app))
+        if self._remote is not None:
+            hosts = self._harken.settings.serve.hosts
+            self._servers.append(_server(Guard(app, self._remote.token, hosts), self._remote.tcp))
+        listening = _listen(self._paths)
+        self._own = _identity(self._paths.socket)
         try:
             self._watcher.start()
             self._start_workers()
             asyncio.run(self._serve(listening))
         finally:
             # Another's stands there where the home was deleted and made anew.
-            if _identity(self._place.socket) == self._own:
+            if _identity(self._paths.socket) == self._own:
                 with suppress(FileNotFoundError):
-                    Path(self._place.socket).unlink()
+                    Path(self._paths.socket).unlink()
             listening.close()
             self._watcher.stop(_DRAIN_SECONDS)
 
@@ -117,6 +121,7 @@ class Daemon:
 
     def leave(self) -> None:
         """End, once everything that was asked has been answered."""
+        self.is_leaving = True
         for server in self._servers:
             server.should_exit = True
 
@@ -134,13 +139,13 @@ class Daemon:
             await asyncio.gather(*(server.serve([each]) for server, each in zip(self._servers, sockets, strict=True)))
         finally:
             watching.cancel()
-            await self._mcp.close()
+            await self.mcp.close()
 
     async def _watch(self) -> None:
         while not self._servers[0].started:
             await asyncio.sleep(0.01)
         self._ready()
-        while not self._servers[0].should_exit:
+        while not self.is_leaving:
             idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
             with suppress(HarkenError):
@@ -156,7 +161,7 @@ class Daemon:
 
         The home was deleted under it, its lock file or its socket; or a damaged database was set aside.
         """
-        found = _identity(self._place.socket) == self._own and Path(self._place.lock).exists()
+        found = _identity(self._paths.socket) == self._own and Path(self._paths.lock).exists()
         return not found or _identity(self._database) != self._opened
 
     def _start_workers(self) -> None:
@@ -175,9 +180,6 @@ class Daemon:
                 self._harken.search(question, limit=1)
         except HarkenError as error:
             _log.warning("not_warmed_up", error_class=type(error).__name__)
-
-    def _bring_in(self, transcript: Transcript) -> None:
-        self._harken.import_transcripts(transcript.format, [transcript.path], is_live=True)
 
 
 def _server(app: ASGIApp, tcp: Tcp | None = None) -> _DaemonServer:
@@ -207,17 +209,17 @@ def _identity(path: str) -> _Identity:
     return found.st_dev, found.st_ino
 
 
-def _listen(place: DaemonPaths) -> socket.socket:
+def _listen(paths: DaemonPaths) -> socket.socket:
     """Open a socket for this user alone; one that a dead daemon left is in nobody's way."""
     with suppress(FileNotFoundError):
-        Path(place.socket).unlink()
+        Path(paths.socket).unlink()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        listening.bind(place.socket)
+        listening.bind(paths.socket)
     except OSError as error:
         listening.close()
-        raise HarkenError(f"No socket can be made at {place.socket}: {error.strerror}") from error
+        raise HarkenError(f"No socket can be made at {paths.socket}: {error.strerror}") from error
     finally:
         os.umask(mask)
     listening.listen(_BACKLOG)
@@ -231,12 +233,11 @@ class TranscriptWatcher:
     while its transcript is being read.
 
     Args:
-        folder: of the reports.
         bring_in: imports one transcript; what the store refuses waits and is tried again.
         unwritten: transcripts whose report the disk refused; put down as soon as it takes them.
     """
 
-    def __init__(self, folder: Path, bring_in: Callable[[Transcript], None], unwritten: set[Transcript]) -> None:
+    def __init__(self, folder: Path, bring_in: Callable[[Transcript], object], unwritten: set[Transcript]) -> None:
         self._folder = folder
         self._bring_in = bring_in
         self._unwritten = unwritten
@@ -270,11 +271,15 @@ class TranscriptWatcher:
             self._signal.clear()
             try:
                 spool.restore(self._folder)
-                for transcript in list(self._unwritten):
-                    spool.put(str(self._folder), transcript)
-                    self._unwritten.discard(transcript)
+                for refused in list(self._unwritten):
+                    spool.put(str(self._folder), refused)
+                    self._unwritten.discard(refused)
                 for report in spool.waiting(self._folder):
-                    self._read(report)
+                    taken, transcript = spool.take(report)
+                    if transcript is None or self._import(transcript):
+                        taken.unlink(missing_ok=True)
+                    else:
+                        spool.give_back(taken)
                 self._look_again()
             except OSError as error:
                 # A disk that is full or gone may be neither the next time; the reports wait where they are.
@@ -282,13 +287,6 @@ class TranscriptWatcher:
             if ending:
                 return
             self._signal.wait(_POLL_SECONDS)
-
-    def _read(self, report: Path) -> None:
-        taken, transcript = spool.take(report)
-        if transcript is None or self._import(transcript):
-            taken.unlink(missing_ok=True)
-        else:
-            spool.give_back(taken)
 
     def _look_again(self) -> None:
         now = time.monotonic()

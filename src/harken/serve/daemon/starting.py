@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harken.serve.daemon.place import DaemonPaths
+    from harken.serve.daemon.paths import DaemonPaths
 
 # A second of processor time each: what is wrong may be put right meanwhile.
 _AGAIN_SECONDS = 10.0
@@ -39,14 +39,14 @@ def open_lock(path: str, make: bool) -> int:
     raise PermissionError(errno.EPERM, "no file of this user's", path)
 
 
-def held_content(place: DaemonPaths) -> bytes | None:
+def held_content(paths: DaemonPaths) -> bytes | None:
     """Return what the one that holds a home's lock has written into it; None where nobody holds it.
 
     Raises:
         OSError: the lock cannot be read.
     """
     try:
-        descriptor = open_lock(place.lock, make=False)
+        descriptor = open_lock(paths.lock, make=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -59,7 +59,7 @@ def held_content(place: DaemonPaths) -> bytes | None:
         os.close(descriptor)
 
 
-def claim(place: DaemonPaths) -> int | None:
+def claim(paths: DaemonPaths) -> int | None:
     """Take the right to start a daemon; None where one runs, is being started, or ended just now before it answered.
 
     It takes a daemon a second to come to the lock of its home, and many on a busy machine. Whatever asks meanwhile
@@ -70,11 +70,11 @@ def claim(place: DaemonPaths) -> int | None:
     Raises:
         OSError: the folder cannot be made, or not be written, or one that the daemon needs is another user's.
     """
-    for folder in (place.folder, os.path.dirname(place.socket)):
+    for folder in (paths.folder, os.path.dirname(paths.socket)):
         if why := foreign(folder):
             raise PermissionError(errno.EPERM, why, folder)
-    make_private(place.folder)
-    opened = open_lock(place.starting, make=True)
+    make_private(paths.folder)
+    opened = open_lock(paths.starting, make=True)
     try:
         # An agent may start its hook without some of the first three, which the daemon has of its own.
         descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -83,8 +83,10 @@ def claim(place: DaemonPaths) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # One of this version that holds the lock only does not answer.
-        is_held = f'"version": "{__version__}"'.encode() in (held_content(place) or b"")
-        if not is_held and not _has_just_failed(descriptor):
+        is_held = f'"version": "{__version__}"'.encode() in (held_content(paths) or b"")
+        found = os.fstat(descriptor)
+        has_just_failed = found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
+        if not is_held and not has_just_failed:
             os.pwrite(descriptor, b"starting", 0)
             return descriptor
     except BlockingIOError:
@@ -102,16 +104,11 @@ def answered(claimed: int) -> None:
     os.close(claimed)
 
 
-def _has_just_failed(claimed: int) -> bool:
-    found = os.fstat(claimed)
-    return found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
+def _words_of(paths: DaemonPaths, claimed: int) -> list[str]:
+    return [sys.executable, "-m", "harken", "--home", paths.home, "serve", "--quiet", "--claimed", str(claimed)]
 
 
-def _words_of(place: DaemonPaths, claimed: int) -> list[str]:
-    return [sys.executable, "-m", "harken", "--home", place.home, "serve", "--quiet", "--claimed", str(claimed)]
-
-
-def start(place: DaemonPaths, env: Mapping[str, str]) -> None:
+def start(paths: DaemonPaths, env: Mapping[str, str]) -> None:
     """Start a daemon and leave it to itself; returns at once, whether or not it can live.
 
     Where one of this version runs, and only does not answer, or is being started, none is started: it would be one more
@@ -124,12 +121,12 @@ def start(place: DaemonPaths, env: Mapping[str, str]) -> None:
     import subprocess
     import threading
 
-    claimed = claim(place)
+    claimed = claim(paths)
     if claimed is None:
         return
     try:
         process = subprocess.Popen(
-            _words_of(place, claimed),
+            _words_of(paths, claimed),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -144,7 +141,7 @@ def start(place: DaemonPaths, env: Mapping[str, str]) -> None:
     threading.Thread(target=process.wait, name="harken-daemon-end", daemon=True).start()
 
 
-def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
+def spawn(paths: DaemonPaths, env: Mapping[str, str]) -> None:
     """Start a daemon from a process that is about to end, unless one runs; returns at once, whether or not it can live.
 
     The working directory of this process becomes `/`: a daemon must neither hold nor import from a person's folder.
@@ -156,7 +153,7 @@ def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
     """
     # The agent's pipes: it would wait for whoever holds their other end.
     inherited = [int(name) for name in os.listdir("/dev/fd") if _is_inherited(int(name))]
-    claimed = claim(place)
+    claimed = claim(paths)
     if claimed is None:
         return
     try:
@@ -164,7 +161,7 @@ def spawn(place: DaemonPaths, env: Mapping[str, str]) -> None:
         os.set_inheritable(claimed, True)
         os.posix_spawn(
             sys.executable,
-            _words_of(place, claimed),
+            _words_of(paths, claimed),
             env,
             file_actions=[
                 *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)),

@@ -14,7 +14,7 @@ import time
 
 from harken import __version__
 from harken.files import foreign, is_open
-from harken.serve.daemon.place import settings_mark
+from harken.serve.daemon.paths import settings_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,12 +46,9 @@ def exchange(
 ) -> tuple[int, bytes]:
     """Ask the daemon once, and return the status of HTTP and the body.
 
-    Args:
-        listening: its socket.
-        route: path and query.
-        content: posted as JSON; None asks by GET.
-        env: the settings of this process, which the daemon's must equal.
-        seconds: for everything together.
+    Content is posted as JSON; None asks by GET. The seconds are for everything together, and the settings in the
+    environment must equal the daemon's.
+
     Raises:
         StrangerError: another user listens there, or could; nothing was sent.
         DaemonError: it is not there, or does not answer in time.
@@ -74,6 +71,20 @@ def exchange(
         raise DaemonError(type(error).__name__) from error
     finally:
         stream.close()
+
+
+def ping(listening: str, env: Mapping[str, str], seconds: float) -> int:
+    """Return the status with which the daemon answers at all; 0 where it does not.
+
+    Raises:
+        StrangerError: another user listens there, or could.
+    """
+    try:
+        return exchange(listening, "/v1/ping", None, env, seconds)[0]
+    except StrangerError:
+        raise
+    except DaemonError:
+        return 0
 
 
 def check_folder(listening: str) -> None:

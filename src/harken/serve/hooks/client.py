@@ -13,7 +13,7 @@ import sys
 import time
 
 from harken.files import foreign
-from harken.serve.daemon.place import DEADLINE, DaemonPaths, home_of
+from harken.serve.daemon.paths import DEADLINE, DaemonPaths, home_of
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 
 TYPE_CHECKING = False
@@ -48,32 +48,32 @@ def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) ->
     if home:
         env = {**env, "HARKEN_HOME": home}
     payload = sys.stdin.buffer.read(_LONGEST_PAYLOAD)
-    place = DaemonPaths(home_of(env))
+    paths = DaemonPaths(home_of(env))
     try:
-        status, answer = exchange(place.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
+        status, answer = exchange(paths.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
     except DaemonError:
         status = 0
     if status == OK:
         return answer
     # Also one of another version, with other settings or in trouble has not looked at what was reported.
-    _alone(place, event, agent, payload, env)
+    _alone(paths, event, agent, payload, env)
     return b""
 
 
-def _alone(place: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
+def _alone(paths: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
     """Without a daemon: what has grown is written down, and one is started that will read it."""
-    if foreign(place.folder):
+    if foreign(paths.folder):
         # Whose it is would read which transcripts there are.
         return
     from harken.serve.hooks.events import report
 
-    if report(place.reports, event, agent, payload):
+    if report(paths.reports, event, agent, payload):
         from harken.serve.daemon.starting import spawn, start
 
         try:
-            spawn(place, env)
+            spawn(paths, env)
         except NotImplementedError:
-            start(place, env)
+            start(paths, env)
 
 
 def _option(words: list[str], name: str) -> str:

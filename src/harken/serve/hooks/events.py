@@ -11,34 +11,10 @@ if TYPE_CHECKING:
     from harken.serve.daemon.spool import Transcript
 
 
-class Agent:
-    """A coding agent.
-
-    Args:
-        format: of its transcripts, and the channel of its conversations.
-        max_chars: more than this and the agent shows its model a stump.
-        max_tokens: likewise.
-        read: whether its transcripts can be imported.
-        marks: whether its hooks are told how a command ended.
-    """
-
-    __slots__ = ("format", "marks", "max_chars", "max_tokens", "read")
-
-    def __init__(self, format: str, max_chars: int, max_tokens: int, read: bool = True, marks: bool = True) -> None:
-        self.format = format
-        self.max_chars = max_chars
-        self.max_tokens = max_tokens
-        self.read = read
-        self.marks = marks
-
-
 CLAUDE_CODE, CODEX, GEMINI = "claude-code", "codex", "gemini"
-# Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: both, as of November 2026.
-AGENTS = {
-    CLAUDE_CODE: Agent(CLAUDE_CODE, 9_500, 100_000),
-    CODEX: Agent(CODEX, 9_500, 2_400, marks=False),
-    GEMINI: Agent(GEMINI, 9_500, 100_000, read=False),
-}
+# Agents whose transcripts can be imported; the format has the agent's name.
+IMPORTED = frozenset({CLAUDE_CODE, CODEX})
+ANSWERED = IMPORTED | {GEMINI}
 
 SESSION_START, PROMPT = "sessionstart", "userpromptsubmit"
 # Events behind which a transcript has grown.
@@ -82,31 +58,26 @@ def grown(event: str, agent: str, payload: dict[str, Any] | None) -> list[Transc
     from harken.serve.daemon.spool import Transcript
 
     name = event_name(event)
-    if payload is None or name not in KNOWN or agent not in AGENTS:
+    if payload is None or name not in KNOWN or agent not in ANSWERED:
         return None
-    if name not in GROWN or not AGENTS[agent].read:
+    if name not in GROWN or agent not in IMPORTED:
         return []
     paths = [payload.get("transcript_path"), payload.get("agent_transcript_path")]
-    return [Transcript(AGENTS[agent].format, os.path.abspath(path)) for path in paths if is_path(path)]
+    return [Transcript(agent, os.path.abspath(path)) for path in paths if is_path(path)]
 
 
 def report(folder: str, event: str, agent: str, content: bytes) -> bool:
-    """Put down the transcripts that an event says have grown.
+    """Put down the transcripts that an event says have grown; whether we know it, and the agent.
 
-    Args:
-        folder: of the reports.
-        event: in any spelling.
-        agent: one of `AGENTS`.
-        content: what the agent told its hook; read only where the event is one behind which something has grown.
-    Returns:
-        Whether this was an event that we know, of an agent that we know.
+    The content is what the agent told its hook; it is read only where something has grown.
+
     Raises:
         OSError: the folder cannot be written.
     """
     name = event_name(event)
     if name not in GROWN:
         stripped = content.strip()
-        return name in KNOWN and agent in AGENTS and stripped[:1] == b"{" and stripped[-1:] == b"}"
+        return name in KNOWN and agent in ANSWERED and stripped[:1] == b"{" and stripped[-1:] == b"}"
     from harken.serve.daemon.spool import put
 
     transcripts = grown(event, agent, read_payload(content))

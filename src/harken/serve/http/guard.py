@@ -1,15 +1,20 @@
-"""The guard of TCP: the token, this machine's own name, no foreign web page."""
+"""Access: the guard of TCP (the token, this machine's own name, no foreign web page), and who asks."""
 
 from __future__ import annotations
 
 import hmac
 import socket
-from collections.abc import Sequence
-from urllib.parse import urlsplit
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from harken.serve.daemon.wire import DIRECTORY_HEADER
+from harken.serve.operations.operation import Caller
 
 REMOTE = "harken.remote"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -34,14 +39,16 @@ class Guard:
         headers = Headers(scope=scope)
         called = headers.getlist("host")
         if len(called) != 1 or not self._is_ours(called[0], scope):
-            return _refused(421, "This is another host. Use its address, or add the name to serve.hosts (harken.toml).")
+            return error_response(
+                421, "This is another host. Use its address, or add the name to serve.hosts (harken.toml)."
+            )
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != called[0].lower():
-            return _refused(403, "Web pages of other origins may not ask.")
+            return error_response(403, "Web pages of other origins may not ask.")
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), self._token):
             what = "The token is wrong" if shown else "There is no token"
-            refusal = _refused(401, f"{what}. Send: Authorization: Bearer TOKEN; it is in run/token of the home.")
+            refusal = error_response(401, f"{what}. Send: Authorization: Bearer TOKEN; it is in run/token of the home.")
             refusal.headers["www-authenticate"] = "Bearer"
             return refusal
         return None
@@ -57,5 +64,17 @@ class Guard:
         return name in self._hosts or name == address or (name in _LOCAL and address in _LOCAL)
 
 
-def _refused(status: int, message: str) -> JSONResponse:
+def caller_of(
+    scope: Mapping[str, Any], is_agent: bool = False, progress: Callable[[int, int], None] = lambda _done, _all: None
+) -> Caller:
+    """Return who asks: from afar or for an agent's model it reaches little, on the socket what its user reaches."""
+    named = next((value for name, value in scope["headers"] if name == DIRECTORY_HEADER.encode()), None)
+    if REMOTE in scope or named is None:
+        return Caller(is_limited=is_agent or REMOTE in scope, progress=progress)
+    # A client that names its directory asks for an agent that works there.
+    return Caller(Path(unquote(named.decode("ascii", "replace"))), is_limited=True, progress=progress)
+
+
+def error_response(status: int, message: str) -> JSONResponse:
+    """Return an error as every route answers it."""
     return JSONResponse({"error": message}, status_code=status)

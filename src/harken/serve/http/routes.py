@@ -6,11 +6,9 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import unquote
+from typing import Any
 
 from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
@@ -29,9 +27,8 @@ from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
 from harken.log import Log
-from harken.serve.daemon.spool import Transcript
+from harken.serve.daemon.run import Daemon
 from harken.serve.daemon.wire import (
-    DIRECTORY_HEADER,
     LINES,
     OTHER_SETTINGS,
     OTHER_VERSION,
@@ -40,7 +37,7 @@ from harken.serve.daemon.wire import (
 )
 from harken.serve.hooks.answers import Hooks
 from harken.serve.hooks.events import CLAUDE_CODE
-from harken.serve.http.guard import REMOTE
+from harken.serve.http.guard import REMOTE, caller_of, error_response
 from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
 from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
@@ -64,44 +61,11 @@ _ERRORS = {
 }
 
 
-class BodyError(Exception):
-    """A request is not what the route takes; the text says what is wrong, and what to send."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class BodyError(HTTPException):
+    """A request is not what the route takes; the detail says what is wrong, and what to send."""
 
 
-class DaemonControl(Protocol):
-    """What the routes need of the process that they are served by.
-
-    Attributes:
-        reports: folder where hooks report.
-        unwritten: transcripts whose report the disk refused.
-    """
-
-    settings_mark: str
-    reports: str
-    unwritten: set[Transcript]
-
-    def touch(self) -> None:
-        """Note that somebody asks: it is not idle."""
-        ...
-
-    def leave(self) -> None:
-        """End, once everything that was asked has been answered."""
-        ...
-
-    def wake_intake(self) -> None:
-        """Have a transcript read that was reported."""
-        ...
-
-    def is_lost(self) -> bool:
-        """Whether what it serves is no longer what others open."""
-        ...
-
-
-def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
+def make_app(harken: Harken, daemon: Daemon) -> Starlette:
     """Make the routes over an open store, and MCP at `/mcp`."""
     hooks = Hooks(harken, daemon.reports, daemon.unwritten)
 
@@ -145,7 +109,7 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
         Route(COMMAND_ROUTE, _command(harken, daemon), methods=["POST"]),
-        Route("/mcp", mcp),
+        Route("/mcp", daemon.mcp),
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),
     ]
@@ -158,7 +122,7 @@ def make_app(harken: Harken, daemon: DaemonControl, mcp: ASGIApp) -> Starlette:
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_SameHarken, daemon=daemon)])
 
 
-def _command(harken: Harken, daemon: DaemonControl) -> Callable[[Request], Awaitable[Response]]:
+def _command(harken: Harken, daemon: Daemon) -> Callable[[Request], Awaitable[Response]]:
     async def command(request: Request) -> Response:
         _check_local(request)
         asked = json.loads(await _content_of(request, _LONGEST_ARGUMENTS))
@@ -173,7 +137,7 @@ def _command(harken: Harken, daemon: DaemonControl) -> Callable[[Request], Await
 class _SameHarken:
     """Refuses clients of another version or with other settings: they do better on their own."""
 
-    def __init__(self, app: ASGIApp, daemon: DaemonControl) -> None:
+    def __init__(self, app: ASGIApp, daemon: Daemon) -> None:
         self._app = app
         self._daemon = daemon
 
@@ -187,9 +151,9 @@ class _SameHarken:
         if version != __version__:
             # The one who asks has been upgraded, or this daemon has: make way for a new one.
             self._daemon.leave()
-            return _error(OTHER_VERSION, f"This daemon is Harken {__version__}, the client {version}.")
+            return error_response(OTHER_VERSION, f"This daemon is Harken {__version__}, the client {version}.")
         if headers.get(SETTINGS_HEADER, self._daemon.settings_mark) != self._daemon.settings_mark:
-            return _error(OTHER_SETTINGS, "This daemon was started with other settings (HARKEN_*).")
+            return error_response(OTHER_SETTINGS, "This daemon was started with other settings (HARKEN_*).")
         return None
 
 
@@ -231,23 +195,6 @@ def _parsed(content: bytes) -> object:
         raise BodyError(400, f"The body is no JSON ({type(error).__name__}). Send an object of arguments.") from None
 
 
-def caller_of(
-    scope: Mapping[str, Any], is_agent: bool = False, progress: Callable[[int, int], None] = lambda _done, _all: None
-) -> Caller:
-    """Return who asks: from afar or for an agent it reaches little, on the socket what its user reaches.
-
-    Args:
-        scope: of the request.
-        is_agent: whether an agent's model chose what is asked.
-        progress: see `Caller`.
-    """
-    named = next((value for name, value in scope["headers"] if name == DIRECTORY_HEADER.encode()), None)
-    if REMOTE in scope or named is None:
-        return Caller(is_limited=is_agent or REMOTE in scope, progress=progress)
-    # A client that names its directory asks for an agent that works there.
-    return Caller(Path(unquote(named.decode("ascii", "replace"))), is_limited=True, progress=progress)
-
-
 async def _lines(harken: Harken, operation: AnyOperation, given: object, caller: Caller) -> AsyncIterator[bytes]:
     """Yield progress, and at the end the answer or what went wrong, as one JSON object in each line."""
     loop = asyncio.get_running_loop()
@@ -274,7 +221,7 @@ async def _lines(harken: Harken, operation: AnyOperation, given: object, caller:
 def _status_of(error: Exception) -> tuple[int, str]:
     """Return the status of HTTP and the sentence that goes with it; log by its name what nobody meant to raise."""
     if isinstance(error, BodyError):
-        return error.status, str(error)
+        return error.status_code, error.detail
     if isinstance(error, HarkenError):
         status = 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
         return status, sentence_of(error)
@@ -283,17 +230,13 @@ def _status_of(error: Exception) -> tuple[int, str]:
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
-    return _error(*_status_of(error))
+    return error_response(*_status_of(error))
 
 
 async def _no_such_route(request: Request, error: HTTPException) -> Response:
     places = "POST /v1/{verb}, GET /openapi.json, /mcp"
     message = f"{error.detail}: {request.method} {request.url.path}. There are: {places}."
     return JSONResponse({"error": sentence_of(message)}, status_code=error.status_code, headers=error.headers)
-
-
-def _error(status: int, message: str) -> Response:
-    return JSONResponse({"error": message}, status_code=status)
 
 
 def openapi() -> dict[str, Any]:

@@ -13,39 +13,39 @@ from pathlib import Path
 
 from harken.errors import HarkenError, UsageError
 from harken.serve.daemon.lock import own_folder
-from harken.serve.daemon.place import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths
 
 HOST, PORT = "127.0.0.1", 4275
 _BACKLOG = 128
 _SHORTEST = 32
 
 
-def own_token(place: DaemonPaths) -> str:
+def own_token(paths: DaemonPaths) -> str:
     """Return the token of a home, made where there is none; only for who holds the lock.
 
     Raises:
         HarkenError: somebody else could have read or written it.
     """
-    own_folder(place)
+    own_folder(paths)
     try:
-        descriptor = os.open(place.token, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(paths.token, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         token = secrets.token_urlsafe(_SHORTEST)
-        descriptor = os.open(place.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(paths.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(f"{token}\n")
         return token
     except OSError as error:
-        raise HarkenError(f"The token cannot be read: {place.token}: {error.strerror}. Remove it.") from error
+        raise HarkenError(f"The token cannot be read: {paths.token}: {error.strerror}. Remove it.") from error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise HarkenError(f"{place.token} is not this user's alone. Remove it; a new one will be made.")
+            raise HarkenError(f"{paths.token} is not this user's alone. Remove it; a new one will be made.")
         token = os.read(descriptor, 4096).decode("ascii", "replace").strip()
     finally:
         os.close(descriptor)
     if len(token) < _SHORTEST:
-        raise HarkenError(f"{place.token} holds less than {_SHORTEST} characters. Remove it; a new one will be made.")
+        raise HarkenError(f"{paths.token} holds less than {_SHORTEST} characters. Remove it; a new one will be made.")
     return token
 
 

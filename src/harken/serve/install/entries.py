@@ -99,11 +99,8 @@ def with_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry]) -> s
 def without_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry], original: str) -> str:
     """Return the text without the entries, and without what was made to hold them.
 
-    Args:
-        syntax: of both texts.
-        text: as it is now.
-        entries: what was put into it.
-        original: as it was before; a server of our name that stood there, stands there again.
+    A server of our name that stood in the original stands there again.
+
     Raises:
         SyntaxFault: the text is damaged.
     """

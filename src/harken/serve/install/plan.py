@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -54,22 +54,17 @@ class Change:
     """One file's content as it is and as it will be, None where there is none.
 
     Attributes:
-        place: its path without symbolic links: what is written is what a link points to.
+        real_path: its path without symbolic links: what is written is what a link points to.
         folders: made for it, at this or an earlier time, outermost first.
         backup: kept from now on; None where nothing of ours is left.
     """
 
     edit: Edit
-    place: Path
+    real_path: Path
     now: bytes | None
     then: bytes | None
     folders: tuple[Path, ...]
     backup: Backup | None
-
-    @property
-    def path(self) -> Path:
-        """As the agent looks for it."""
-        return self.edit.path
 
     @property
     def action(self) -> str:
@@ -81,8 +76,8 @@ class Change:
     @property
     def diff(self) -> str:
         """What changes, as `diff -u` shows it; empty where nothing does."""
-        old, new = (_text(self.path, each).splitlines(keepends=True) for each in (self.now, self.then))
-        names = ["/dev/null" if each is None else str(self.path) for each in (self.now, self.then)]
+        old, new = (_text(self.edit.path, each).splitlines(keepends=True) for each in (self.now, self.then))
+        names = ["/dev/null" if each is None else str(self.edit.path) for each in (self.now, self.then)]
         lines = unified_diff(old, new, names[0], names[1], n=1)
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
@@ -93,62 +88,65 @@ class Backups:
     def __init__(self, home: Path) -> None:
         self._folder = home / "installed"
 
-    def find(self, place: Path) -> Backup | None:
+    def find(self, real_path: Path) -> Backup | None:
         """Return what is kept of a file.
 
         Raises:
             InstallError: the record is damaged.
         """
-        content = _read(self._record(place))
+        content = _read(self._record(real_path))
         if content is None:
             return None
         try:
             facts = json.loads(content)
-            before = _read(self.copy(place)) if facts["existed"] else None
+            before = _read(self.copy(real_path)) if facts["existed"] else None
             return Backup(before, str(facts["after"]), tuple(map(Path, facts["folders"])))
         except (ValueError, KeyError, TypeError) as error:
-            raise InstallError(f"{self._record(place)} is damaged. Remove it, then try again.") from error
+            raise InstallError(f"{self._record(real_path)} is damaged. Remove it, then try again.") from error
 
-    def keep(self, place: Path, backup: Backup) -> None:
+    def keep(self, real_path: Path, backup: Backup) -> None:
         """Write a backup, the copy of the file first.
 
         Raises:
             OSError: the home cannot be written.
         """
-        facts = {"path": str(place), "existed": backup.before is not None, "after": backup.after}
+        facts = {"path": str(real_path), "existed": backup.before is not None, "after": backup.after}
         make_private(self._folder)
-        _replace(self.copy(place), backup.before)
-        _replace(self._record(place), json.dumps({**facts, "folders": list(map(str, backup.folders))}).encode())
+        _replace(self.copy(real_path), backup.before)
+        _replace(self._record(real_path), json.dumps({**facts, "folders": list(map(str, backup.folders))}).encode())
 
-    def drop(self, place: Path) -> None:
+    def drop(self, real_path: Path) -> None:
         """Remove the backup of a file in which nothing of ours is left."""
-        self._record(place).unlink(missing_ok=True)
-        self.copy(place).unlink(missing_ok=True)
+        self._record(real_path).unlink(missing_ok=True)
+        self.copy(real_path).unlink(missing_ok=True)
 
-    def copy(self, place: Path) -> Path:
+    def copy(self, real_path: Path) -> Path:
         """Return where a file's content from before is kept."""
-        return self._record(place).with_suffix(".before")
+        return self._record(real_path).with_suffix(".before")
 
-    def _record(self, place: Path) -> Path:
-        return self._folder / f"{_hash(os.fsencode(place))[:16]}.json"
-
-
-def plan_install(edits: Sequence[Edit], backups: Backups) -> list[Change]:
-    """Plan that all entries are there; nothing is done yet.
-
-    Raises:
-        InstallError: a file is damaged, or may not be written.
-    """
-    return _planned(edits, backups, _installed)
+    def _record(self, real_path: Path) -> Path:
+        return self._folder / f"{_hash(os.fsencode(real_path))[:16]}.json"
 
 
-def plan_uninstall(edits: Sequence[Edit], backups: Backups) -> list[Change]:
-    """Plan that nothing of ours is left; nothing is done yet.
+def plan(edits: Sequence[Edit], backups: Backups, *, undo: bool = False) -> list[Change]:
+    """Plan that all entries are there, or that nothing of ours is left; nothing is done yet.
 
     Raises:
         InstallError: a file is damaged, or may not be written.
     """
-    return _planned(edits, backups, _uninstalled)
+    changes: list[Change] = []
+    change_of = _uninstalled if undo else _installed
+    for edit in edits:
+        real_path = Path(os.path.realpath(edit.path))
+        try:
+            changes.append(change_of(edit, real_path, _read(real_path), backups.find(real_path)))
+        except SyntaxFault as error:
+            message = f"{edit.path} cannot be changed: {error}. Nothing was changed; repair it and try again."
+            raise InstallError(message) from error
+    for change in changes:
+        if change.action != "unchanged":
+            _check_writable(change.real_path)
+    return changes
 
 
 def make(changes: Sequence[Change], backups: Backups) -> None:
@@ -161,13 +159,13 @@ def make(changes: Sequence[Change], backups: Backups) -> None:
     try:
         for change in changes:
             if change.backup is not None:
-                backups.keep(change.place, change.backup)
+                backups.keep(change.real_path, change.backup)
         for change in changes:
             if change.now != change.then:
                 _write(change, begun)
     except (OSError, InstallError) as error:
         for change in reversed(begun):
-            _replace(change.place, change.now, change.edit.new_mode)
+            _replace(change.real_path, change.now, change.edit.new_mode)
             _remove_empty(change.folders)
         if isinstance(error, InstallError):
             raise
@@ -175,47 +173,30 @@ def make(changes: Sequence[Change], backups: Backups) -> None:
     for change in changes:
         if change.backup is None:
             _remove_empty(change.folders if change.then is None else ())
-            backups.drop(change.place)
+            backups.drop(change.real_path)
 
 
 def _write(change: Change, begun: list[Change]) -> None:
-    if _read(change.place) != change.now:
-        raise InstallError(f"{change.path} was changed by somebody else just now. Try again.")
+    if _read(change.real_path) != change.now:
+        raise InstallError(f"{change.edit.path} was changed by somebody else just now. Try again.")
     begun.append(change)
     for folder in change.folders if change.then is not None else ():
         folder.mkdir(mode=0o700, exist_ok=True)
-    _replace(change.place, change.then, change.edit.new_mode)
+    _replace(change.real_path, change.then, change.edit.new_mode)
 
 
-def _planned(
-    edits: Sequence[Edit], backups: Backups, change: Callable[[Edit, Path, bytes | None, Backup | None], Change]
-) -> list[Change]:
-    changes = []
-    for edit in edits:
-        place = Path(os.path.realpath(edit.path))
-        try:
-            changes.append(change(edit, place, _read(place), backups.find(place)))
-        except SyntaxFault as error:
-            message = f"{edit.path} cannot be changed: {error}. Nothing was changed; repair it and try again."
-            raise InstallError(message) from error
-    for planned in changes:
-        if planned.action != "unchanged":
-            _check_writable(planned.place)
-    return changes
-
-
-def _installed(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
+def _installed(edit: Edit, real_path: Path, now: bytes | None, kept: Backup | None) -> Change:
     then = with_entries(edit.syntax, _text(edit.path, now), edit.entries).encode()
-    missing = {each for each in place.parents if not each.exists()}
+    missing = {each for each in real_path.parents if not each.exists()}
     folders = tuple(sorted(missing.union(kept.folders if kept else ())))
     backup = Backup(now, _hash(then), folders)
     if kept is not None and now is not None:
         # What somebody else changed since is not what we left, and is not to be lost with what we add.
         backup = Backup(kept.before, backup.after if kept.is_ours(now) else kept.after, folders)
-    return Change(edit, place, now, then, folders, backup)
+    return Change(edit, real_path, now, then, folders, backup)
 
 
-def _uninstalled(edit: Edit, place: Path, now: bytes | None, kept: Backup | None) -> Change:
+def _uninstalled(edit: Edit, real_path: Path, now: bytes | None, kept: Backup | None) -> Change:
     then = before = kept.before if kept else None
     if now is None:
         then = None
@@ -223,7 +204,7 @@ def _uninstalled(edit: Edit, place: Path, now: bytes | None, kept: Backup | None
         text = without_entries(edit.syntax, _text(edit.path, now), edit.entries, _text(edit.path, before))
         is_needless = kept is not None and before is None and text.strip() in ("", "{}")
         then = None if is_needless else text.encode()
-    return Change(edit, place, now, then, kept.folders if kept else (), None)
+    return Change(edit, real_path, now, then, kept.folders if kept else (), None)
 
 
 def _text(path: Path, content: bytes | None) -> str:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from harken.serve.install.plan import Edit
 
 CURSOR, OPENCODE = "cursor", "opencode"
 _NAME = "harken"
+# Harken as a file names it that others get with the project: their machines have it elsewhere.
+SHARED_COMMAND = (_NAME,)
 # Where `uvx` puts what it runs; its next cleaning takes it away.
 _PASSING = ("archive-v", "environments-v")
 _GROWING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
@@ -63,16 +66,6 @@ def own_command() -> tuple[str, ...]:
         # The link that `uv tool` and `pipx` make outlives the environment that it points into.
         return (str(Path(found).absolute()),)
     return (str(script),) if script.exists() else (sys.executable, "-m", _NAME)
-
-
-def shared_command() -> tuple[str, ...]:
-    """Harken as a file names it that others get with the project: their machines have it elsewhere."""
-    return (_NAME,)
-
-
-def is_found() -> bool:
-    """Whether a shell finds Harken by its name."""
-    return shutil.which(_NAME) is not None
 
 
 class Where(NamedTuple):
@@ -142,14 +135,9 @@ def _codex(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
     ]
 
 
-def _gemini(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
-    name, server = ".gemini/settings.json", ConfigEntry(("mcpServers", _NAME), command.server())
-    return [where.edit(where.person / name, name, JSON, *_hooks(GEMINI, hooked, command), server)]
-
-
-def _cursor(where: Where, command: Command, _hooked: Hooked | None) -> list[Edit]:
-    name = ".cursor/mcp.json"
-    return [where.edit(where.person / name, name, JSON, ConfigEntry(("mcpServers", _NAME), command.server()))]
+def _one_file(agent: str, name: str, where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
+    server = ConfigEntry(("mcpServers", _NAME), command.server())
+    return [where.edit(where.person / name, name, JSON, *_hooks(agent, hooked, command), server)]
 
 
 def _opencode(where: Where, command: Command, _hooked: Hooked | None) -> list[Edit]:
@@ -178,10 +166,10 @@ TARGETS: Mapping[str, Target] = {
         Hooked(("SessionStart", "UserPromptSubmit", "PostToolUse", *_GROWING), 3, "Bash"),
         ("Codex starts a hook only when you trust it: type /hooks in Codex once.",),
     ),
-    CURSOR: Target("Cursor", _cursor, None, (_NO_HOOKS.format("Cursor"),)),
+    CURSOR: Target("Cursor", partial(_one_file, CURSOR, ".cursor/mcp.json"), None, (_NO_HOOKS.format("Cursor"),)),
     GEMINI: Target(
         "Gemini CLI",
-        _gemini,
+        partial(_one_file, GEMINI, ".gemini/settings.json"),
         # In milliseconds, there alone.
         Hooked(("SessionStart", "BeforeAgent", "AfterTool"), 5000, "run_shell_command"),
         ("Gemini CLI is given what other agents' conversations hold; its own are not recorded.",),

@@ -1,24 +1,24 @@
-"""Who answers an MCP server on stdin and stdout: the daemon, and the server itself where there is none."""
+"""The client of an MCP server on stdin and stdout: verbs are answered by the daemon, or here where there is none."""
 
 from __future__ import annotations
 
 import json
-import ssl
+import socket
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
 from anyio.to_thread import run_sync
 
 from harken import __version__
-from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError
-from harken.serve.daemon.place import DaemonPaths, settings_mark
+from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.starting import start
 from harken.serve.daemon.wire import (
     DIRECTORY_HEADER,
@@ -30,38 +30,35 @@ from harken.serve.daemon.wire import (
     StrangerError,
     check_folder,
     check_peer,
+    ping,
 )
 from harken.serve.operations.operation import LOST, AnyOperation, Caller, Effect
+
+if TYPE_CHECKING:
+    # A second of processor time, which a server that has a daemon does not need.
+    from harken.engine import Harken
 
 _PING_SECONDS, _ANSWER_SECONDS = 2.0, 600.0
 _START_AGAIN_SECONDS = 30.0
 
 
+@dataclass
 class DaemonClient:
     """Answers verbs for an agent that works in a directory.
 
-    Args:
-        place: of the home's daemon; None where only this process knows the settings.
-        env: the settings of this process.
-        directory: what the agent works in.
+    Attributes:
+        paths: of the home's daemon; None where only this process knows the settings.
         engine: opens the store in this process.
     """
 
-    def __init__(
-        self,
-        place: DaemonPaths | None,
-        env: Mapping[str, str],
-        directory: Path,
-        engine: Callable[[], AbstractContextManager[Harken]],
-    ) -> None:
-        self._place = place
-        self._env = env
-        self._directory = directory
-        self._engine = engine
-        self._own = ExitStack()
-        self._opened: Harken | None = None
-        self._opening = Lock()
-        self._started_at = -_START_AGAIN_SECONDS
+    paths: DaemonPaths | None
+    env: Mapping[str, str]
+    directory: Path
+    engine: Callable[[], AbstractContextManager[Harken]]
+    _own: ExitStack = field(default_factory=ExitStack, init=False)
+    _opened: Harken | None = field(default=None, init=False)
+    _opening: Lock = field(default_factory=Lock, init=False)
+    _started_at: float = field(default=-_START_AGAIN_SECONDS, init=False)
 
     async def answer(
         self, operation: AnyOperation, given: Mapping[str, Any], _context: Any, progress: Callable[[int, int], None]
@@ -71,139 +68,111 @@ class DaemonClient:
         Raises:
             HarkenError: what went wrong; also that another user listens where the daemon would, who was sent nothing.
         """
-        if self._place is not None and await self.is_served():
-            # What JSON cannot carry is no argument either: seen here, it is not taken for a daemon that ended.
-            operation.check(given)
-            try:
-                return await self._ask(self._place, operation, given, progress)
-            except StrangerError as error:
-                raise HarkenError(str(error)) from error
-            except (httpx.HTTPError, ValueError) as error:
-                if operation.effect is not Effect.READS and not operation.is_idempotent:
-                    raise HarkenError(LOST) from error
-        caller = Caller(self._directory, is_limited=True, progress=progress)
-        return await run_sync(self._alone, operation, given, caller)
+        # A client that is gone waits for the daemon no longer, which ends what it has begun.
+        answer = await run_sync(self._by_daemon, operation, given, progress, abandon_on_cancel=True)
+        return await run_sync(self._alone, operation, given, progress) if answer is None else answer
 
     def close(self) -> None:
         """Close the store, if this process opened it."""
         self._own.close()
 
-    async def is_served(self) -> bool:
+    def is_served(self) -> bool:
         """Whether the daemon answers, and will answer this process; start it where none runs.
 
         Raises:
             HarkenError: another user listens where it would, or could.
         """
-        if self._place is None:
+        if self.paths is None:
             return False
         try:
-            async with self._client(self._place, _PING_SECONDS) as client:
-                status = (await client.get("/v1/ping")).status_code
-        except httpx.HTTPError:
-            status = 0
+            status = ping(self.paths.socket, self.env, _PING_SECONDS)
         except StrangerError as error:
             # Where the folder is only open to others, the daemon closes it.
-            self._start(self._place)
+            self._start(self.paths)
             raise HarkenError(str(error)) from error
         if status not in (OK, OTHER_SETTINGS):
-            self._start(self._place)
+            self._start(self.paths)
         return status == OK
 
-    def _start(self, place: DaemonPaths) -> None:
+    def _start(self, paths: DaemonPaths) -> None:
         if time.monotonic() - self._started_at >= _START_AGAIN_SECONDS:
             self._started_at = time.monotonic()
             # Else this process goes on alone.
             with suppress(OSError):
-                start(place, self._env)
+                start(paths, self.env)
 
-    async def _ask(
-        self,
-        place: DaemonPaths,
-        operation: AnyOperation,
-        given: Mapping[str, Any],
-        progress: Callable[[int, int], None],
-    ) -> dict[str, Any]:
-        headers = {"accept": LINES} if operation.is_long else {}
-        async with (
-            self._client(place, _ANSWER_SECONDS) as client,
-            client.stream("POST", f"/v1/{operation.name}", json=dict(given), headers=headers) as response,
-        ):
-            if response.headers.get("content-type", "").startswith(LINES):
-                return await _last(response, progress)
-            body = json.loads(await response.aread())
-        return _answered(response.status_code, body)
-
-    def _client(self, place: DaemonPaths, seconds: float) -> httpx.AsyncClient:
+    def _by_daemon(
+        self, operation: AnyOperation, given: Mapping[str, Any], progress: Callable[[int, int], None]
+    ) -> dict[str, Any] | None:
+        """Return the daemon's answer; None where this process has to find it out by itself."""
+        if self.paths is None or not self.is_served():
+            return None
+        # What JSON cannot carry is no argument either: seen here, it is not taken for a daemon that ended.
+        operation.check(given)
         headers = {
             VERSION_HEADER: __version__,
-            SETTINGS_HEADER: settings_mark(self._env),
-            DIRECTORY_HEADER: quote(str(self._directory)),
+            SETTINGS_HEADER: settings_mark(self.env),
+            DIRECTORY_HEADER: quote(str(self.directory)),
+            "content-type": "application/json",
         }
-        timeout = httpx.Timeout(seconds, connect=_PING_SECONDS)
-        transport = _DaemonTransport(place.socket)
-        return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=timeout)
+        if operation.is_long:
+            headers["accept"] = LINES
+        try:
+            with closing(_DaemonConnection(self.paths.socket)) as connection:
+                connection.request("POST", f"/v1/{operation.name}", json.dumps(dict(given)), headers)
+                return _answer_of(connection.getresponse(), progress)
+        except StrangerError as error:
+            raise HarkenError(str(error)) from error
+        except (HTTPException, OSError, ValueError) as error:
+            if operation.effect is not Effect.READS and not operation.is_idempotent:
+                raise HarkenError(LOST) from error
+        return None
 
-    def _alone(self, operation: AnyOperation, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    def _alone(
+        self, operation: AnyOperation, given: Mapping[str, Any], progress: Callable[[int, int], None]
+    ) -> dict[str, Any]:
         with self._opening:
             if self._opened is None:
-                self._opened = self._own.enter_context(self._engine())
-        return operation.call(self._opened, given, caller)
+                self._opened = self._own.enter_context(self.engine())
+        return operation.call(self._opened, given, Caller(self.directory, is_limited=True, progress=progress))
 
 
-class _DaemonTransport(httpx.AsyncHTTPTransport):
+class _DaemonConnection(HTTPConnection):
     """Connects to the daemon's socket, and sends nothing before it has seen that it is this user's."""
 
     def __init__(self, listening: str) -> None:
-        # There is no TLS on the socket, and reading the certificates of all authorities takes 20 ms each time.
-        super().__init__(uds=listening, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        super().__init__("localhost")
         self._listening = listening
-        self._is_checked = False
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request.
+    def connect(self) -> None:
+        """Connect.
 
         Raises:
             StrangerError: another user listens there, or could; nothing was sent.
+            OSError: nobody listens.
         """
-        request.extensions = {**request.extensions, "trace": self._check}
-        try:
-            check_folder(self._listening)
-            response = await super().handle_async_request(request)
-        except OSError as error:
-            raise httpx.ConnectError(type(error).__name__, request=request) from error
-        if not self._is_checked:
-            # A later httpx may name its events otherwise; the first request is a ping.
-            await response.aclose()
-            raise StrangerError(f"It was not seen whose {self._listening} is. Please report it.")
-        return response
-
-    async def _check(self, event: str, told: dict[str, Any]) -> None:
-        if event != "connection.connect_unix_socket.complete":
-            return
-        stream = told["return_value"]
-        try:
-            check_peer(stream.get_extra_info("socket"), self._listening)
-        except BaseException:
-            await stream.aclose()
-            raise
-        self._is_checked = True
+        check_folder(self._listening)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_PING_SECONDS)
+        self.sock.connect(self._listening)
+        check_peer(self.sock, self._listening)
+        self.sock.settimeout(_ANSWER_SECONDS)
 
 
-async def _last(response: httpx.Response, progress: Callable[[int, int], None]) -> dict[str, Any]:
-    """Return the answer behind the lines that tell of progress."""
-    async for line in response.aiter_lines():
-        facts = json.loads(line)
-        if "progress" in facts:
-            # It speaks to the client from a worker thread, as verbs do.
-            await run_sync(progress, *facts["progress"])
-        elif "answer" in facts:
-            return _answered(OK, facts["answer"])
+def _answer_of(response: HTTPResponse, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Return the answer, which the lines that tell of progress come before."""
+    status = response.status
+    if response.getheader("content-type", "").startswith(LINES):
+        for line in response:
+            body = json.loads(line)
+            if "progress" not in body:
+                break
+            progress(*body["progress"])
         else:
-            return _answered(facts["status"], facts)
-    raise ValueError("an answer that was cut off")
-
-
-def _answered(status: int, body: Any) -> dict[str, Any]:
+            raise ValueError("an answer that was cut off")
+        status, body = body.get("status", OK), body.get("answer", body)
+    else:
+        body = json.loads(response.read())
     if status == OK:
         answer: dict[str, Any] = body
         return answer

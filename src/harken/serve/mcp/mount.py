@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from harken.engine import Harken
 from harken.errors import MissingExtraError
-from harken.serve.http.routes import caller_of
+from harken.serve.http.guard import caller_of, error_response
 from harken.serve.operations.operation import AnyOperation
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ class Mount:
                 try:
                     await self._start()
                 except ModuleNotFoundError:
-                    message = str(MissingExtraError("MCP", "mcp"))
-                    await JSONResponse({"error": message}, status_code=503)(scope, receive, send)
+                    await error_response(503, str(MissingExtraError("MCP", "mcp")))(scope, receive, send)
                     return
         assert self._manager is not None  # noqa: S101 - made above
         await self._manager.handle_request(scope, receive, send)

@@ -20,9 +20,9 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
 from harken.errors import HarkenError
-from harken.serve import process as parent
 from harken.serve.mcp.daemon_client import DaemonClient
 from harken.serve.mcp.server import make_server
+from harken.serve.process import is_parent_gone
 
 _ADVICE = {
     PARSE_ERROR: "This line is no JSON that can be read: it is cut off, too deep, or holds half of a character "
@@ -47,14 +47,16 @@ def serve_stdio(client: DaemonClient) -> None:
         pass
     finally:
         # What is still being done in a thread is a transaction, whole or not at all.
-        threading.Thread(target=_leave_soon, name="harken-end", daemon=True).start()
+        ending = threading.Timer(_END_SECONDS, os._exit, [0])
+        ending.daemon = True
+        ending.start()
         client.close()
 
 
 async def _run(client: DaemonClient) -> None:
     # Also starts the daemon where there is none, so that it is there when the first question comes.
     try:
-        await client.is_served()
+        client.is_served()
     except HarkenError as error:
         # Each call answers so, too.
         sys.stderr.write(f"harken: {error}\n")
@@ -64,13 +66,8 @@ async def _run(client: DaemonClient) -> None:
 
 
 def _leave_with_parent() -> None:
-    while not parent.is_gone():
+    while not is_parent_gone():
         time.sleep(_LOOK_SECONDS)
-    os._exit(0)
-
-
-def _leave_soon() -> None:
-    time.sleep(_END_SECONDS)
     os._exit(0)
 
 
@@ -103,17 +100,17 @@ def _answer(error: Exception) -> JSONRPCError | None:
     if not isinstance(error, ValidationError):
         return None
     problems = error.errors(include_url=False, include_context=False)
-    found = problems[0]["input"]
+    line = problems[0]["input"]
     if problems[0]["type"] == "json_invalid":
-        if not found.strip():
+        if not line.strip():
             return None
         try:
             # As Python reads it, which takes halves of characters.
-            return _refusal(PARSE_ERROR, json.loads(found, parse_int=_number))
+            return _refusal(PARSE_ERROR, json.loads(line, parse_int=_number))
         except (ValueError, RecursionError):
             return _refusal(PARSE_ERROR, None)
     # One of them is told of the whole message: what an answer would have to hold.
-    whole = next((each["input"] for each in problems if isinstance(each["input"], dict)), found)
+    whole = next((each["input"] for each in problems if isinstance(each["input"], dict)), line)
     if isinstance(whole, dict) and ("result" in whole or "error" in whole):
         return None
     return _refusal(INVALID_REQUEST, whole)

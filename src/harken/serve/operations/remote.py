@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harken.errors import HarkenError
-from harken.serve.daemon.place import DaemonPaths, home_of
-from harken.serve.daemon.wire import OK, DaemonError, exchange
+from harken.serve.daemon.paths import DaemonPaths, home_of
+from harken.serve.daemon.wire import OK, DaemonError, exchange, ping
 from harken.serve.operations.operation import LOST, AnyOperation, Caller, Effect, Piece, Printer, ShellCommand
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def ask_daemon(
     try:
         content = json.dumps({**request, "directory": str(Path.cwd())}).encode()
         # One that is stopped, or has other settings, is seen before anything is asked for.
-        if exchange(listening, "/v1/ping", None, env, _PING_SECONDS)[0] != OK:
+        if ping(listening, env, _PING_SECONDS) != OK:
             return None
     except (DaemonError, OSError, ValueError):
         return None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harken.serve.install.entries import JSON
-from harken.serve.install.plan import Backups, Change, InstallError, make, plan_install, plan_uninstall
+from harken.serve.install.plan import Backups, InstallError, make, plan
 from harken.serve.install.targets import TARGETS, Command, Where
 
 AGENTS = ("claude-code", "codex", "cursor", "gemini", "opencode")
@@ -65,20 +64,22 @@ class Person:
 
     def install(self, agent: str, program: str = "/x/harken") -> list[str]:
         """Install; what was done with each file."""
-        return self._made(agent, program, plan_install)
+        return self._made(agent, program, undo=False)
 
     def uninstall(self, agent: str) -> list[str]:
         """Undo it; what was done with each file."""
-        return self._made(agent, "/x/harken", plan_uninstall)
+        return self._made(agent, "/x/harken", undo=True)
 
     def data(self, name: str) -> dict[str, Any]:
         """What a file of plain JSON says."""
         read: dict[str, Any] = json.loads((self.folder / name).read_text("utf-8"))
         return read
 
-    def _made(self, agent: str, program: str, plan: Callable[..., list[Change]]) -> list[str]:
+    def _made(self, agent: str, program: str, *, undo: bool) -> list[str]:
         target, backups = TARGETS[agent], Backups(self.home)
-        changes = plan(target.edits(Where(self.folder, None, {}), Command((program,)), target.hooked), backups)
+        changes = plan(
+            target.edits(Where(self.folder, None, {}), Command((program,)), target.hooked), backups, undo=undo
+        )
         make(changes, backups)
         return [change.action for change in changes]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harken.serve.install.entries import JSON, TOML, ConfigEntry
-from harken.serve.install.plan import Backups, Edit, InstallError, make, plan_install, plan_uninstall
+from harken.serve.install.plan import Backups, Edit, InstallError, make, plan
 
 SERVER = ConfigEntry(("mcpServers", "harken"), {"command": "/x/harken", "args": ["mcp"]})
 HOOK = ConfigEntry(("hooks", "Stop"), {"hooks": [{"type": "command", "command": "/x/harken hook Stop"}]}, listed=True)
@@ -29,7 +29,7 @@ def backups(tmp_path: Path) -> Backups:
 
 
 def test_a_file_that_changes_meanwhile_stops_everything(edits: list[Edit], backups: Backups) -> None:
-    changes = plan_install(edits, backups)
+    changes = plan(edits, backups)
     edits[1].path.write_text('{"mine": 1}')
     with pytest.raises(InstallError, match="changed by somebody else"):
         make(changes, backups)
@@ -41,41 +41,41 @@ def test_a_file_that_changes_meanwhile_stops_everything(edits: list[Edit], backu
 def test_what_a_killed_install_left_is_undone(edits: list[Edit], backups: Backups) -> None:
     original = '{"mcpServers":{"harken":{"command":"own"}}}'
     edits[1].path.write_text(original)
-    changes = plan_install(edits, backups)
+    changes = plan(edits, backups)
     make(changes, backups)
     # Killed between the backup and the file.
     edits[1].path.write_text(original)
     edits[0].path.unlink()
-    make(plan_uninstall(edits, backups), backups)
+    make(plan(edits, backups, undo=True), backups)
     assert edits[1].path.read_text() == original
     assert not edits[0].path.parent.parent.exists()
 
 
 def test_a_newer_install_replaces_an_older_one_and_both_go(edits: list[Edit], backups: Backups) -> None:
     edits[1].path.write_text("{}")
-    make(plan_install(edits, backups), backups)
+    make(plan(edits, backups), backups)
     newer = ConfigEntry(SERVER.keys, {"command": "/y/harken", "args": ["mcp"]})
     again = [Edit(edit.path, edit.syntax, (newer, *edit.entries[1:])) for edit in edits]
-    assert [change.action for change in plan_install(again, backups)] == ["changed", "changed"]
-    make(plan_install(again, backups), backups)
+    assert [change.action for change in plan(again, backups)] == ["changed", "changed"]
+    make(plan(again, backups), backups)
     assert json.loads(edits[1].path.read_text()) == {"mcpServers": {"harken": newer.value}}
-    make(plan_uninstall(again, backups), backups)
+    make(plan(again, backups, undo=True), backups)
     assert edits[1].path.read_text() == "{}"
     assert not edits[0].path.exists()
 
 
 def test_a_stranger_of_our_name_is_not_taken_out(edits: list[Edit], backups: Backups) -> None:
     edits[1].path.write_text('{"mcpServers": {"harken": {"command": "own", "args": ["else"]}}}')
-    assert [change.action for change in plan_uninstall(edits, backups)] == ["unchanged", "unchanged"]
+    assert [change.action for change in plan(edits, backups, undo=True)] == ["unchanged", "unchanged"]
 
 
 def test_comments_of_toml_stay_through_a_change_in_between(tmp_path: Path, backups: Backups) -> None:
     path = tmp_path / "config.toml"
     path.write_text('# first\nmodel = "a" # why\n\n[mcp_servers.z]\ncommand = "z"\n')
     edit = [Edit(path, TOML, (ConfigEntry(("mcp_servers", "harken"), SERVER.value),))]
-    make(plan_install(edit, backups), backups)
+    make(plan(edit, backups), backups)
     path.write_text(path.read_text().replace('"a"', '"b"'))
-    make(plan_uninstall(edit, backups), backups)
+    make(plan(edit, backups, undo=True), backups)
     assert path.read_text() == '# first\nmodel = "b" # why\n\n[mcp_servers.z]\ncommand = "z"\n'
 
 
@@ -89,14 +89,14 @@ def test_something_else_at_our_place_is_not_overwritten(
     edits[0].path.parent.mkdir(parents=True)
     edits[0].path.write_text(text)
     with pytest.raises(InstallError, match=said):
-        plan_install(edits, backups)
+        plan(edits, backups)
 
 
 def test_only_our_hooks_of_a_list_go(tmp_path: Path, backups: Backups) -> None:
     path = tmp_path / "one.json"
     others = [{"hooks": [{"type": "command", "command": each}]} for each in ("bell", "light")]
     path.write_text(json.dumps({"hooks": {"Stop": [others[0], HOOK.value, others[1], HOOK.value]}}))
-    make(plan_uninstall([Edit(path, JSON, (HOOK,))], backups), backups)
+    make(plan([Edit(path, JSON, (HOOK,))], backups, undo=True), backups)
     assert json.loads(path.read_text()) == {"hooks": {"Stop": others}}
 
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_changed_is_refused(
     path = tmp_path / "config.toml"
     spoil(path)
     with pytest.raises(InstallError, match=said):
-        plan_install([Edit(path, TOML, (ConfigEntry(("mcp_servers", "harken"), SERVER.value),))], backups)
+        plan([Edit(path, TOML, (ConfigEntry(("mcp_servers", "harken"), SERVER.value),))], backups)
 
 
 def test_inline_tables_of_toml_are_understood(tmp_path: Path, backups: Backups) -> None:
@@ -122,11 +122,11 @@ def test_inline_tables_of_toml_are_understood(tmp_path: Path, backups: Backups) 
     text = 'mcp_servers = { z = { command = "z" } }\n'
     path.write_text(text)
     edit = [Edit(path, TOML, (ConfigEntry(("mcp_servers", "harken"), SERVER.value),))]
-    make(plan_install(edit, backups), backups)
+    make(plan(edit, backups), backups)
     servers = {"z": {"command": "z"}, "harken": dict(SERVER.value)}
     assert tomllib.loads(path.read_text()) == {"mcp_servers": servers}
     path.write_text(f"# later\n{path.read_text()}")
-    make(plan_uninstall(edit, backups), backups)
+    make(plan(edit, backups, undo=True), backups)
     assert tomllib.loads(path.read_text()) == tomllib.loads(text)
 
 
@@ -140,7 +140,7 @@ def test_a_folder_that_another_process_makes_at_the_same_moment_stops_nothing(
         mkdir(self, *args, **named)
 
     monkeypatch.setattr(Path, "mkdir", second)
-    make(plan_install(edits, backups), backups)
+    make(plan(edits, backups), backups)
     assert SERVER.value == json.loads(edits[0].path.read_text())["mcpServers"]["harken"]
 
 
@@ -153,5 +153,5 @@ def test_what_a_killed_process_left_beside_a_file_goes_with_the_next_change(
         file.write_text("{")
     for file in (old, mine):
         os.utime(file, (0, 0))
-    make(plan_install(edits, backups), backups)
+    make(plan(edits, backups), backups)
     assert (old.exists(), young.exists(), mine.exists()) == (False, True, True)
