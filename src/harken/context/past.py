@@ -15,9 +15,9 @@ from harken.model.conversations import (
     Trust,
     least_trusted,
 )
+from harken.search.candidates import Gate
 from harken.search.past import PastConversation, PastExchange
 from harken.search.query import is_small_talk, parse_query
-from harken.search.relevance import Gate
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_exchange

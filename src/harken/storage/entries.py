@@ -25,7 +25,7 @@ from sqlalchemy import (
 from harken.model.conversations import UNTRUSTED, Entry, NewEntry, Role, Trust
 from harken.storage.columns import Dialect, from_microseconds
 from harken.storage.enrichment.jobs import EMBED, drop_work
-from harken.storage.ports import RowScope, Transaction, bare_among, bare_by, batches, rows_in
+from harken.storage.ports import RowScope, Transaction, bare_among, batches, rows_in
 from harken.storage.tables import (
     conversations,
     entries,
@@ -223,8 +223,10 @@ def wait_again(
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
-    rows = bare_among(tx, _whole(tx.dialect), entry_ids)
-    return {row[0]: Entry(*(*row[:8], from_microseconds(row[8]), _TRUST[row[9]], *row[10:])) for row in rows}
+    found = {}
+    for row in bare_among(tx, _whole(tx.dialect), entry_ids):
+        found[row[0]] = Entry(*(*row[:8], from_microseconds(row[8]), _TRUST[row[9]], *row[10:]))
+    return found
 
 
 @cache
@@ -261,12 +263,17 @@ class EntryFacts(NamedTuple):
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
+    found = {}
+    for row in bare_among(tx, _facts(tx.dialect), entry_ids):
+        found[row[0]] = EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:])
+    return found
+
+
+@cache
+def _facts(dialect: Dialect) -> Select[Any]:
     columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
     places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    rows = bare_by(tx, entries.c.id, entry_ids, entries.c.id, *columns, *places)
-    return {
-        row[0]: EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:]) for row in rows
-    }
+    return select(entries.c.id, *columns, *places).where(_OF_TENANT, dialect.among(entries.c.id))
 
 
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:
@@ -288,10 +295,14 @@ def has_entries(tx: Transaction) -> bool:
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     """The scope as conditions on the entries table."""
-    one = {"project_id": scope.project_id, "conversation_id": scope.conversation_id, "segment_id": scope.segment_id}
-    several = {"source": scope.sources, "conversation_id": scope.conversation_ids, "role": scope.roles}
-    conditions = [entries.c[name] == value for name, value in one.items() if value is not None]
-    conditions += [entries.c[name].in_(values) for name, values in several.items() if values]
+    conditions: list[ColumnElement[bool]] = []
+    for column, wanted in (
+        *((entries.c.project_id, scope.project_id), (entries.c.conversation_id, scope.conversation_id)),
+        *((entries.c.segment_id, scope.segment_id), (entries.c.source, scope.sources)),
+        *((entries.c.conversation_id, scope.conversation_ids), (entries.c.role, scope.roles)),
+    ):
+        if wanted not in (None, ()):
+            conditions.append(column.in_(wanted) if isinstance(wanted, tuple) else column == wanted)
     if scope.outside_conversations:
         # Says nothing new, and lets the index of what is in no conversation be used.
         conditions.append(entries.c.conversation_id.is_(None))

@@ -78,6 +78,12 @@ class RowScope:
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
 
     @property
+    def is_small_part(self) -> bool:
+        """Whether it is likely to be a small part of a store."""
+        chosen = self.outside_conversations or bool(self.facets) or self.project_id is not None
+        return chosen or self.is_narrow or self.since is not None or self.until is not None
+
+    @property
     def outside_conversations(self) -> bool:
         """Whether it is of no conversation at all, by its sources alone."""
         return bool(self.sources) and APART_SOURCES.issuperset(self.sources)
@@ -123,10 +129,8 @@ class TextIndex(Protocol):
     def search(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:
-        """Entries that hold any of the words or phrases, best first, with a score that is higher for better ones.
-
-        With context, the words of neighbours and the date count as well, less than the entry's own.
-        """
+        """See `find`, without a quotation."""
+        return self.find(connection, terms, "", scope, limit, with_context)[0]
 
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word or phrase in its own text.
@@ -134,9 +138,7 @@ class TextIndex(Protocol):
         Where no word has more holders than `few`, the scope's entries are not counted.
         """
 
-    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
-        """Entries whose own text has these words in this order, whatever stands between them, best first."""
-
+    @abstractmethod
     def find(
         self,
         connection: Connection,
@@ -146,7 +148,11 @@ class TextIndex(Protocol):
         limit: int,
         with_context: bool = True,
     ) -> tuple[list[Scored], set[int]]:
-        """What `search` finds, and who is `quoting`; nobody where the quote is empty."""
+        """Entries that hold any of the words or phrases, best first, with a score that is higher for better ones.
+
+        With context, the words of neighbours and the date count as well, less than the entry's own. Also the ids of
+        entries whose own text has the words of a quote in this order, whatever marks stand between them.
+        """
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
@@ -356,11 +362,6 @@ def rows_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -
 def rows_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Any]:
     """The rows of a table of which a column has one of the values, or some of their columns."""
     return rows_among(tx, _rows_by(tx.dialect, column, wanted), values)
-
-
-def bare_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Sequence[Any]]:
-    """Those columns by place alone and sooner, where their types convert nothing."""
-    return bare_among(tx, _rows_by(tx.dialect, column, wanted), values)
 
 
 @cache

@@ -20,6 +20,7 @@ from harken.testing.store_conformance.asking import (
     embed,
     found,
     keep,
+    quoting,
     read,
     space_of,
     text_problems,
@@ -113,7 +114,7 @@ class SourceTests:
         with store.reading() as tx:
             rows = row_scope(tx, scope)
             worded = [entry_id for entry_id, _ in tx.text.search(tx.connection, ["zebra"], rows, 100)]
-            quoted = [entry_id for entry_id, _ in tx.text.quoting(tx.connection, "zebra", rows, 100)]
+            quoted = quoting(tx, "zebra", rows)
             near = list(store.nearest.nearest(tx, space, matrix[0], rows, 100))
             inside = in_scope(tx, ids, rows)
         for found_ids in (worded, quoted, near, sorted(inside)):
