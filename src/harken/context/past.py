@@ -21,9 +21,9 @@ from harken.search.query import is_small_talk, parse_query
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_exchange
+from harken.storage.entries import present_sources
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable
-from harken.storage.scopes import present_sources
 from harken.text.shown import one_line
 from harken.text.words import content_terms
 

@@ -16,8 +16,8 @@ from harken.search.candidates import Gate, RareWords
 from harken.search.query import parse_query
 from harken.sources.searches import SourceSearcher
 from harken.sources.source import SourceHit
+from harken.storage.entries import row_scope
 from harken.storage.ports import Readable
-from harken.storage.scopes import row_scope
 
 
 def near(store: Readable, found: SourceHit, query: str) -> SourceHit:

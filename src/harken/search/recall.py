@@ -12,7 +12,7 @@ from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import SearchSession, SearchSessions, attempted
 from harken.storage.conversations import entries_of
-from harken.storage.scopes import row_scope
+from harken.storage.entries import row_scope
 from harken.text import tokens
 
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity

@@ -14,9 +14,8 @@ from harken.search.candidates import Candidates, Gate, trust_factor
 from harken.search.query import Query, parse_query
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.entries import EntryFacts, has_entries
+from harken.storage.entries import EntryFacts, has_entries, row_scope
 from harken.storage.ports import Transaction
-from harken.storage.scopes import row_scope
 
 _SUMMARIES = (CONVERSATION, EXCHANGE, TOOLS)
 

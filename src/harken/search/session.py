@@ -16,18 +16,9 @@ from harken.config.settings import SearchConfig
 from harken.log import Log
 from harken.providers.embedder import Embedder, Vectors
 from harken.search.query import Query, is_mostly_foreign
-from harken.storage.enrichment.jobs import (
-    A_BATCH,
-    EMBED,
-    Backlog,
-    backlog,
-    blocked_reason,
-    count_embeddable,
-    count_waiting,
-    is_enabled,
-)
+from harken.storage.enrichment.jobs import blocked_reason, is_enabled
 from harken.storage.ports import SharedTransaction, Store, StoredSpace, Transaction
-from harken.storage.vectors import answering_space
+from harken.storage.vectors import A_BATCH, EMBED, Backlog, answering_space, backlog, count_embeddable, count_waiting
 
 GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"

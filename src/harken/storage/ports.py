@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
+    Insert,
     Select,
     Table,
     bindparam,
@@ -29,7 +30,6 @@ from sqlalchemy import (
 )
 
 from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS
-from harken.storage.columns import AMONG, Dialect
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Scored = tuple[int, float]
 EMBEDDED_TENANT = "local"
+# The name under which statements that are made once get the ids that they are about.
+AMONG = "among"
+MESSAGE_SOURCE = "message"
 # Entries of these belong to no conversation.
 APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})
 
@@ -209,6 +212,45 @@ class Right:
 
     problem: str
     fixed: bool
+
+
+class Dialect(Protocol):
+    """The statements that engines spell differently; two of one engine are equal."""
+
+    def __hash__(self) -> int:
+        """Statements are made once for each engine."""
+
+    def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """Whether a column has one of the values, however many they are."""
+
+    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+        """The same of numbers or texts that each execution binds, as `listing` gives them, to the name `AMONG`."""
+
+    def listing(self, values: Sequence[Any]) -> object:
+        """Values as a statement with `among` takes them."""
+
+    def bare_rows(
+        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
+    ) -> Sequence[Sequence[Any]]:
+        """The rows of a statement that was made once and is kept for good, by place alone and as the driver gives them.
+
+        The types of its columns convert nothing, and it has no list (`IN`).
+        """
+
+    def upsert(
+        self,
+        table: Table,
+        rows: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        key: Sequence[str],
+        changes: Mapping[str, Any] | None = None,
+        where: ColumnElement[bool] | None = None,
+    ) -> Insert:
+        """Insert one row or some of different keys; each may change the one that has its key.
+
+        Rows are complete but for the id, `{}` where they are given when the statement is executed. The key is that of
+        a unique constraint, without the tenant. A row of the same key gets the changes, which may speak of its columns,
+        if the condition holds for it; without changes it stays as it is.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from harken.sources.memories.memory import (
 )
 from harken.sources.source import SearchPort
 from harken.storage.ports import Store, Transaction
+from harken.storage.projects import ensure_project, known_project, project_row
 from harken.storage.records.lists import accessed_times, list_memories, standing_memories
 from harken.storage.records.rows import MEMORY as SOURCE
 from harken.storage.records.rows import find_kept, kept_uid, set_local
-from harken.storage.scopes import ensure_project, known_project, project_row
 
 _MOST_FOUND, _MOST_LISTED = 100, 1000
 # Who asks for important ones only gets them from among so many times as many.

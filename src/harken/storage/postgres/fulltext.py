@@ -13,11 +13,11 @@ from typing import Any
 from sqlalchemy import Connection, func, select, text
 
 from harken.model.conversations import UNTRUSTED
-from harken.storage.columns import day_in_words, spaced
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.postgres.dialect import bare_rows
 from harken.storage.tables import entries
+from harken.text.words import day_in_words, spaced
 
 _ACCENTS = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")

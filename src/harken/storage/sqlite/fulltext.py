@@ -13,13 +13,12 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harken.model.conversations import UNTRUSTED
-from harken.storage.columns import spaced
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.sqlite import postings
 from harken.storage.tables import entries
-from harken.text.words import STOP_WORDS
+from harken.text.words import STOP_WORDS, spaced
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from harken.model.conversations import SearchScope
 from harken.storage.conversations import count_all
 from harken.storage.enrichment.jobs import count_unembedded
+from harken.storage.entries import row_scope
 from harken.storage.ports import RowScope, Store, StoredSpace
-from harken.storage.scopes import row_scope
 from harken.storage.tables import vectors
 from harken.storage.vectors import (
     activate_space,

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import select
 
 from harken.storage.conversations import count_all, find_conversation, find_message, tombstones_of
-from harken.storage.enrichment.jobs import EMBED, claim_unembedded, fail, list_failed, owned
+from harken.storage.enrichment.jobs import claim_unembedded, fail, list_failed, owned
 from harken.storage.ports import RowScope, Store
 from harken.storage.tables import vectors, work
-from harken.storage.vectors import activate_space, list_spaces
+from harken.storage.vectors import EMBED, activate_space, list_spaces
 from harken.testing.store_conformance.asking import (
     LONG,
     apply,

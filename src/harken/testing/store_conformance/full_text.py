@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from harken.model.conversations import MessageType, Role, SearchScope
+from harken.storage.entries import row_scope
 from harken.storage.ports import RowScope, Store
-from harken.storage.scopes import row_scope
 from harken.testing.store_conformance.asking import EVERYWHERE, apply, entry_ids, found, keep, quoting, text_problems
 from harken.testing.talk import START, Talk, talk_of
 

@@ -29,10 +29,10 @@ from harken.storage.conversations import (
     messages_of,
     read_titles,
 )
-from harken.storage.enrichment.jobs import count_embeddable
 from harken.storage.ports import Store
 from harken.storage.state import REDACTED, read_counters
 from harken.storage.tables import exchanges, messages
+from harken.storage.vectors import count_embeddable
 from harken.testing.store_conformance.asking import LONG, TOOL_CHARS, apply, found, keep, read, text_problems
 from harken.testing.talk import START, Talk, talk_of
 

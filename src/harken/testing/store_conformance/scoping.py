@@ -9,10 +9,9 @@ import pytest
 
 from harken.errors import NotFoundError
 from harken.model.conversations import MessageType, ProjectIdentity, Role, SearchScope
-from harken.storage.entries import in_scope
+from harken.storage.entries import in_scope, row_scope
 from harken.storage.past import conversation_row
 from harken.storage.ports import RowScope, Store
-from harken.storage.scopes import row_scope
 from harken.testing.store_conformance.asking import LONG, embed, entry_ids, found, keep, read, space_of, unit_vectors
 from harken.testing.talk import START, Talk
 

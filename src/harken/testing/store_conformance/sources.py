@@ -10,10 +10,17 @@ import pytest
 from harken.errors import NotFoundError
 from harken.model.conversations import NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
 from harken.storage.conversations import find_tombstones
-from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, in_scope, load_entries
+from harken.storage.entries import (
+    RecordHead,
+    add_record_entries,
+    drop_record_entries,
+    in_scope,
+    load_entries,
+    row_scope,
+)
 from harken.storage.ports import RowScope, Store
+from harken.storage.projects import ensure_project
 from harken.storage.records.rows import drop_kept, each_kept, find_kept, kept_uid
-from harken.storage.scopes import ensure_project, row_scope
 from harken.storage.tables import entries, entry_facets
 from harken.testing.store_conformance.asking import (
     apply,

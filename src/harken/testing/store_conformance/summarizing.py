@@ -22,9 +22,9 @@ from harken.storage.enrichment.summaries import (
     put_summary,
     read_summaries,
 )
+from harken.storage.entries import row_scope
 from harken.storage.events import forget_rows
 from harken.storage.ports import RowScope, Store
-from harken.storage.scopes import row_scope
 from harken.testing.store_conformance.asking import found, keep, read, spoken_at_length, write
 from harken.testing.talk import START, Talk
 

@@ -7,7 +7,6 @@ from decimal import Decimal
 
 from harken.storage.enrichment.jobs import (
     BACKOFF_SECONDS,
-    EMBED,
     Claimed,
     claim_unembedded,
     complete,
@@ -35,6 +34,7 @@ from harken.storage.enrichment.spend import (
     spent_on_item,
 )
 from harken.storage.ports import Store, StoredSpace
+from harken.storage.vectors import EMBED
 from harken.testing.store_conformance.asking import (
     embed,
     entry_ids,
