@@ -44,7 +44,7 @@ from harken.model.workspace import Commit, FileChange
 from harken.sources.experiences.experiences import tier_of
 from harken.sources.memories.memories import CATEGORIES, Memory, kept_memory
 from harken.sources.workspace.commits import CommitSource
-from harken.storage.scopes import ensure_project
+from harken.storage.projects import ensure_project
 from harken.storage.tables import entries
 from harken.storage.workspace.commits import add_commits
 from measuring import Figure, Times, times_of, watched

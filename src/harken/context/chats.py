@@ -24,8 +24,8 @@ from harken.search.recall import AutoRag, Recall
 from harken.search.search import Searcher
 from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
 from harken.storage.enrichment.segments import count_left, has_left, note_left
+from harken.storage.entries import present_sources
 from harken.storage.past import list_retrievals
-from harken.storage.scopes import present_sources
 from harken.storage.state import INJECTIONS, given_to, note_given
 
 # Messages; until then auto-RAG alone brings them back.

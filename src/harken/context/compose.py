@@ -13,7 +13,7 @@ from harken.errors import NotFoundError, UsageError
 from harken.log import Log
 from harken.model.conversations import ContextItem, Hit, Trust
 from harken.model.views import AssembledView
-from harken.search.ranking import trust_factor
+from harken.search.candidates import trust_factor
 from harken.sources.source import SourceHit, relevance_of
 from harken.text import tokens
 

@@ -16,8 +16,8 @@ from harken.model.conversations import (
     least_trusted,
 )
 from harken.model.lookups import SearchResult
+from harken.search.candidates import Gate
 from harken.search.past import PastConversation, PastExchange
-from harken.search.relevance import Gate
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable

@@ -31,7 +31,7 @@ from harken.storage.entries import wait_again
 from harken.storage.open import migrate_store
 from harken.storage.ports import Migrated, Store, Transaction
 from harken.storage.state import read_counters
-from harken.storage.vectors import list_spaces
+from harken.storage.vectors import count_vectors, embeddable_texts, list_spaces
 from harken.text import tokens
 
 
@@ -179,8 +179,8 @@ class Maintenance:
         """
         filled = self._filled()
         with self.store.reading() as tx:
-            counts = jobs.count_vectors(tx, filled.space)
-            count = sum(map(tokens.estimate, jobs.embeddable_texts(tx, sources)))
+            counts = count_vectors(tx, filled.space)
+            count = sum(map(tokens.estimate, embeddable_texts(tx, sources)))
         mine = {source: found for source, found in counts.items() if not sources or source in sources}
         deleted = sum(found.embedded for found in mine.values())
         texts = {source: found.embedded + found.waiting for source, found in mine.items()}

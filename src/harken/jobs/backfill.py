@@ -23,7 +23,7 @@ from harken.storage.enrichment.consent import SummaryBacklog
 from harken.storage.enrichment.spend import mean_output_tokens, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary
 from harken.storage.ports import Store, Transaction
-from harken.storage.scopes import project_row
+from harken.storage.projects import project_row
 from harken.text import tokens
 
 KINDS = (EXCHANGE, CONVERSATION)

@@ -10,9 +10,9 @@ from harken.jobs.job import Job
 from harken.log import Log
 from harken.model.conversations import spoken
 from harken.providers.embedder import Embedder, Vectors
-from harken.storage.enrichment.jobs import EMBED, Claimed, claim_unembedded, count_unembedded
+from harken.storage.enrichment.jobs import Claimed, claim_unembedded, count_unembedded
 from harken.storage.ports import Store, StoredSpace, Transaction
-from harken.storage.vectors import activate_space, put_vectors
+from harken.storage.vectors import EMBED, activate_space, put_vectors
 from harken.text import tokens
 
 # How much of an entry the model reads where entries are long: what tells most comes first in them, and every token

@@ -16,7 +16,6 @@ from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, Ch
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
 from harken.storage.enrichment.consent import drop_model, model_since, note_model
-from harken.storage.enrichment.jobs import EMBED
 from harken.storage.enrichment.spend import (
     BOOKS,
     CallState,
@@ -29,6 +28,7 @@ from harken.storage.enrichment.spend import (
     spent_on_day,
 )
 from harken.storage.ports import Store
+from harken.storage.vectors import EMBED
 from harken.text import tokens
 
 # What roles, tool schemas and separators add to a message, in tokens.

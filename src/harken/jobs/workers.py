@@ -25,12 +25,12 @@ from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.conversations import count_all
 from harken.storage.enrichment import jobs, segments, summaries
 from harken.storage.enrichment.consent import Consent, SummaryBacklog
-from harken.storage.enrichment.jobs import EMBED, VectorCounts, WorkCounts
+from harken.storage.enrichment.jobs import WorkCounts
 from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
 from harken.storage.ports import Store, StoredSpace, Transaction
-from harken.storage.vectors import list_spaces
+from harken.storage.vectors import EMBED, VectorCounts, count_vectors, list_spaces
 
 EMBEDDINGS = "embeddings"
 # The workers by the name that people call them, in the order in which their work is done.
@@ -242,7 +242,7 @@ class Background:
     def vectors(self) -> VectorsBySource:
         """How many vectors there are and are missing, by source: `message`, `exchange`, `conversation`…"""
         with self.store.reading() as tx:
-            return jobs.count_vectors(tx, _target(tx))
+            return count_vectors(tx, _target(tx))
 
     def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
         kind, now, worker = WORKERS[name], self.now(), self._workers.get(name)

@@ -16,8 +16,8 @@ from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts
+from harken.storage.projects import project_row
 from harken.storage.records.rows import kept_times
-from harken.storage.scopes import project_row
 from harken.storage.state import get_setting, put_journal_offset, set_setting
 from harken.storage.tables import conversations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -13,10 +14,9 @@ from harken.config.settings import RagConfig
 from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
-from harken.search.candidates import Candidates
+from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query
-from harken.search.relevance import Gate, RareWords
-from harken.search.session import QueryVector, SearchSession, SearchSessions, attempt
+from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.past import (
     RETRIEVALS,
@@ -237,8 +237,9 @@ class _PastSearch:
             everywhere.find_words(tx)
             # Here, for the model is mostly not done yet.
             everywhere.read_facts(tx, everywhere.keyword)
-        self._by_meaning(self._embedded)
-        self._by_meaning(lambda: self._find_near(everywhere))
+        with self._by_meaning():
+            self._embedded()
+            self._find_near(everywhere)
         gate = Gate.of(self.asked, config.min_similarity, session.config)
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
@@ -253,7 +254,8 @@ class _PastSearch:
             inside = replace(trusted, conversation_ids=tuple(chosen))
             within = Candidates(self.query, session.config, inside, depth)
             within.find_words(tx)
-        self._by_meaning(lambda: self._find_near(within, _COMPARED))
+        with self._by_meaning():
+            self._find_near(within, _COMPARED)
         with session.view.reading() as tx:
             self._rank(tx, within, everywhere)
             heads = conversation_heads(tx, chosen)
@@ -271,10 +273,12 @@ class _PastSearch:
         shown = tuple(_shown(each, heads[each.row], exchanges, within.scores) for each in placed if each.row in heads)
         return PastRecall(shown, self.query.text, tuple(self.notes), self.failure)
 
-    def _by_meaning(self, step: Callable[[], None]) -> None:
-        """Take a step that the words can do without."""
+    @contextmanager
+    def _by_meaning(self) -> Iterator[None]:
+        """A step that the words can do without."""
         failures: list[str] = []
-        attempt("vectors", step, failures, "earched by words alone: {error}.")
+        with attempted("vectors", failures, "earched by words alone: {error}."):
+            yield
         for what in failures:
             self.asked = None
             self.notes.append(f"S{what}")
@@ -287,7 +291,7 @@ class _PastSearch:
             return
         self.asked = asked
         with self.session.view.reading() as tx:
-            self.notes += self.session.coverage(tx)
+            self.notes += self.session.coverage.notes(tx, self.session.now)
 
     def _find_near(self, found: Candidates, compared: int = 0) -> None:
         if self.asked is not None:

@@ -8,12 +8,11 @@ from functools import partial
 
 from harken.config.settings import AutoRagConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
-from harken.search.candidates import Candidates
+from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query
-from harken.search.relevance import Gate, RareWords
-from harken.search.session import SearchSession, SearchSessions, attempt
+from harken.search.session import SearchSession, SearchSessions, attempted
 from harken.storage.conversations import entries_of
-from harken.storage.scopes import row_scope
+from harken.storage.entries import row_scope
 from harken.text import tokens
 
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
@@ -73,7 +72,8 @@ class AutoRag:
         """Have a query embedded that is about to be searched for; what fails here is met again there, and noted."""
         query = parse_query(text)
         if config.enabled and not asks_nothing(query, session.config.min_query_tokens):
-            attempt("vectors", lambda: session.begin(query, known_scripts_only=True), [])
+            with attempted("vectors", []):
+                session.begin(query, known_scripts_only=True)
 
     def search(
         self,
@@ -108,12 +108,10 @@ class AutoRag:
             if asks_nothing(query, shared.config.min_query_tokens):
                 return Recall(notes=("Nothing was asked, so nothing was searched.",))
             search = _SegmentSearch(shared, query, config)
-
-            def found() -> tuple[Recalled, ...]:
-                return tuple(_packed(query, search.hits(segment_uid, excluded), config, frame))
-
-            items = attempt("search", found, search.notes)
-        return Recall(items or (), query.text, tuple(search.notes))
+            items: tuple[Recalled, ...] = ()
+            with attempted("search", search.notes):
+                items = tuple(_packed(query, search.hits(segment_uid, excluded), config, frame))
+        return Recall(items, query.text, tuple(search.notes))
 
 
 @dataclass(slots=True)
@@ -135,8 +133,13 @@ class _SegmentSearch:
             seen = entries_of(tx, excluded)
         found = Candidates(self.query, config, scope, min(_DEPTH, config.candidates) + len(seen))
         # Both lists each on its own: where one part is broken, the other carries.
-        attempt("full_text", lambda: self._find_words(found), self.notes)
-        attempt("vectors", lambda: self._find_near(found), self.notes)
+        with attempted("full_text", self.notes), self.session.view.reading() as tx:
+            found.find_words(tx)
+            self.rare = RareWords.read(tx, self.query, found.scope)
+            # Here, for the model is still at work.
+            found.read_facts(tx, found.keyword)
+        with attempted("vectors", self.notes):
+            self._find_near(found)
         with self.session.view.reading() as tx:
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()
@@ -145,20 +148,13 @@ class _SegmentSearch:
             found.weigh({entry_id: found.facts[entry_id] for entry_id in passing}, self.session.now)
             return found.hits(tx, found.best_first()[:most], passing)
 
-    def _find_words(self, found: Candidates) -> None:
-        with self.session.view.reading() as tx:
-            found.find_words(tx)
-            self.rare = RareWords.read(tx, self.query, found.scope)
-            # Here, for the model is still at work.
-            found.read_facts(tx, found.keyword)
-
     def _find_near(self, found: Candidates) -> None:
         asked = self.session.vector(self.query, known_scripts_only=True)
         if isinstance(asked, str):
             self.notes.append(asked)
             return
         with self.session.view.reading() as tx:
-            self.notes += self.session.coverage(tx)
+            self.notes += self.session.coverage.notes(tx, self.session.now)
             found.find_near(tx, self.session.view.nearest, asked)
         own, config = self.config.relevance_threshold, self.session.config
         gate = Gate.of(asked, config.relevance_threshold if own is None else own, config)

@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model.arguments import MODES
-from harken.model.conversations import Hit, SearchScope, default_scope
+from harken.model.conversations import Hit, Reason, SearchScope, default_scope
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
-from harken.search.candidates import Candidates
+from harken.search.candidates import Candidates, Gate, trust_factor
 from harken.search.query import Query, parse_query
-from harken.search.ranking import rerank
-from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.entries import EntryFacts, has_entries
+from harken.storage.entries import EntryFacts, has_entries, row_scope
 from harken.storage.ports import Transaction
-from harken.storage.scopes import row_scope
 
 _SUMMARIES = (CONVERSATION, EXCHANGE, TOOLS)
 
@@ -104,15 +101,16 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
     with session.view.reading() as tx:
         if asked is not None:
             found.find_near(tx, session.view.nearest, asked)
-        hits = _hits(tx, session, found, gate, max(limit, config.rerank_top))
+        order = _ranked(tx, session, found, gate)
+        hits = found.hits(tx, order[: max(limit, config.rerank_top)])
         if not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
         elif asked is not None:
-            notes += session.coverage(tx)
+            notes += session.coverage.notes(tx, session.now)
     return SearchResult(tuple(hits), query.terms, gate.threshold, tuple(notes))
 
 
-def _hits(tx: Transaction, session: SearchSession, found: Candidates, gate: Gate, wanted: int) -> list[Hit]:
+def _ranked(tx: Transaction, session: SearchSession, found: Candidates, gate: Gate) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
     threshold = gate.threshold
     resembling = [e for e in found.nearest if threshold is None or found.similarity[e] >= threshold]
@@ -124,7 +122,7 @@ def _hits(tx: Transaction, session: SearchSession, found: Candidates, gate: Gate
         if entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
     }
     found.weigh(without_echoes(near), session.now)
-    return found.hits(tx, _once_each(found.best_first(), found.facts)[:wanted])
+    return _once_each(found.best_first(), found.facts)
 
 
 def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
@@ -151,3 +149,37 @@ def _once_each(order: Sequence[int], facts: Mapping[int, EntryFacts]) -> list[in
             once.append(entry_id)
         seen.add(uid)
     return once
+
+
+def rerank(reranker: Reranker, query: str, hits: Sequence[Hit], top: int, blend: float) -> list[Hit]:
+    """Reorder the best hits by a blend of their score and the cross-encoder's judgement.
+
+    Args:
+        reranker: the cross-encoder.
+        query: as it was asked.
+        hits: best first.
+        top: how many are looked at again; the others keep their places behind them.
+        blend: the judgement's share, 0 to 1; both parts are brought to 0..1 among the `top` first. What is not to be
+            trusted loses as much of it as of its score: what is written to be found reads like an answer.
+    """
+    head, tail = list(hits[:top]), list(hits[top:])
+    if len(head) < 2:
+        return [*head, *tail]
+    judged = _normalized(reranker.score(query, [hit.entry.spoken for hit in head]).tolist())
+    scores = _normalized([hit.score for hit in head])
+    trusted = [trust_factor(hit) for hit in head]
+    blended = [
+        (1 - blend) * score + blend * judgement * factor
+        for score, judgement, factor in zip(scores, judged, trusted, strict=True)
+    ]
+    order = sorted(range(len(head)), key=lambda index: -blended[index])
+    places = sorted((hit.score for hit in head), reverse=True)
+    return [
+        replace(head[index], score=place, reasons=(*head[index].reasons, Reason("rerank", judged[index])))
+        for index, place in zip(order, places, strict=True)
+    ] + tail
+
+
+def _normalized(values: Sequence[float]) -> list[float]:
+    low, high = min(values), max(values)
+    return [(value - low) / (high - low) if high > low else 1.0 for value in values]

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from harken.config.settings import SearchConfig
 from harken.log import Log
 from harken.providers.embedder import Embedder, Vectors
 from harken.search.query import Query, is_mostly_foreign
-from harken.storage.enrichment.jobs import (
-    A_BATCH,
-    EMBED,
-    Backlog,
-    backlog,
-    blocked_reason,
-    count_embeddable,
-    count_waiting,
-    is_enabled,
-)
+from harken.storage.enrichment.jobs import blocked_reason, is_enabled
 from harken.storage.ports import SharedTransaction, Store, StoredSpace, Transaction
-from harken.storage.vectors import answering_space
+from harken.storage.vectors import A_BATCH, EMBED, Backlog, answering_space, backlog, count_embeddable, count_waiting
 
 GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
@@ -39,7 +30,6 @@ _COUNTED_SECONDS = 30.0
 _AT_ONCE, _QUERIES = 8, 256
 
 _log = Log(__name__)
-_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -106,12 +96,14 @@ class SearchSession:
         config: how these searches fuse, weigh and hold to thresholds.
         view: the store, whose readings are one transaction.
         now: the moment for all of them.
+        coverage: tells what share is embedded.
     """
 
     def __init__(self, sessions: SearchSessions, config: SearchConfig) -> None:
         self.config = config
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
+        self.coverage = sessions.coverage
         self._sessions = sessions
         self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
 
@@ -138,10 +130,6 @@ class SearchSession:
         """
         asked = self.begin(query, known_scripts_only)
         return asked if isinstance(asked, str) else self.view.wait_for(asked)
-
-    def coverage(self, tx: Transaction) -> list[str]:
-        """See `Coverage.notes`."""
-        return self._sessions.coverage.notes(tx, self.now)
 
     def __enter__(self) -> SearchSession:
         return self
@@ -203,14 +191,12 @@ def _read_only(embedder: Embedder, text: str) -> Vectors:
     return vector
 
 
-def attempt(
-    part: str, call: Callable[[], _Result], notes: list[str], note: str = "Searched without {part}: {error}."
-) -> _Result | None:
-    """What the call gives; None where it fails, which is logged and noted: memory must never stop a chat."""
+@contextmanager
+def attempted(part: str, notes: list[str], note: str = "Searched without {part}: {error}.") -> Iterator[None]:
+    """A part of a search that may fail, which is logged and noted: memory must never stop a chat."""
     try:
-        return call()
+        yield
     except Exception as error:  # noqa: BLE001 - the other parts have an answer; the failure is logged and shown
         name = type(error).__name__
         _log.warning("search_part_failed", part=part, error_class=name)
         notes.append(note.format(part=part, error=name))
-        return None

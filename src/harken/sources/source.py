@@ -12,9 +12,8 @@ from harken.errors import UsageError
 from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry, SearchScope
 from harken.model.lookups import SearchResult
-from harken.storage.entries import load_entries, newest_entries
+from harken.storage.entries import load_entries, newest_entries, row_scope
 from harken.storage.ports import Readable, Transaction
-from harken.storage.scopes import row_scope
 
 
 class SearchPort(Protocol):

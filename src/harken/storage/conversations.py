@@ -37,8 +37,7 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.model.lookups import Surroundings
-from harken.storage.entries import MESSAGE_SOURCE
-from harken.storage.ports import Transaction, batches, rows_by, rows_in
+from harken.storage.ports import MESSAGE_SOURCE, Transaction, batches, rows_by, rows_in
 from harken.storage.tables import (
     conversations,
     entries,

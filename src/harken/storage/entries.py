@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Select,
+    Text,
     and_,
     bindparam,
     insert,
@@ -22,25 +23,29 @@ from sqlalchemy import (
     union_all,
 )
 
-from harken.model.conversations import UNTRUSTED, Entry, NewEntry, Role, Trust
-from harken.storage.columns import Dialect, from_microseconds
-from harken.storage.enrichment.jobs import EMBED, drop_work
-from harken.storage.ports import RowScope, Transaction, bare_among, bare_by, batches, rows_in
+from harken.errors import NotFoundError
+from harken.model.conversations import UNTRUSTED, Entry, NewEntry, Role, SearchScope, Trust
+from harken.storage.conversations import conversations_named
+from harken.storage.enrichment.jobs import drop_work
+from harken.storage.ports import MESSAGE_SOURCE, Dialect, RowScope, Transaction, bare_among, batches, rows_by, rows_in
+from harken.storage.projects import project_row
 from harken.storage.tables import (
     conversations,
     entries,
     entry_facets,
     exchanges,
     failed_work,
+    from_microseconds,
     projects,
     refers,
+    segments,
+    to_microseconds,
     vectors,
     work,
 )
-from harken.storage.vectors import delete_vectors, delete_vectors_where
+from harken.storage.vectors import EMBED, delete_vectors, delete_vectors_where
 from harken.text import tokens
 
-MESSAGE_SOURCE = "message"
 # A row of the table as far as most entries are alike.
 BLANK_ENTRY: Mapping[str, Any] = {
     **dict.fromkeys(("conversation_id", "segment_id", "exchange_id", "project_id", "role", "author")),
@@ -225,8 +230,10 @@ def wait_again(
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
-    rows = bare_among(tx, _whole(tx.dialect), entry_ids)
-    return {row[0]: Entry(*(*row[:8], from_microseconds(row[8]), _TRUST[row[9]], *row[10:])) for row in rows}
+    found = {}
+    for row in bare_among(tx, _whole(tx.dialect), entry_ids):
+        found[row[0]] = Entry(*(*row[:8], from_microseconds(row[8]), _TRUST[row[9]], *row[10:]))
+    return found
 
 
 @cache
@@ -263,12 +270,71 @@ class EntryFacts(NamedTuple):
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
+    found = {}
+    for row in bare_among(tx, _facts(tx.dialect), entry_ids):
+        found[row[0]] = EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:])
+    return found
+
+
+@cache
+def _facts(dialect: Dialect) -> Select[Any]:
     columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
     places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    rows = bare_by(tx, entries.c.id, entry_ids, entries.c.id, *columns, *places)
-    return {
-        row[0]: EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:]) for row in rows
-    }
+    return select(entries.c.id, *columns, *places).where(_OF_TENANT, dialect.among(entries.c.id))
+
+
+def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
+    """The scope with row ids in place of names.
+
+    Raises:
+        NotFoundError: it names a project, conversation or segment that is not there, or several; or a segment of
+            another conversation.
+    """
+    conversation_id = segment_id = None
+    if scope.conversation is not None:
+        named = conversations_named(tx, scope.conversation)
+        if len(named) != 1:
+            what = "There is no conversation" if not named else "Several conversations begin with"
+            raise NotFoundError(f"{what} {scope.conversation}. Ids are printed by: harken search QUERY")
+        conversation_id = int(named[0].id)
+    if scope.segment is not None:
+        found = next(rows_by(tx, segments.c.uid, [scope.segment], segments.c.id, segments.c.conversation_id), None)
+        if found is None:
+            raise NotFoundError(f"There is no segment {scope.segment}.")
+        if conversation_id not in (None, found.conversation_id):
+            raise NotFoundError(f"Segment {scope.segment} is not of conversation {scope.conversation}.")
+        # Named as well because entries are indexed by it.
+        segment_id, conversation_id = found.id, found.conversation_id
+    return RowScope(
+        sources=scope.sources,
+        project_id=None if scope.project is None else project_row(tx, scope.project),
+        conversation_id=conversation_id,
+        segment_id=segment_id,
+        roles=scope.roles,
+        since=None if scope.since is None else to_microseconds(scope.since),
+        until=None if scope.until is None else to_microseconds(scope.until),
+        facets=scope.facets,
+        without_sources=present_sources(tx, scope.without_sources),
+        without_untrusted=scope.without_untrusted,
+    )
+
+
+def present_sources(tx: Transaction, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Those sources outside of conversations that have entries: others need neither be looked for nor left out."""
+    if not sources:
+        return ()
+    row = tx.dialect.bare_rows(tx.connection, _which_are_there(sources), {"of_tenant": tx.tenant})[0]
+    return tuple(source for source, is_there in zip(sources, row, strict=True) if is_there)
+
+
+@cache
+def _which_are_there(sources: tuple[str, ...]) -> Select[Any]:
+    """Built once for the same sources: it runs with most searches."""
+    apart = select(entries.c.id).where(
+        entries.c.tenant == bindparam("of_tenant", type_=Text), entries.c.conversation_id.is_(None)
+    )
+    there: list[ColumnElement[Any]] = [apart.where(entries.c.source == source).exists() for source in sources]
+    return select(*there)
 
 
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:
@@ -290,10 +356,14 @@ def has_entries(tx: Transaction) -> bool:
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     """The scope as conditions on the entries table."""
-    one = {"project_id": scope.project_id, "conversation_id": scope.conversation_id, "segment_id": scope.segment_id}
-    several = {"source": scope.sources, "conversation_id": scope.conversation_ids, "role": scope.roles}
-    conditions = [entries.c[name] == value for name, value in one.items() if value is not None]
-    conditions += [entries.c[name].in_(values) for name, values in several.items() if values]
+    conditions: list[ColumnElement[bool]] = []
+    for column, wanted in (
+        *((entries.c.project_id, scope.project_id), (entries.c.conversation_id, scope.conversation_id)),
+        *((entries.c.segment_id, scope.segment_id), (entries.c.source, scope.sources)),
+        *((entries.c.conversation_id, scope.conversation_ids), (entries.c.role, scope.roles)),
+    ):
+        if wanted not in (None, ()):
+            conditions.append(column.in_(wanted) if isinstance(wanted, tuple) else column == wanted)
     if scope.outside_conversations:
         # Says nothing new, and lets the index of what is in no conversation be used.
         conditions.append(entries.c.conversation_id.is_(None))

@@ -37,11 +37,11 @@ from harken.storage.conversations import (
 )
 from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
 from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
-from harken.storage.entries import BLANK_ENTRY, MESSAGE_SOURCE, add_entries, gets_vector, remove_entries
-from harken.storage.ports import Transaction, rows_by
+from harken.storage.entries import BLANK_ENTRY, add_entries, gets_vector, remove_entries
+from harken.storage.ports import MESSAGE_SOURCE, Transaction, rows_by
 from harken.storage.positions import STEP, last_position
+from harken.storage.projects import ensure_project, known_project, project_identity
 from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
-from harken.storage.scopes import ensure_project, known_project, project_identity
 from harken.storage.state import apply_core_fact, core_facts, count_up, drop_given, redaction_counts
 from harken.storage.tables import (
     conversations,

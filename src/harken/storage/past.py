@@ -12,10 +12,9 @@ from sqlalchemy import Select, and_, bindparam, case, func, insert, select
 
 from harken.model.conversations import TASK_CHANNEL, TASK_UID, Exchange, ExchangeStatus, MessageType, Role, Trust
 from harken.model.lookups import Retrieval
-from harken.storage.columns import AMONG, Dialect
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 from harken.storage.events import select_exchanges
-from harken.storage.ports import Transaction, batches, rows_among, rows_by
+from harken.storage.ports import AMONG, Dialect, Transaction, batches, rows_among, rows_by
 from harken.storage.tables import (
     conversations,
     entries,

@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
+    Insert,
     Select,
     Table,
     bindparam,
@@ -29,7 +30,6 @@ from sqlalchemy import (
 )
 
 from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS
-from harken.storage.columns import AMONG, Dialect
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Scored = tuple[int, float]
 EMBEDDED_TENANT = "local"
+# The name under which statements that are made once get the ids that they are about.
+AMONG = "among"
+MESSAGE_SOURCE = "message"
 # Entries of these belong to no conversation.
 APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})
 
@@ -76,6 +79,12 @@ class RowScope:
     def is_narrow(self) -> bool:
         """Whether it is some conversations, or a part of one."""
         return self.conversation_id is not None or self.segment_id is not None or bool(self.conversation_ids)
+
+    @property
+    def is_small_part(self) -> bool:
+        """Whether it is likely to be a small part of a store."""
+        chosen = self.outside_conversations or bool(self.facets) or self.project_id is not None
+        return chosen or self.is_narrow or self.since is not None or self.until is not None
 
     @property
     def outside_conversations(self) -> bool:
@@ -123,10 +132,8 @@ class TextIndex(Protocol):
     def search(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:
-        """Entries that hold any of the words or phrases, best first, with a score that is higher for better ones.
-
-        With context, the words of neighbours and the date count as well, less than the entry's own.
-        """
+        """See `find`, without a quotation."""
+        return self.find(connection, terms, "", scope, limit, with_context)[0]
 
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word or phrase in its own text.
@@ -134,9 +141,7 @@ class TextIndex(Protocol):
         Where no word has more holders than `few`, the scope's entries are not counted.
         """
 
-    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
-        """Entries whose own text has these words in this order, whatever stands between them, best first."""
-
+    @abstractmethod
     def find(
         self,
         connection: Connection,
@@ -146,7 +151,11 @@ class TextIndex(Protocol):
         limit: int,
         with_context: bool = True,
     ) -> tuple[list[Scored], set[int]]:
-        """What `search` finds, and who is `quoting`; nobody where the quote is empty."""
+        """Entries that hold any of the words or phrases, best first, with a score that is higher for better ones.
+
+        With context, the words of neighbours and the date count as well, less than the entry's own. Also the ids of
+        entries whose own text has the words of a quote in this order, whatever marks stand between them.
+        """
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
@@ -203,6 +212,45 @@ class Right:
 
     problem: str
     fixed: bool
+
+
+class Dialect(Protocol):
+    """The statements that engines spell differently; two of one engine are equal."""
+
+    def __hash__(self) -> int:
+        """Statements are made once for each engine."""
+
+    def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """Whether a column has one of the values, however many they are."""
+
+    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+        """The same of numbers or texts that each execution binds, as `listing` gives them, to the name `AMONG`."""
+
+    def listing(self, values: Sequence[Any]) -> object:
+        """Values as a statement with `among` takes them."""
+
+    def bare_rows(
+        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
+    ) -> Sequence[Sequence[Any]]:
+        """The rows of a statement that was made once and is kept for good, by place alone and as the driver gives them.
+
+        The types of its columns convert nothing, and it has no list (`IN`).
+        """
+
+    def upsert(
+        self,
+        table: Table,
+        rows: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        key: Sequence[str],
+        changes: Mapping[str, Any] | None = None,
+        where: ColumnElement[bool] | None = None,
+    ) -> Insert:
+        """Insert one row or some of different keys; each may change the one that has its key.
+
+        Rows are complete but for the id, `{}` where they are given when the statement is executed. The key is that of
+        a unique constraint, without the tenant. A row of the same key gets the changes, which may speak of its columns,
+        if the condition holds for it; without changes it stays as it is.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,11 +404,6 @@ def rows_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -
 def rows_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Any]:
     """The rows of a table of which a column has one of the values, or some of their columns."""
     return rows_among(tx, _rows_by(tx.dialect, column, wanted), values)
-
-
-def bare_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Sequence[Any]]:
-    """Those columns by place alone and sooner, where their types convert nothing."""
-    return bare_among(tx, _rows_by(tx.dialect, column, wanted), values)
 
 
 @cache

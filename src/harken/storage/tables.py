@@ -7,8 +7,12 @@ the embedded store has one tenant. Integer ids are explicit (an implicit rowid m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import json
+import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -28,12 +32,120 @@ from sqlalchemy import (
     Text,
     and_,
 )
-from sqlalchemy.types import TypeEngine
-
-from harken.storage.columns import Halves, Instant, Json, Listed, Usd
+from sqlalchemy.engine import Dialect as SQLDialect
+from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 metadata = MetaData()
 _Record = TypeVar("_Record")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_BILLION = Decimal(1_000_000_000)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Microseconds since 1970 UTC; exact, unlike `timestamp()`."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(value: int) -> datetime:
+    """The moment, timezone-aware in UTC."""
+    return _EPOCH + value * _MICROSECOND
+
+
+class Instant(TypeDecorator[datetime]):
+    """A timezone-aware moment, stored as microseconds since 1970 UTC."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: SQLDialect) -> int | None:
+        """To the database."""
+        return None if value is None else to_microseconds(value)
+
+    def process_result_value(self, value: int | None, dialect: SQLDialect) -> datetime | None:
+        """From the database."""
+        return None if value is None else from_microseconds(value)
+
+
+class Json(TypeDecorator[Mapping[str, Any]]):
+    """A JSON object as text; empty is null."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Mapping[str, Any] | None, dialect: SQLDialect) -> str | None:
+        """To the database."""
+        return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":")) if value else None
+
+    def process_result_value(self, value: str | None, dialect: SQLDialect) -> Mapping[str, Any]:
+        """From the database."""
+        return json.loads(value) if value else {}
+
+
+class Listed(TypeDecorator[Sequence[Any]]):
+    """A JSON list as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: SQLDialect) -> str | None:
+        """To the database."""
+        return None if value is None else json.dumps(list(value), ensure_ascii=False, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: SQLDialect) -> Sequence[Any]:
+        """From the database."""
+        return json.loads(value) if value else []
+
+
+class _ServerHalves(UserDefinedType[str]):
+    """The type `halfvec` of pgvector, in its text form."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **_options: Any) -> str:
+        return "halfvec"
+
+
+class Halves(TypeDecorator[bytes]):
+    """A vector of float16, little-endian bytes here; the server's own type where it compares vectors itself."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: SQLDialect) -> TypeEngine[Any]:
+        """Bytes on the embedded engine."""
+        on_server = dialect.name == "postgresql"
+        return dialect.type_descriptor(_ServerHalves() if on_server else LargeBinary())
+
+    def process_bind_param(self, value: bytes | None, dialect: SQLDialect) -> bytes | str | None:
+        """To the database."""
+        if value is None or dialect.name != "postgresql":
+            return value
+        # Six digits are more than a float16 has.
+        return "[" + ",".join(f"{number:.6g}" for number in struct.unpack(f"<{len(value) // 2}e", value)) + "]"
+
+    def process_result_value(self, value: Any, dialect: SQLDialect) -> bytes | None:
+        """From the database."""
+        if value is None or dialect.name != "postgresql":
+            return None if value is None else bytes(value)
+        numbers = [float(number) for number in value[1:-1].split(",")]
+        return struct.pack(f"<{len(numbers)}e", *numbers)
+
+
+class Usd(TypeDecorator[Decimal]):
+    """US dollars, stored as whole billionths: a token costs some tens of them, and sums stay exact."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: SQLDialect) -> int | None:
+        """To the database, rounded up: a price is never smaller in the books than in life."""
+        return None if value is None else int((value * _BILLION).to_integral_value(ROUND_CEILING))
+
+    def process_result_value(self, value: int | Decimal | None, dialect: SQLDialect) -> Decimal | None:
+        """From the database; some engines sum integers as decimals."""
+        return None if value is None else Decimal(value) / _BILLION
 
 
 def refers(reference: ColumnElement[Any], target: Table) -> ColumnElement[bool]:

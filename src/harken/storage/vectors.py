@@ -1,9 +1,11 @@
-"""Vectors as rows: float16 blobs, written with their entry's state, read back for exact scoring."""
+"""Vectors as rows: float16 blobs, written with their entry's state, read back for exact scoring; and what lacks one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -14,24 +16,28 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Text,
+    and_,
     bindparam,
+    case,
     exists,
     func,
     insert,
     select,
+    true,
     type_coerce,
     update,
 )
 
-from harken.storage.columns import Dialect
-from harken.storage.ports import StoredSpace, Transaction, batches, rows_among, rows_in
+from harken.storage.ports import Dialect, StoredSpace, Transaction, batches, rows_among, rows_in
 from harken.storage.state import count_up
-from harken.storage.tables import conversations, entries, reader, refers, spaces, vectors
+from harken.storage.tables import conversations, entries, failed_work, reader, refers, same, spaces, vectors, work
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 # The counter of removals: a derived index that has seen fewer holds what is gone.
 VECTORS_REMOVED = "vectors_removed"
+# The kind of work that makes them.
+EMBED = "embed"
 _OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 
 
@@ -235,3 +241,86 @@ def misplaced_vectors(tx: Transaction, fix: bool) -> tuple[int, int]:
         delete_vectors_where(tx, stray[1])
         tx.connection.execute(entries.update().where(*empty).values(space_id=0))
     return counts[0], counts[1]
+
+
+# As many entries are embedded at once at most.
+A_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Entries that never had a vector and wait for one.
+
+    Attributes:
+        waiting: how many; one more than a batch stands for any more. What was given up is not among them.
+        running: how many somebody is embedding.
+    """
+
+    waiting: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCounts:
+    """Vectors of one source; what was given up is neither embedded nor waiting."""
+
+    embedded: int = 0
+    waiting: int = 0
+
+
+def count_vectors(tx: Transaction, space: StoredSpace | None) -> dict[str, VectorCounts]:
+    """Vectors in a space by source; without a space, everything that may have one waits."""
+    filled = entries.c.space_id == (space.id if space else -1)
+    of_failed = and_(same(entries.c.id, failed_work.c.item_id), failed_work.c.kind == EMBED)
+    rows = tx.connection.execute(
+        tx.select(
+            entries.c.source,
+            func.sum(case((filled, 1), else_=0)).label("embedded"),
+            func.sum(case((and_(~filled, failed_work.c.id.is_(None)), 1), else_=0)).label("waiting"),
+        )
+        .select_from(entries.outerjoin(failed_work, of_failed))
+        .where(entries.c.space_id.is_not(None))
+        .group_by(entries.c.source)
+    )
+    return {row.source: VectorCounts(int(row.embedded), int(row.waiting)) for row in rows}
+
+
+_WAITING = select(entries.c.id).where(entries.c.tenant == _OF_TENANT, entries.c.space_id == 0)
+_GIVEN_UP = select(failed_work.c.item_id).where(failed_work.c.tenant == _OF_TENANT, failed_work.c.kind == EMBED)
+# Built once, and one statement: it runs with every search.
+_BACKLOG = select(
+    select(func.count()).select_from(_WAITING.limit(A_BATCH + 1).subquery()).scalar_subquery(),
+    select(func.count()).select_from(_GIVEN_UP.subquery()).scalar_subquery(),
+    select(func.count())
+    .select_from(work)
+    .where(
+        work.c.tenant == _OF_TENANT,
+        work.c.kind == EMBED,
+        work.c.claimed_by.is_not(None),
+        work.c.lease_until >= bindparam("of_now", type_=work.c.lease_until.type),
+    )
+    .scalar_subquery(),
+)
+
+
+def backlog(tx: Transaction, now: datetime) -> Backlog:
+    """What waits for its first vector; quick however much that is."""
+    asked = {"of_tenant": tx.tenant, "of_now": now}
+    waiting, given_up, running = tx.connection.execute(_BACKLOG, asked).one()
+    return Backlog(waiting if waiting > A_BATCH else max(0, waiting - given_up), running)
+
+
+def count_embeddable(tx: Transaction) -> int:
+    """How many entries have or wait for a vector."""
+    return tx.count(entries, entries.c.space_id.is_not(None))
+
+
+def count_waiting(tx: Transaction) -> int:
+    """How many entries wait for their first vector, all of them counted; what was given up is not among them."""
+    return tx.count(entries, entries.c.space_id == 0) - tx.count(failed_work, failed_work.c.kind == EMBED)
+
+
+def embeddable_texts(tx: Transaction, sources: Sequence[str] = ()) -> Iterator[str]:
+    """The text of every entry that has or waits for a vector; all sources where none is named."""
+    of_sources = entries.c.source.in_(sources) if sources else true()
+    yield from tx.connection.scalars(tx.select(entries.c.text).where(entries.c.space_id.is_not(None), of_sources))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from harken.text import tokens
@@ -12,6 +13,13 @@ from harken.text import tokens
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+# Full text takes single letters of Hangul apart as well.
+_SPACED = re.compile(f"[\u1100-\u11ff{UNSPACED}]")
+_DAY_MICROSECONDS = 86_400_000_000
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 MAX_TEXT_TOKENS = 4000
 MAX_SENTENCE_TOKENS = 60
 # A line as long as this was mostly broken by an editor, a shorter one by its writer.
@@ -69,6 +77,23 @@ def split_unspaced(word: str) -> list[str]:
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     rest = [part for part in UNSPACED_RUN.split(word) if part]
     return [*pairs, *rest]
+
+
+def spaced(text: str) -> str:
+    """Return the text with a space around every character of a script that writes none."""
+    return text if text.isascii() else _SPACED.sub(r" \g<0> ", text)
+
+
+def day_in_words(microseconds: int) -> str:
+    """Return the day of a moment since 1970 UTC as people write it, `8 May 2023`: a question that names it finds it."""
+    return _date(microseconds // _DAY_MICROSECONDS)
+
+
+@lru_cache(maxsize=4096)
+def _date(day: int) -> str:
+    moment = time.gmtime(day * 86400)
+    # Not by `strftime`: what is indexed must not change with the process's locale.
+    return f"{moment.tm_mday} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
 
 
 def split_sentences(text: str) -> list[str]:

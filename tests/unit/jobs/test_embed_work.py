@@ -16,10 +16,10 @@ from harken.model.conversations import Role
 from harken.providers.embedder import Vectors
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all
-from harken.storage.enrichment.jobs import EMBED, list_failed, owned, retry_failed
+from harken.storage.enrichment.jobs import list_failed, owned, retry_failed
 from harken.storage.ports import RowScope, StoredSpace
 from harken.storage.tables import entries, vectors
-from harken.storage.vectors import ensure_space, list_spaces, read_vectors
+from harken.storage.vectors import EMBED, ensure_space, list_spaces, read_vectors
 from harken.testing import HashingEmbedder
 from recorded import LONG, RecordedHome
 

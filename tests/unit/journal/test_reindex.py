@@ -9,10 +9,10 @@ from harken.journal.replay import Replayed, drop_set_aside, reindex, set_databas
 from harken.model.conversations import Conversation, ExchangeStatus, MessageType, ProjectIdentity, Role
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, find_conversation, messages_of
-from harken.storage.enrichment.jobs import EMBED, claim_unembedded, complete, count_unembedded, fail, list_failed
+from harken.storage.enrichment.jobs import claim_unembedded, complete, count_unembedded, fail, list_failed
 from harken.storage.ports import RowScope
 from harken.storage.tables import entries, vectors
-from harken.storage.vectors import ensure_space, list_spaces, put_vectors, read_vectors
+from harken.storage.vectors import EMBED, ensure_space, list_spaces, put_vectors, read_vectors
 from harken.testing import hashed_vectors
 from recorded import LONG, RecordedHome
 

@@ -12,9 +12,9 @@ from harken.errors import StoreError
 from harken.model.conversations import ExchangeStatus, Role
 from harken.record.doctor import Finding
 from harken.storage.conversations import find_conversation
-from harken.storage.enrichment.jobs import EMBED, claim_unembedded, complete
+from harken.storage.enrichment.jobs import claim_unembedded, complete
 from harken.storage.tables import entries, exchanges, messages, tombstones, vectors
-from harken.storage.vectors import ensure_space, put_vectors
+from harken.storage.vectors import EMBED, ensure_space, put_vectors
 from harken.testing import hashed_vectors
 from recorded import LONG, RecordedHome
 

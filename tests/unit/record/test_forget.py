@@ -14,7 +14,7 @@ from harken.storage.conversations import count_all, tombstones_of
 from harken.storage.enrichment.jobs import claim_unembedded
 from harken.storage.entries import load_entries
 from harken.storage.ports import RowScope
-from harken.storage.sqlite import connection
+from harken.storage.sqlite import store as sqlite_store
 from harken.storage.vectors import ensure_space, put_vectors
 from harken.testing import hashed_vectors
 from recorded import LONG, RecordedHome
@@ -65,7 +65,7 @@ class TestMessages:
     def test_while_another_reads_the_files_keep_traces_until_the_doctor_comes(
         self, place: RecordedHome, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "BUSY_TIMEOUT_SECONDS", 0.1)
+        monkeypatch.setattr(sqlite_store, "BUSY_TIMEOUT_SECONDS", 0.1)
         place.reopen()
         message = place.say("c", WORD)
         reader = sqlite3.connect(place.home / "harken.db", isolation_level=None)

@@ -11,9 +11,9 @@ from harken.jobs.embed import EmbedWork
 from harken.model.conversations import Role
 from harken.record.recorder import NewMessage
 from harken.search.session import GO_ON, Coverage
-from harken.storage.enrichment.jobs import EMBED, claim_unembedded, fail, put_blocked_reason, put_enabled
+from harken.storage.enrichment.jobs import claim_unembedded, fail, put_blocked_reason, put_enabled
 from harken.storage.ports import StoredSpace
-from harken.storage.vectors import ensure_space
+from harken.storage.vectors import EMBED, ensure_space
 from harken.testing import HashingEmbedder
 from recorded import LONG, RecordedHome
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.search.ranking import fuse_ranks, fuse_scores
+from harken.search.candidates import fuse_ranks, fuse_scores
 
 IDS = st.integers(1, 30)
 RANKINGS = st.lists(st.lists(IDS, unique=True, max_size=12), max_size=4)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from harken.model.conversations import Entry, Hit, Trust
-from harken.search.ranking import rerank
+from harken.search.search import rerank
 from harken.testing import OverlapReranker
 
 

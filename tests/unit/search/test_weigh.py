@@ -6,8 +6,8 @@ import pytest
 
 from harken.config.settings import SearchConfig
 from harken.model.conversations import Trust
+from harken.search.candidates import AuthorCue, weigh
 from harken.search.query import parse_query
-from harken.search.ranking import AuthorCue, weigh
 from harken.storage.entries import EntryFacts
 
 NOW = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from harken.model.conversations import NewEntry, ProjectIdentity, Role, SearchScope
-from harken.storage.entries import RecordHead, add_record_entries
+from harken.storage.entries import RecordHead, add_record_entries, row_scope
 from harken.storage.ports import RowScope
-from harken.storage.scopes import row_scope
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.store import SqliteStore
 from harken.testing.store_conformance.asking import apply, found, keep, text_problems

@@ -25,16 +25,15 @@ from harken.errors import (
     StoreReadOnlyError,
 )
 from harken.storage import migrations
-from harken.storage.columns import day_in_words, spaced
 from harken.storage.events import forget_rows
 from harken.storage.open import open_store
-from harken.storage.sqlite import connection
-from harken.storage.sqlite.connection import translated
+from harken.storage.sqlite import store as sqlite_store
 from harken.storage.sqlite.fulltext import Fts5Index
-from harken.storage.sqlite.store import SqliteStore
+from harken.storage.sqlite.store import SqliteStore, translated
 from harken.storage.state import get_setting, set_setting
 from harken.testing.store_conformance.asking import keep
 from harken.testing.talk import talk_of
+from harken.text.words import day_in_words, spaced
 
 _OPEN = "import sys; from pathlib import Path; from harken.storage.open import open_store; input(); \
 open_store(Path(sys.argv[1]), Path(sys.argv[1]).parent / 'cache').close(); print('opened')"
@@ -58,7 +57,7 @@ def freed_while_waiting(other: sqlite3.Connection, monkeypatch: pytest.MonkeyPat
         if len(naps) == 3:
             other.execute("ROLLBACK")
 
-    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    monkeypatch.setattr(sqlite_store, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     return naps
 
 
@@ -173,7 +172,7 @@ class TestRefusals:
             open_store(tmp_path / "file" / "home" / "harken.db", tmp_path / "cache")
 
     def test_a_lock_that_is_held_too_long_is_named(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "WRITER_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr(sqlite_store, "WRITER_TIMEOUT_SECONDS", 0.05)
         store = SqliteStore(database, database.parent / "cache")
         with locked(database), pytest.raises(StoreBusyError, match="locked by another process"):
             _set(store, "green")
@@ -284,7 +283,7 @@ class TestKeepingInOrder:
     def test_a_reader_elsewhere_prevents_scrubbing_which_says_so(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "BUSY_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr(sqlite_store, "BUSY_TIMEOUT_SECONDS", 0.05)
         store = SqliteStore(database, database.parent / "cache")
         reader = sqlite3.connect(database, isolation_level=None)
         reader.execute("BEGIN")

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.storage.columns import Json, from_microseconds, to_microseconds
 from harken.storage.ports import batches
+from harken.storage.tables import Json, from_microseconds, to_microseconds
 from harken.storage.vectors import pack, unpack
 from harken.testing.store_conformance.asking import unit_vectors
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harken.model.conversations import SearchScope
+from harken.storage.entries import row_scope
 from harken.storage.ports import RowScope, StoredSpace, Transaction
-from harken.storage.scopes import row_scope
 from harken.storage.sqlite import vectors
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.sqlite.vectors import ScopedNearest

@@ -29,9 +29,9 @@ from harken.record.project import identify_project
 from harken.record.recorder import Recorder, RecordTransaction
 from harken.sources.experiences.candidates import Candidate, Suggestion, open_candidates, see_checks, suggestion_of
 from harken.storage.ports import Store, Transaction
+from harken.storage.projects import project_row
 from harken.storage.records.checks import latest_check
 from harken.storage.records.rows import find_kept, kept_uid, list_experiences
-from harken.storage.scopes import project_row
 from harken.text.words import content_terms, words_of
 
 GOLD, SILVER, BRONZE, ABANDONED = TIERS = ("gold", "silver", "bronze", "abandoned")

@@ -18,6 +18,7 @@ from harken.record.recorder import Recorder
 from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
 from harken.sources.source import SearchPort, relevance_of
 from harken.storage.ports import Store, Transaction
+from harken.storage.projects import ensure_project, known_project, project_row
 from harken.storage.records.rows import (
     KEPT,
     accessed_times,
@@ -28,7 +29,6 @@ from harken.storage.records.rows import (
     standing_memories,
 )
 from harken.storage.records.rows import MEMORY as SOURCE
-from harken.storage.scopes import ensure_project, known_project, project_row
 
 MAX_TAG_CHARS = 50
 DEFAULT_IMPORTANCE = 0.5

@@ -22,7 +22,7 @@ from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
 from harken.sources.workspace.tree import Progress, WorkspaceIndex
 from harken.storage.ports import Transaction
-from harken.storage.scopes import known_project, project_of
+from harken.storage.projects import known_project, project_of
 from harken.storage.workspace import commits as rows
 from harken.storage.workspace.commits import Authorship, Churn
 from harken.text import tokens

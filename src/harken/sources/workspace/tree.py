@@ -17,7 +17,7 @@ from harken.record.recorder import Recorder
 from harken.sources.source import SearchPort, Source, SourceSearch
 from harken.sources.workspace.files import FileContent, find_place, list_files, read, shown_name, stamp
 from harken.storage.ports import Transaction
-from harken.storage.scopes import project_of
+from harken.storage.projects import project_of
 from harken.storage.workspace import files as rows
 
 Progress = Callable[[int, int], None]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 
 from harken.storage.ports import StoredSpace, Transaction, batches
 from harken.storage.state import get_setting, set_setting
 from harken.storage.tables import entries, failed_work, reader, same, summaries, work
-from harken.storage.vectors import list_spaces
+from harken.storage.vectors import EMBED, list_spaces
 
-EMBED = "embed"
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
 # Where failures are waited out, so that what was out of order is in use again within a minute of its repair.
 WAITED_OUT_SECONDS = BACKOFF_SECONDS[:-1]
@@ -89,11 +88,6 @@ def claim_unembedded(
 def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
     """How many entries still wait for a vector in the space; what was given up is not among them."""
     return int(tx.connection.execute(_waiting(tx, space, select(func.count()))).scalar_one())
-
-
-def count_embeddable(tx: Transaction) -> int:
-    """How many entries have or wait for a vector."""
-    return tx.count(entries, entries.c.space_id.is_not(None))
 
 
 def _waiting(tx: Transaction, space: StoredSpace, columns: Select[Any]) -> Select[Any]:
@@ -252,80 +246,3 @@ def blocked_reason(tx: Transaction, kind: str) -> str:
 def put_blocked_reason(tx: Transaction, kind: str, why: str) -> None:
     """Remember why nothing is done; empty when work goes on."""
     set_setting(tx, _BLOCKED + kind, why or None)
-
-
-# As many entries are embedded at once at most.
-A_BATCH = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """Entries that wait for their first vector, given-up ones left out, and how many of them are being embedded.
-
-    A `waiting` of one more than a batch stands for any number above that.
-    """
-
-    waiting: int
-    running: int
-
-
-@dataclass(frozen=True, slots=True)
-class VectorCounts:
-    """Vectors of one source; what was given up is neither embedded nor waiting."""
-
-    embedded: int = 0
-    waiting: int = 0
-
-
-def count_vectors(tx: Transaction, space: StoredSpace | None) -> dict[str, VectorCounts]:
-    """Vectors in a space by source; without a space, everything that may have one waits."""
-    filled = entries.c.space_id == (space.id if space else -1)
-    of_failed = and_(same(entries.c.id, failed_work.c.item_id), failed_work.c.kind == EMBED)
-    rows = tx.connection.execute(
-        tx.select(
-            entries.c.source,
-            func.sum(case((filled, 1), else_=0)).label("embedded"),
-            func.sum(case((and_(~filled, failed_work.c.id.is_(None)), 1), else_=0)).label("waiting"),
-        )
-        .select_from(entries.outerjoin(failed_work, of_failed))
-        .where(entries.c.space_id.is_not(None))
-        .group_by(entries.c.source)
-    )
-    return {row.source: VectorCounts(int(row.embedded), int(row.waiting)) for row in rows}
-
-
-_OF_TENANT = bindparam("of_tenant", type_=entries.c.tenant.type)
-_WAITING = select(entries.c.id).where(entries.c.tenant == _OF_TENANT, entries.c.space_id == 0)
-_GIVEN_UP = select(failed_work.c.item_id).where(failed_work.c.tenant == _OF_TENANT, failed_work.c.kind == EMBED)
-# Built once, and one statement: it runs with every search.
-_BACKLOG = select(
-    select(func.count()).select_from(_WAITING.limit(A_BATCH + 1).subquery()).scalar_subquery(),
-    select(func.count()).select_from(_GIVEN_UP.subquery()).scalar_subquery(),
-    select(func.count())
-    .select_from(work)
-    .where(
-        work.c.tenant == _OF_TENANT,
-        work.c.kind == EMBED,
-        work.c.claimed_by.is_not(None),
-        work.c.lease_until >= bindparam("of_now", type_=work.c.lease_until.type),
-    )
-    .scalar_subquery(),
-)
-
-
-def backlog(tx: Transaction, now: datetime) -> Backlog:
-    """What waits for its first vector; quick however much that is."""
-    asked = {"of_tenant": tx.tenant, "of_now": now}
-    waiting, given_up, running = tx.connection.execute(_BACKLOG, asked).one()
-    return Backlog(waiting if waiting > A_BATCH else max(0, waiting - given_up), running)
-
-
-def count_waiting(tx: Transaction) -> int:
-    """How many entries wait for their first vector, all of them counted; what was given up is not among them."""
-    return tx.count(entries, entries.c.space_id == 0) - tx.count(failed_work, failed_work.c.kind == EMBED)
-
-
-def embeddable_texts(tx: Transaction, sources: Sequence[str] = ()) -> Iterator[str]:
-    """The text of every entry that has or waits for a vector; all sources where none is named."""
-    of_sources = entries.c.source.in_(sources) if sources else true()
-    yield from tx.connection.scalars(tx.select(entries.c.text).where(entries.c.space_id.is_not(None), of_sources))

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.types import UserDefinedType
 
-from harken.storage.columns import AMONG
+from harken.storage.ports import AMONG
 
 _COMPILER = dialect()  # type: ignore[no-untyped-call]
 

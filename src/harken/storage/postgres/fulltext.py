@@ -13,11 +13,11 @@ from typing import Any
 from sqlalchemy import Connection, func, select, text
 
 from harken.model.conversations import UNTRUSTED
-from harken.storage.columns import day_in_words, spaced
 from harken.storage.entries import scope_conditions
-from harken.storage.ports import Holding, RowScope, Scored
+from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.postgres.dialect import bare_rows
 from harken.storage.tables import entries
+from harken.text.words import day_in_words, spaced
 
 _ACCENTS = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")
@@ -79,7 +79,7 @@ _HOLDERS = text(
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
 
 
-class TsvectorIndex:
+class TsvectorIndex(TextIndex):
     """A `TextIndex` by tsvector."""
 
     def __init__(self) -> None:
@@ -102,12 +102,6 @@ class TsvectorIndex:
     def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Nothing: adding overwrites."""
 
-    def search(
-        self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
-    ) -> list[Scored]:
-        """Entries that hold any of the words, best first."""
-        return self.find(connection, terms, "", scope, limit, with_context)[0]
-
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
         found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
@@ -123,10 +117,6 @@ class TsvectorIndex:
         inside = select(func.count()).select_from(entries).where(tenant, *scope_conditions(scope))
         return Holding(found, int(connection.execute(inside).scalar_one()))
 
-    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
-        """Entries whose own text has these words in this order, best first."""
-        return self.search(connection, [text], scope, limit, with_context=False)
-
     def find(
         self,
         connection: Connection,
@@ -136,7 +126,7 @@ class TsvectorIndex:
         limit: int,
         with_context: bool = True,
     ) -> tuple[list[Scored], set[int]]:
-        """What `search` finds, and who is `quoting`, by one question."""
+        """Entries that hold any of the words, and who has the words of a quotation in their order, by one question."""
         words = [word for word in map(plain_words, map(_encodable, terms)) if word]
         if not words:
             return [], set()

@@ -252,12 +252,9 @@ class PgvectorIndex(NearestIndex):
         return [f"The vector index {name} is incomplete. Drop it: DROP INDEX {name}" for name in invalid]
 
     def _few(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> bool:
-        if scope.is_narrow:
+        if scope.is_narrow or self._size(tx, space) <= EXACT_UP_TO:
             return True
-        if self._size(tx, space) <= EXACT_UP_TO:
-            return True
-        bounds = (scope.project_id, scope.since, scope.until)
-        if not (scope.outside_conversations or scope.facets) and all(bound is None for bound in bounds):
+        if not scope.is_small_part:
             return False
         inside = select(entries.c.id).where(entries.c.tenant == tx.tenant, *scope_conditions(scope))
         counted = select(func.count()).select_from(inside.limit(EXACT_UP_TO + 1).subquery())

@@ -18,12 +18,23 @@ from harken.model.conversations import KEPT_FOLDERS, NewEntry, ProjectIdentity, 
 from harken.model.experience_texts import experience_entries, value_entries
 from harken.model.experiences import EXPERIENCE, VALUE, read_experience, read_value
 from harken.model.views import format_moment, parse_moment
-from harken.storage.columns import Instant, Json, Listed
 from harken.storage.conversations import find_tombstones, project_in
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
 from harken.storage.ports import Transaction, batches, rows_by
-from harken.storage.scopes import ensure_project, project_identity
-from harken.storage.tables import entries, experiences, learned_values, memories, projects, refers, same, tombstones
+from harken.storage.projects import ensure_project, project_identity
+from harken.storage.tables import (
+    Instant,
+    Json,
+    Listed,
+    entries,
+    experiences,
+    learned_values,
+    memories,
+    projects,
+    refers,
+    same,
+    tombstones,
+)
 
 MEMORY = "memory"
 # Of the event itself; all other columns are fields of the record.

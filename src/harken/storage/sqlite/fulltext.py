@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harken.model.conversations import UNTRUSTED
-from harken.storage.columns import spaced
 from harken.storage.entries import scope_conditions
-from harken.storage.ports import Holding, RowScope, Scored
+from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.sqlite import postings
 from harken.storage.tables import entries
-from harken.text.words import STOP_WORDS
+from harken.text.words import STOP_WORDS, spaced
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
@@ -60,6 +60,7 @@ SCHEMA = (
 )
 # Inside quotes nothing else means anything.
 _NO_SYNTAX = str.maketrans('"\0', "  ")
+_LETTER = re.compile(r"[^\W_]")
 _ALL_TIME = 2**62
 # Signed, or each of them would be looked up in the full text by itself.
 _WITH_FACET = "(SELECT entry_id FROM entry_facets WHERE facet = ?)"
@@ -67,7 +68,28 @@ _LISTED_WITH_FACET = "SELECT group_concat(entry_id) FROM entry_facets WHERE face
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
-class Fts5Index:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A scope as statements ask for it.
+
+    Attributes:
+        before: what its tokens put before the words of a query; likewise `behind` them.
+        join: where the rows must be asked for what no token tells; empty where they need not.
+        condition: for that; `values` are bound to it.
+    """
+
+    before: str
+    behind: str
+    join: str
+    condition: str
+    values: tuple[int | str, ...]
+
+    def query(self, words: str, columns: str) -> str:
+        """A query for words in some columns, among what the scope's tokens let through."""
+        return f"{self.before}{columns} : ({words}){self.behind}"
+
+
+class Fts5Index(TextIndex):
     """A `TextIndex` by FTS5."""
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
@@ -90,55 +112,6 @@ class Fts5Index:
         """Take entries out: they could not be, once what they were indexed with is gone."""
         self.remove(connection, entry_ids)
 
-    def search(
-        self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
-    ) -> list[Scored]:
-        """Entries that hold any of the words, best first."""
-        phrases = [phrase for phrase in map(_phrase, terms) if phrase]
-        if not phrases:
-            return []
-        newest = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
-        if newest > MATCHES_TO_RANK and not scope.is_narrow:
-            found = self._by_lists(connection, phrases, scope, limit, with_context, newest)
-            if found is not None:
-                return found
-        return self._match(connection, phrases, scope, limit, _SEARCHED if with_context else _OWN)
-
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
-        """Who of a scope has each word in its own text, all words in one statement."""
-        phrases = {term: phrase for term in terms if (phrase := _phrase(term))}
-        join, condition, bounds = _limited(scope)
-        listed = f"SELECT group_concat(entry_index.rowid) FROM entry_index {join} WHERE entry_index MATCH ? {condition}"
-        parameters: list[str | int] = []
-        for phrase in phrases.values():
-            parameters += [_query([phrase], scope, _OWN), *bounds]
-        found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
-        if phrases:
-            # No more than a query has terms, of which SQLite joins up to 500.
-            rows = connection.exec_driver_sql(" UNION ALL ".join([listed] * len(phrases)), tuple(parameters))
-            found |= {
-                term: frozenset(postings.parsed_ids(row[0]).tolist()) for term, row in zip(phrases, rows, strict=True)
-            }
-        is_counted = max(map(len, found.values()), default=0) > few
-        return Holding(found, _count(connection, scope) if is_counted else 0)
-
-    def quoting(self, connection: Connection, text: str, scope: RowScope, limit: int) -> list[Scored]:
-        """Entries whose own text has these words in this order, best first."""
-        phrase = _phrase(text)
-        if not phrase or not self._may_quote(connection, text, scope):
-            return []
-        return self._match(connection, [phrase], scope, limit, _OWN)
-
-    def _may_quote(self, connection: Connection, text: str, scope: RowScope) -> bool:
-        """Whether any entry has all words of a text that say something; a phrase reads the lists of its stop words."""
-        words = text.split()
-        telling = [phrase for word in words if word.lower() not in STOP_WORDS and (phrase := _phrase(word))]
-        if not telling or len(telling) == len(words):
-            return True
-        asked = "SELECT 1 FROM entry_index WHERE entry_index MATCH ? LIMIT 1"
-        query = _query([" AND ".join(telling)], scope, _OWN)
-        return connection.exec_driver_sql(asked, (query,)).first() is not None
-
     def find(
         self,
         connection: Connection,
@@ -148,9 +121,38 @@ class Fts5Index:
         limit: int,
         with_context: bool = True,
     ) -> tuple[list[Scored], set[int]]:
-        """What `search` finds, and who is `quoting`."""
-        quoting = self.quoting(connection, quote, scope, limit) if quote else []
-        return self.search(connection, terms, scope, limit, with_context), {entry_id for entry_id, _ in quoting}
+        """Entries that hold any of the words, best first, and who has the words of a quotation in their order."""
+        asked, quoted = _asked(scope), _phrase(quote)
+        quoting: list[Scored] = []
+        if quoted and _may_quote(connection, quote, asked):
+            quoting = _match(connection, quoted, _OWN, asked, limit)
+        phrases = list(filter(None, map(_phrase, terms)))
+        found = _by_lists(connection, phrases, scope, asked, limit, with_context) if phrases else []
+        if found is None:
+            found = _match(connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit)
+        return found, {entry_id for entry_id, _ in quoting}
+
+    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
+        """Who of a scope has each word in its own text, all words in one statement."""
+        asked = _asked(scope)
+        listed = (
+            f"SELECT group_concat(entry_index.rowid) FROM entry_index {asked.join} "
+            f"WHERE entry_index MATCH ? {asked.condition}"
+        )
+        found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
+        named: list[str] = []
+        parameters: list[str | int] = []
+        for term in found:
+            if phrase := _phrase(term):
+                named.append(term)
+                parameters += [asked.query(phrase, _OWN), *asked.values]
+        if named:
+            # No more than a query has terms, of which SQLite joins up to 500.
+            rows = connection.exec_driver_sql(" UNION ALL ".join([listed] * len(named)), tuple(parameters))
+            for term, row in zip(named, rows, strict=True):
+                found[term] = frozenset(postings.parsed_ids(row[0]).tolist())
+        is_counted = max(map(len, found.values()), default=0) > few
+        return Holding(found, _count(connection, scope) if is_counted else 0)
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
@@ -186,76 +188,86 @@ class Fts5Index:
             raise
         return []
 
-    def _match(
-        self, connection: Connection, phrases: Sequence[str], scope: RowScope, limit: int, columns: str
-    ) -> list[Scored]:
-        join, condition, bounds = _limited(scope)
-        rows = connection.exec_driver_sql(
-            f"SELECT entry_index.rowid, -bm25(entry_index, {_WEIGHTS}) AS score FROM entry_index {join} "
-            f"WHERE entry_index MATCH ? {condition} ORDER BY score DESC LIMIT ?",
-            (_query(phrases, scope, columns), *bounds, limit),
-        )
-        # All at once: one by one they take several times as long.
-        return [(row[0], row[1]) for row in rows.all()]
 
-    def _by_lists(
-        self,
-        connection: Connection,
-        phrases: Sequence[str],
-        scope: RowScope,
-        limit: int,
-        with_context: bool,
-        newest: int,
-    ) -> list[Scored] | None:
-        """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
-        own, context, either = (
-            partial(_query_one, scope=scope, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED)
-        )
-        searched, beside = (either, context) if with_context else (own, None)
-        counted_up_to = max(1, MATCHES_TO_RANK // 4)
-        counted = [postings.count(connection, searched(phrase), phrase, counted_up_to, newest) for phrase in phrases]
-        held_words = sorted((word for word in counted if word.entries), key=lambda word: word.entries)
-        if sum(word.entries for word in held_words) <= MATCHES_TO_RANK // 8:
-            return None
-        held = [
-            postings.list_holders(connection, word, own, beside, 10 * MATCHES_TO_RANK)
-            for word in _rarest(held_words, 3 * MATCHES_TO_RANK)
-        ]
-        ranking = postings.rank(held)
-        for facet in scope.facets:
-            ranking = postings.with_ids(ranking, connection, _LISTED_WITH_FACET, facet)
-        if scope.since is not None or scope.until is not None:
-            ranking = postings.of_days(connection, ranking, *_bounds(scope), limit)
-        if not len(ranking.ids):
-            return None
-        return postings.look_at_best(connection, ranking.part(slice(limit)), held_words, held, with_context)
+def _may_quote(connection: Connection, text: str, asked: _Asked) -> bool:
+    """Whether any entry has all words of a text that say something; a phrase reads the lists of its stop words."""
+    words = text.split()
+    telling = list(filter(None, map(_phrase, [word for word in words if word.lower() not in STOP_WORDS])))
+    if not telling or len(telling) == len(words):
+        return True
+    statement = "SELECT 1 FROM entry_index WHERE entry_index MATCH ? LIMIT 1"
+    return connection.exec_driver_sql(statement, (asked.query(" AND ".join(telling), _OWN),)).first() is not None
 
 
-def _rarest(words: Sequence[postings.Word], entries: int) -> list[postings.Word]:
-    """The rarest one, and as many more as that many entries hold."""
-    chosen = list(words[:1])
-    left = entries - words[0].entries
-    for word in words[1:]:
+def _match(connection: Connection, words: str, columns: str, asked: _Asked, limit: int) -> list[Scored]:
+    rows = connection.exec_driver_sql(
+        f"SELECT entry_index.rowid, -bm25(entry_index, {_WEIGHTS}) AS score FROM entry_index {asked.join} "
+        f"WHERE entry_index MATCH ? {asked.condition} ORDER BY score DESC LIMIT ?",
+        (asked.query(words, columns), *asked.values, limit),
+    )
+    # All at once: one by one they take several times as long.
+    return [(row[0], row[1]) for row in rows.all()]
+
+
+def _by_lists(
+    connection: Connection, phrases: Sequence[str], scope: RowScope, asked: _Asked, limit: int, with_context: bool
+) -> list[Scored] | None:
+    """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
+    newest = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
+    if newest <= MATCHES_TO_RANK or scope.is_narrow:
+        return None
+    own, context, either = (partial(asked.query, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED))
+    searched, beside = (either, context) if with_context else (own, None)
+    counted_up_to = max(1, MATCHES_TO_RANK // 4)
+    counted = [postings.count(connection, searched(phrase), phrase, counted_up_to, newest) for phrase in phrases]
+    held_words = sorted((word for word in counted if word.entries), key=lambda word: word.entries)
+    if sum(word.entries for word in held_words) <= MATCHES_TO_RANK // 8:
+        return None
+    # The rarest one, and as many more as so many entries hold.
+    rarest, left = held_words[:1], 3 * MATCHES_TO_RANK - held_words[0].entries
+    for word in held_words[1:]:
         left -= word.entries
         if left < 0:
             break
-        chosen.append(word)
-    return chosen
+        rarest.append(word)
+    held = [postings.list_holders(connection, word, own, beside, 10 * MATCHES_TO_RANK) for word in rarest]
+    ranking = postings.rank(held)
+    for facet in scope.facets:
+        ranking = postings.with_ids(ranking, connection, _LISTED_WITH_FACET, facet)
+    if scope.since is not None or scope.until is not None:
+        ranking = postings.of_days(connection, ranking, *_bounds(scope), limit)
+    if not len(ranking.ids):
+        return None
+    return postings.look_at_best(connection, ranking.part(slice(limit)), held_words, held, with_context)
 
 
-def _limited(scope: RowScope) -> tuple[str, str, tuple[int | str, ...]]:
-    """The join, the condition and its values for what of a scope the rows tell; empty where they need not be asked."""
+def _asked(scope: RowScope) -> _Asked:
+    before = behind = ""
+    # How rare a source is, bm25 would find out by reading all that it has; of a segment the rows tell it sooner.
+    of_segment = scope.segment_id is not None
+    for tokens in _scope_tokens(replace(scope, sources=()) if of_segment else scope):
+        before = f"scope : ({tokens}) AND {before}"
+    without = [f"o{source}" for source in scope.without_sources]
+    if scope.without_conversation_id is not None:
+        without.append(f"c{scope.without_conversation_id}")
+    if scope.without_untrusted:
+        without.append(MARK)
+    for token in without:
+        before, behind = f"({before}", f"{behind}) NOT scope : {_phrase(token)}"
     condition = f" AND +entry_index.rowid IN {_WITH_FACET}" * len(scope.facets)
     values: tuple[int | str, ...] = scope.facets
-    sources = scope.sources if scope.segment_id is not None else ()
-    if sources:
-        condition += f" AND e.source IN ({', '.join('?' * len(sources))})"
-        values += sources
+    if of_segment and scope.sources:
+        condition += f" AND e.source IN ({', '.join('?' * len(scope.sources))})"
+        values += scope.sources
     if scope.since is not None or scope.until is not None:
         condition += " AND e.created_at >= ? AND e.created_at < ?"
         values += _bounds(scope)
     join = "JOIN entries e ON e.id = entry_index.rowid" if " e." in condition else ""
-    return join, condition, values
+    return _Asked(before, behind, join, condition, values)
+
+
+def _bounds(scope: RowScope) -> tuple[int, int]:
+    return (-_ALL_TIME if scope.since is None else scope.since, _ALL_TIME if scope.until is None else scope.until)
 
 
 def _count(connection: Connection, scope: RowScope) -> int:
@@ -269,45 +281,31 @@ def _count(connection: Connection, scope: RowScope) -> int:
     return int(connection.execute(inside).scalar_one())
 
 
-def _bounds(scope: RowScope) -> tuple[int, int]:
-    return (-_ALL_TIME if scope.since is None else scope.since, _ALL_TIME if scope.until is None else scope.until)
-
-
-def _query_one(phrase: str, scope: RowScope, columns: str) -> str:
-    return _query([phrase], scope, columns)
-
-
-def _query(phrases: Sequence[str], scope: RowScope, columns: str) -> str:
-    """Any of the phrases, among what the scope's tokens let through."""
-    query = f"{columns} : ({' OR '.join(phrases)})"
-    # How rare a source is, bm25 would find out by reading all that it has; of a segment the rows tell it sooner.
-    told = replace(scope, sources=()) if scope.segment_id is not None else scope
-    for tokens in _scope_tokens(told):
-        query = f"scope : ({tokens}) AND {query}"
-    without = [f"o{source}" for source in scope.without_sources]
-    if scope.without_conversation_id is not None:
-        without.append(f"c{scope.without_conversation_id}")
-    if scope.without_untrusted:
-        without.append(MARK)
-    for token in without:
-        query = f"({query}) NOT scope : {_phrase(token)}"
-    return query
-
-
 def _phrase(term: str) -> str:
+    """A term as FTS5 has it, in quotes; empty where it has no letter and no digit."""
     text = term.encode("utf-8", "ignore").decode().translate(_NO_SYNTAX)
-    inner = " ".join(spaced(text).split())
-    return f'"{inner}"' if any(character.isalnum() for character in inner) else ""
+    inner = " ".join((text if text.isascii() else spaced(text)).split())
+    return f'"{inner}"' if _LETTER.search(inner) else ""
 
 
 def _scope_tokens(scope: RowScope) -> list[str]:
-    groups = [
-        [f"o{source}" for source in scope.sources],
-        [f"r{role}" for role in scope.roles],
-        [f"p{scope.project_id}"] if scope.project_id is not None else [],
-        # A segment is of one conversation.
-        [f"c{scope.conversation_id}"] if scope.conversation_id is not None and scope.segment_id is None else [],
-        [f"c{conversation_id}" for conversation_id in scope.conversation_ids],
-        [f"g{scope.segment_id}"] if scope.segment_id is not None else [],
-    ]
-    return [" OR ".join(_phrase(token) for token in group) for group in groups if group]
+    """For each limit that the index knows, its tokens, of which an entry has one."""
+    # A segment is of one conversation.
+    conversation_id = scope.conversation_id if scope.segment_id is None else None
+    named: tuple[tuple[str, tuple[str | int | None, ...]], ...] = (
+        ("o", scope.sources),
+        ("r", scope.roles),
+        ("p", (scope.project_id,)),
+        ("c", (conversation_id,)),
+        ("c", scope.conversation_ids),
+        ("g", (scope.segment_id,)),
+    )
+    groups = []
+    for letter, values in named:
+        tokens = []
+        for value in values:
+            if value is not None:
+                tokens.append(_phrase(f"{letter}{value}"))
+        if tokens:
+            groups.append(" OR ".join(tokens))
+    return groups

@@ -97,7 +97,10 @@ class ScopedNearest(NearestIndex):
         asked = _Question(tx, space, query, *vectors_version(tx))
         among = self._among(asked, scope, limit)
         with self._lock:
-            self._matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
+            if among is None:
+                self._matrix.read_all(asked)
+            else:
+                self._matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
             near = self._matrix.nearest(asked, limit, among)
             rest = np.array([entry_id for entry_id in also if entry_id not in near], dtype=np.int64)
             return near, near | self._matrix.nearest(asked, len(rest), rest)
@@ -121,17 +124,18 @@ class ScopedNearest(NearestIndex):
         """One sentence for each kept file that is damaged."""
         return self.index.problems()
 
-    def _among(self, asked: _Question, scope: RowScope, limit: int) -> Int64:
-        """Entries of the scope that have the nearest among them."""
+    def _among(self, asked: _Question, scope: RowScope, limit: int) -> Int64 | None:
+        """Entries of the scope that have the nearest among them; None where all of the space are few enough."""
+        is_few = asked.newest <= EXACT_UP_TO
         if scope.is_open:
-            return self._nearest(asked, limit + _SLACK)
-        listed = self._listed(asked, scope) if _is_small_part(scope) else None
+            return None if is_few else self._nearest(asked, limit + _SLACK)
+        listed = self._listed(asked, scope) if is_few or scope.is_small_part else None
         among = self._widened(asked, scope, limit) if listed is None else listed
         return among if len(among) <= EXACT_UP_TO else self._nearest(asked, limit + _SLACK, among)
 
     def _nearest(self, asked: _Question, limit: int, among: Int64 | None = None) -> Int64:
         """About the nearest of a space, or of entries that have a vector; by the index, unless there are few."""
-        if self.index.serves(asked.space) and asked.newest > EXACT_UP_TO:
+        if asked.newest > EXACT_UP_TO and self.index.serves(asked.space):
             version = asked.removed, asked.newest
             return self.index.nearest(asked.tx.connection, asked.space, version, asked.query, limit, among)
         with self._lock:
@@ -147,8 +151,18 @@ class ScopedNearest(NearestIndex):
         if known.removed != asked.removed or not 0 <= asked.newest - known.newest <= _MOST_NEW:
             known = _ScopeList(asked.removed)
         if known.newest < asked.newest:
-            ids = np.concatenate([known.ids, _behind(asked, scope, known)])
-            known = _ScopeList(asked.removed, asked.newest, ids)
+            # Entries of the scope with vectors that came after it was listed; all where that was never.
+            fresh = select(vectors.c.entry_id).where(vectors.c.space_id == asked.space.id)
+            conditions = scope_conditions(scope)
+            if known.newest:
+                joined = fresh.join(entries, refers(vectors.c.entry_id, entries))
+                fresh = joined.where(vectors.c.id > known.newest, *conditions)
+            else:
+                # Not joined: SQLite would look at all vectors of the space.
+                fresh = fresh.where(vectors.c.entry_id.in_(select(entries.c.id).where(*conditions)))
+            chosen = fresh.limit(_SPARSE + 1 - len(known.ids)).subquery()
+            listed = asked.tx.connection.execute(select(func.group_concat(chosen.c.entry_id))).scalar()
+            known = _ScopeList(asked.removed, asked.newest, np.concatenate([known.ids, parsed_ids(listed)]))
         with self._lock:
             self._lists[key] = known
             while len(self._lists) > _KEPT_SCOPES:
@@ -157,8 +171,11 @@ class ScopedNearest(NearestIndex):
 
     def _widened(self, asked: _Question, scope: RowScope, limit: int) -> Int64:
         """Entries of a wide scope, the nearest among them, by looking at ever more of all the nearest."""
-        reach = limit * _OVER_FETCH
-        without = self._left_out(asked, scope)
+        reach, without = limit * _OVER_FETCH, None
+        one = scope.without_conversation_id
+        if one is not None and scope == RowScope(without_conversation_id=one):
+            # All that the scope leaves out is one conversation's: to list that is quickest.
+            without = self._listed(asked, RowScope(conversation_ids=(one,)))
         while True:
             found = self._nearest(asked, reach)
             if without is None:
@@ -169,19 +186,12 @@ class ScopedNearest(NearestIndex):
                 break
             if reach >= _WIDEST:
                 # So few of so many: the scope is a small part of the store after all.
-                sparse = None if _is_small_part(scope) else self._listed(asked, scope)
+                sparse = None if scope.is_small_part else self._listed(asked, scope)
                 if sparse is not None:
                     return sparse
                 break
             reach = min(reach * _OVER_FETCH, _WIDEST)
         return inside[: limit + _SLACK]
-
-    def _left_out(self, asked: _Question, scope: RowScope) -> Int64 | None:
-        """All entries that a scope leaves out, where those are one conversation's: to list them is quickest."""
-        one = scope.without_conversation_id
-        if one is None or scope != RowScope(without_conversation_id=one):
-            return None
-        return self._listed(asked, RowScope(conversation_ids=(one,)))
 
 
 class VectorMatrix:
@@ -272,26 +282,3 @@ def _with_room(kept: NDArray[Any], count: int, empty: int = 0) -> NDArray[Any]:
     if count <= len(kept):
         return kept
     return np.concatenate([kept, np.full((max(count - len(kept), len(kept)), *kept.shape[1:]), empty, kept.dtype)])
-
-
-def _behind(asked: _Question, scope: RowScope, known: _ScopeList) -> Int64:
-    """Entries of a scope with vectors that came after a list of them was made; all where that was never."""
-    conditions = scope_conditions(scope)
-    found = select(vectors.c.entry_id).where(vectors.c.space_id == asked.space.id)
-    if known.newest:
-        found = found.join(entries, refers(vectors.c.entry_id, entries)).where(vectors.c.id > known.newest, *conditions)
-    else:
-        # Not joined: SQLite would look at all vectors of the space.
-        found = found.where(vectors.c.entry_id.in_(select(entries.c.id).where(*conditions)))
-    chosen = found.limit(_SPARSE + 1 - len(known.ids)).subquery()
-    return parsed_ids(asked.tx.connection.execute(select(func.group_concat(chosen.c.entry_id))).scalar())
-
-
-def _is_small_part(scope: RowScope) -> bool:
-    limits = (scope.project_id, scope.since, scope.until)
-    return (
-        scope.is_narrow
-        or scope.outside_conversations
-        or bool(scope.facets)
-        or any(limit is not None for limit in limits)
-    )

@@ -64,6 +64,11 @@ def found(
     return [known[entry_id].ref_uid for entry_id, _ in scored]
 
 
+def quoting(tx: Transaction, text: str, scope: RowScope = EVERYWHERE) -> list[int]:
+    """The entries that have the words of a text in this order."""
+    return sorted(tx.text.find(tx.connection, [text], text, scope, 100, with_context=False)[1])
+
+
 def entry_ids(store: Store, messages: Sequence[Message]) -> list[int]:
     """The entries of messages, in the same order."""
     with store.reading() as tx:

@@ -12,8 +12,8 @@ from harken.model.conversations import SearchScope
 from harken.storage import tables, vectors
 from harken.storage.conversations import count_all
 from harken.storage.enrichment.jobs import count_unembedded
+from harken.storage.entries import row_scope
 from harken.storage.ports import RowScope, Store, StoredSpace
-from harken.storage.scopes import row_scope
 from harken.testing.store_conformance.asking import (
     DIMS,
     apply,

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from harken.model.conversations import MessageType, Role, SearchScope
+from harken.storage.entries import row_scope
 from harken.storage.ports import RowScope, Store
-from harken.storage.scopes import row_scope
-from harken.testing.store_conformance.asking import EVERYWHERE, apply, entry_ids, found, keep, text_problems
+from harken.testing.store_conformance.asking import EVERYWHERE, apply, entry_ids, found, keep, quoting, text_problems
 from harken.testing.talk import START, Talk, talk_of
 
 # Words that mean something to SQL, to a full-text query language, or to nobody.
@@ -130,9 +130,8 @@ class FullTextTests:
             talk_of("other", "bird small early the"),
         )
         with store.reading() as tx:
-            hits = tx.text.quoting(tx.connection, "early small bird", RowScope(), 10)
-            assert tx.text.quoting(tx.connection, " ?! ", RowScope(), 10) == []
-        assert [entry_id for entry_id, _ in hits] == entry_ids(store, quoted.messages[:1])
+            assert quoting(tx, "early small bird") == entry_ids(store, quoted.messages[:1])
+            assert quoting(tx, " ?! ") == []
 
     @pytest.mark.parametrize("quote", ["where is the small bird", "Where's the small bird", "is it", "the small bird"])
     def test_a_quotation_may_be_full_of_common_words(self, store: Store, quote: str) -> None:
@@ -142,9 +141,8 @@ class FullTextTests:
             talk_of("turned", "a small one is the bird, where it is"),
         )
         with store.reading() as tx:
-            hits = tx.text.quoting(tx.connection, quote, RowScope(), 10)
-            assert tx.text.quoting(tx.connection, "where is the small beast", RowScope(), 10) == []
-        assert [entry_id for entry_id, _ in hits] == entry_ids(store, quoted.messages)
+            assert quoting(tx, quote) == entry_ids(store, quoted.messages)
+            assert quoting(tx, "where is the small beast") == []
 
     def test_characters_of_chinese_in_another_order_are_another_word(self, store: Store) -> None:
         keep(store, talk_of("chinese", "我想知道北京天气怎么样"))
@@ -156,7 +154,7 @@ class FullTextTests:
         assert found(store, term) == []
         assert len(found(store, term, "three")) == 1
         with store.reading() as tx:
-            assert tx.text.quoting(tx.connection, term, RowScope(), 10) == []
+            assert quoting(tx, term) == []
 
     def test_no_text_is_taken_for_syntax(self, store: Store) -> None:
         talk = Talk("syntax")

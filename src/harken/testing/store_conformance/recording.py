@@ -21,10 +21,10 @@ from harken.model.conversations import (
 )
 from harken.storage import conversations, tables, vectors
 from harken.storage.enrichment import jobs
-from harken.storage.enrichment.jobs import EMBED
 from harken.storage.ports import RowScope, Store
 from harken.storage.state import REDACTED, read_counters
 from harken.storage.tables import exchanges, messages, work
+from harken.storage.vectors import EMBED
 from harken.testing.store_conformance.asking import (
     LONG,
     TOOL_CHARS,
@@ -163,7 +163,7 @@ class RecordingTests:
         talk.say(LONG, Role.ASSISTANT, type=MessageType.TOOL_CALL)
         talk.say(LONG, Role.TOOL, type=MessageType.TOOL_RESULT)
         keep(store, talk)
-        assert read(store, jobs.count_embeddable) == 2
+        assert read(store, vectors.count_embeddable) == 2
 
     def test_a_project_is_the_same_under_each_of_its_names(self, store: Store) -> None:
         keep(store, talk_of("old", "one", project=ProjectIdentity("path:/src/name", "name")))

@@ -11,11 +11,18 @@ import pytest
 from harken.errors import NotFoundError
 from harken.model.conversations import MessageType, NewEntry, ProjectIdentity, Role, SavedRecord, SearchScope, Trust
 from harken.storage.conversations import find_tombstones
-from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, in_scope, load_entries
+from harken.storage.entries import (
+    RecordHead,
+    add_record_entries,
+    drop_record_entries,
+    in_scope,
+    load_entries,
+    row_scope,
+)
 from harken.storage.past import conversation_row
 from harken.storage.ports import RowScope, Store
+from harken.storage.projects import ensure_project
 from harken.storage.records.rows import drop_kept, each_kept, find_kept, kept_uid
-from harken.storage.scopes import ensure_project, row_scope
 from harken.storage.tables import entries, entry_facets
 from harken.testing.store_conformance.asking import (
     LONG,
@@ -24,6 +31,7 @@ from harken.testing.store_conformance.asking import (
     entry_ids,
     found,
     keep,
+    quoting,
     read,
     space_of,
     text_problems,
@@ -257,7 +265,7 @@ class ScopeTests:
         with store.reading() as tx:
             rows = row_scope(tx, scope)
             worded = [entry_id for entry_id, _ in tx.text.search(tx.connection, ["zebra"], rows, 100)]
-            quoted = [entry_id for entry_id, _ in tx.text.quoting(tx.connection, "zebra", rows, 100)]
+            quoted = quoting(tx, "zebra", rows)
             near = list(store.nearest.nearest(tx, space, matrix[0], rows, 100))
             inside = in_scope(tx, ids, rows)
         for found_ids in (worded, quoted, near, sorted(inside)):

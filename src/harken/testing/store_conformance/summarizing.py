@@ -18,9 +18,9 @@ from harken.storage.conversations import (
 from harken.storage.enrichment import jobs, segments, summaries
 from harken.storage.enrichment.consent import Consent, SummaryBacklog, last_exchange_numbers, note_imported
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary, StoredSummary
+from harken.storage.entries import row_scope
 from harken.storage.events import Ingest, forget_rows
 from harken.storage.ports import RowScope, Store
-from harken.storage.scopes import row_scope
 from harken.storage.state import core_facts, drop_core_facts
 from harken.testing.store_conformance.asking import found, keep, read, spoken_at_length, write
 from harken.testing.talk import START, Talk, talk_of

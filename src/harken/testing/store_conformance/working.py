@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from harken.storage.enrichment import jobs, spend
-from harken.storage.enrichment.jobs import BACKOFF_SECONDS, EMBED, Claimed
+from harken.storage.enrichment.jobs import BACKOFF_SECONDS, Claimed
 from harken.storage.enrichment.spend import CallState, ModelCall, Settlement, Spent
 from harken.storage.ports import Store, StoredSpace
+from harken.storage.vectors import EMBED
 from harken.testing.store_conformance.asking import (
     embed,
     entry_ids,

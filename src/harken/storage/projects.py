@@ -1,65 +1,13 @@
-"""From names that people give to rows: projects, and what a search is limited to."""
+"""Projects as rows: found by key, alias or name, and made with the first record that names them."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-from sqlalchemy import ColumnElement, Select, Text, bindparam, select
+from sqlalchemy import bindparam, select
 
 from harken.errors import NotFoundError
-from harken.model.conversations import ProjectIdentity, SearchScope
-from harken.storage.columns import to_microseconds
-from harken.storage.conversations import conversations_named
-from harken.storage.ports import RowScope, Transaction, rows_by
-from harken.storage.tables import entries, project_aliases, projects, same, segments
-
-
-def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
-    """The scope with row ids in place of names.
-
-    Raises:
-        NotFoundError: it names a project, conversation or segment that is not there, or several; or a segment of
-            another conversation.
-    """
-    conversation_id = None if scope.conversation is None else _conversation_row(tx, scope.conversation)
-    segment_id = None
-    if scope.segment is not None:
-        segment_id, its_conversation = _segment_row(tx, scope.segment)
-        if conversation_id not in (None, its_conversation):
-            raise NotFoundError(f"Segment {scope.segment} is not of conversation {scope.conversation}.")
-        # Named as well because entries are indexed by it.
-        conversation_id = its_conversation
-    return RowScope(
-        sources=scope.sources,
-        project_id=None if scope.project is None else project_row(tx, scope.project),
-        conversation_id=conversation_id,
-        segment_id=segment_id,
-        roles=scope.roles,
-        since=None if scope.since is None else to_microseconds(scope.since),
-        until=None if scope.until is None else to_microseconds(scope.until),
-        facets=scope.facets,
-        without_sources=present_sources(tx, scope.without_sources),
-        without_untrusted=scope.without_untrusted,
-    )
-
-
-def present_sources(tx: Transaction, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """Those sources outside of conversations that have entries: others need neither be looked for nor left out."""
-    if not sources:
-        return ()
-    row = tx.dialect.bare_rows(tx.connection, _which_are_there(sources), {"of_tenant": tx.tenant})[0]
-    return tuple(source for source, is_there in zip(sources, row, strict=True) if is_there)
-
-
-@cache
-def _which_are_there(sources: tuple[str, ...]) -> Select[Any]:
-    """Built once for the same sources: it runs with most searches."""
-    apart = select(entries.c.id).where(
-        entries.c.tenant == bindparam("of_tenant", type_=Text), entries.c.conversation_id.is_(None)
-    )
-    there: list[ColumnElement[Any]] = [apart.where(entries.c.source == source).exists() for source in sources]
-    return select(*there)
+from harken.model.conversations import ProjectIdentity
+from harken.storage.ports import Transaction
+from harken.storage.tables import project_aliases, projects, same
 
 
 def project_row(tx: Transaction, name: str) -> int:
@@ -79,21 +27,6 @@ def project_row(tx: Transaction, name: str) -> int:
     if not named:
         raise NotFoundError(f"There is no project {name}. List them: harken status --projects")
     return int(named[0].id)
-
-
-def _conversation_row(tx: Transaction, uid: str) -> int:
-    rows = conversations_named(tx, uid)
-    if len(rows) != 1:
-        what = "There is no conversation" if not rows else "Several conversations begin with"
-        raise NotFoundError(f"{what} {uid}. Ids are printed by: harken search QUERY")
-    return int(rows[0].id)
-
-
-def _segment_row(tx: Transaction, uid: str) -> tuple[int, int]:
-    """The segment's row and its conversation's."""
-    for row in rows_by(tx, segments.c.uid, [uid], segments.c.id, segments.c.conversation_id):
-        return int(row.id), int(row.conversation_id)
-    raise NotFoundError(f"There is no segment {uid}.")
 
 
 def project_identity(tx: Transaction, row_id: int) -> ProjectIdentity:
