@@ -42,6 +42,28 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class Spelling:
+    """How the command line spells an argument, where not as `--name`; default, limits and help replace its own.
+
+    Attributes:
+        option: as it is written; `--no-…` of an argument that is true unless it is given.
+        metavar: of a word that stands by itself; of several words it ends with `...`.
+        is_hidden: whether the command line leaves it at its default.
+        separator: between several in one value.
+        default: `...` is the argument's own.
+    """
+
+    option: str = ""
+    metavar: str | None = None
+    is_word: bool = False
+    is_hidden: bool = False
+    separator: str = ""
+    default: Any = ...
+    limits: tuple[float | None, float | None] | None = None
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ArgumentField:
     """An argument as its field tells it.
 
@@ -56,17 +78,18 @@ class ArgumentField:
     is_many: bool
     default: Any
     about: Argument
+    spelling: Spelling
 
 
 def arguments_of(record: type) -> tuple[ArgumentField, ...]:
-    """The fields of a dataclass of arguments, in their order; each is annotated with an `Argument`."""
+    """The fields of a dataclass of arguments, in their order; see `Argument` and `Spelling`."""
     hints = get_type_hints(record, include_extras=True)
     found = []
     for each in fields(record):
-        hint, about = get_args(hints[each.name])
+        hint, about, *spelling = get_args(hints[each.name])
         kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
         is_many = get_origin(hint) is tuple
-        found.append(ArgumentField(each.name, kinds[0], is_many, each.default, about))
+        found.append(ArgumentField(each.name, kinds[0], is_many, each.default, about, *spelling or [Spelling()]))
     return tuple(found)
 
 
@@ -77,10 +100,18 @@ OFFSET = "Where to go on: the next_offset of the answer before."
 class NewMemory:
     """A memory to be saved."""
 
-    content: Annotated[str, Argument("One thing, in a sentence or a few.", 1, MAX_CONTENT_CHARS)]
+    content: Annotated[
+        str,
+        Argument("One thing, in a sentence or a few.", 1, MAX_CONTENT_CHARS),
+        Spelling(is_word=True, metavar="TEXT..."),
+    ]
     category: Annotated[str, Argument("What kind of memory it is.", choices=CATEGORIES)] = "fact"
     importance: Annotated[float | None, Argument("From 0 to 1; left out, 0.5.", 0, 1)] = None
-    tags: Annotated[tuple[str, ...], Argument("Words to find it by.", most=MAX_TAGS)] = ()
+    tags: Annotated[
+        tuple[str, ...],
+        Argument("Words to find it by.", most=MAX_TAGS),
+        Spelling("--tag", help="A word to find it by; may be given several times."),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,11 +28,15 @@ _COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept"
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
 
+no_embed_option = click.option(
+    "--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later."
+)
+
 
 @click.command("import")
 @click.argument("arguments", nargs=-1, metavar="[FORMAT] [PATH]...")
 @click.option("--as-mine", is_flag=True, help="These files are your own memory: all that they say holds; do not ask.")
-@click.option("--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later.")
+@no_embed_option
 @with_json
 def import_command(
     session: CommandSession, arguments: tuple[str, ...], as_mine: bool, no_embed: bool, as_json: bool
@@ -50,10 +54,11 @@ def import_command(
     """
     from harken.importers.importer import ImportReport
 
+    report = ImportReport()
     with session.engine() as harken:
-        sources = _sources(session, harken.transcript_formats(), arguments)
-        as_mine = as_mine or _is_agreed(session, harken.transcript_formats(), sources)
-        report = ImportReport()
+        formats = harken.transcript_formats()
+        sources = _sources(session, formats, arguments)
+        as_mine = as_mine or _is_agreed(session, formats, sources)
         try:
             for format_name, paths in sources:
                 with session.progress(f"Importing {format_name}", "bytes") as show:
@@ -66,18 +71,29 @@ def import_command(
         if no_embed:
             _tell_how_embedding_goes_on(session, harken)
         if as_json:
-            print_json({**_import_view(report), "embedded": embedded})
+            left_out = {"core": report.left_core, "erasures": report.left_erasures, "changes": report.left_changes}
+            view = {
+                **{name: getattr(report, name) for name in _COUNTS},
+                "left_out": left_out,
+                "conversations": len(report.conversations),
+                "unreadable": [asdict(bad) for bad in report.unreadable],
+                "failed": [{"path": path, "reason": reason} for path, reason in report.failed],
+            }
+            print_json({**view, "embedded": embedded})
         elif report.added:
             session.note('Try: harken search "what you remember of it"')
 
 
 def _sources(session: CommandSession, formats: Mapping[str, TranscriptFormat], arguments: Sequence[str]) -> Sources:
-    if arguments and arguments[0] not in formats:
-        return _guessed(session, formats, [Path(argument).expanduser() for argument in arguments])
-    if len(arguments) > 1:
-        paths = [Path(argument).expanduser() for argument in arguments[1:]]
-        _must_exist(paths)
-        return [(arguments[0], paths)]
+    is_named = not arguments or arguments[0] in formats
+    paths = [Path(argument).expanduser() for argument in arguments[is_named:]]
+    if not is_named and not paths[0].exists():
+        raise UsageError(f"'{paths[0]}' is neither a file nor a format. Formats: {', '.join(formats)}")
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist.")
+    if paths:
+        return [(arguments[0], paths)] if is_named else _guessed(session, formats, paths)
     found = [(name, formats[name].discover()) for name in (arguments or formats)]
     found = [(name, paths) for name, paths in found if paths]
     if not found:
@@ -89,9 +105,6 @@ def _sources(session: CommandSession, formats: Mapping[str, TranscriptFormat], a
 
 
 def _guessed(session: CommandSession, formats: Mapping[str, TranscriptFormat], paths: Sequence[Path]) -> Sources:
-    if not paths[0].exists():
-        raise UsageError(f"'{paths[0]}' is neither a file nor a format. Formats: {', '.join(formats)}")
-    _must_exist(paths)
     from harken.importers.formats import sort_by_format
 
     found = sort_by_format(paths, formats)
@@ -102,12 +115,6 @@ def _guessed(session: CommandSession, formats: Mapping[str, TranscriptFormat], p
     if found.unknown:
         session.note(f"Passed over, of no known format: {counted(len(found.unknown), 'file')}")
     return list(found.files.items())
-
-
-def _must_exist(paths: Sequence[Path]) -> None:
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path} does not exist.")
 
 
 def _tell_progress(show: Report, progress: Progress) -> None:
@@ -149,16 +156,6 @@ def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None
         session.note(f"{waiting}. Go on: {GO_ON}")
 
 
-def _import_view(report: ImportReport) -> dict[str, Any]:
-    return {
-        **{name: getattr(report, name) for name in _COUNTS},
-        "left_out": {"core": report.left_core, "erasures": report.left_erasures, "changes": report.left_changes},
-        "conversations": len(report.conversations),
-        "unreadable": [asdict(bad) for bad in report.unreadable],
-        "failed": [{"path": path, "reason": reason} for path, reason in report.failed],
-    }
-
-
 def _print_report(session: CommandSession, report: ImportReport) -> None:
     added, conversations = counted(report.added, "new message"), counted(len(report.conversations), "conversation")
     session.say(
@@ -171,16 +168,6 @@ def _print_report(session: CommandSession, report: ImportReport) -> None:
         session.say(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
     if report.erased:
         session.say(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
-    _print_left_out(session, report)
-    for path, reason in report.failed:
-        session.note(f"Could not be read: {path}: {reason}")
-    for bad in report.unreadable[:_SHOWN_UNREADABLE]:
-        session.note(f"Unreadable: {bad.path}:{bad.line}: {bad.reason}")
-    if len(report.unreadable) > _SHOWN_UNREADABLE:
-        session.note(f"… and {len(report.unreadable) - _SHOWN_UNREADABLE} more lines; all of them: --json")
-
-
-def _print_left_out(session: CommandSession, report: ImportReport) -> None:
     left = _listed(
         (report.left_core, "core memory", "core memories"),
         (report.left_erasures, "erasure", "erasures"),
@@ -192,6 +179,12 @@ def _print_left_out(session: CommandSession, report: ImportReport) -> None:
         session.say(f"Came as imported, whatever trust its file claims: {counted(report.capped, 'record')}.")
     if left or report.capped:
         session.note("If it is your own, import it once more with --as-mine: that adds what is missing.")
+    for path, reason in report.failed:
+        session.note(f"Could not be read: {path}: {reason}")
+    for bad in report.unreadable[:_SHOWN_UNREADABLE]:
+        session.note(f"Unreadable: {bad.path}:{bad.line}: {bad.reason}")
+    if len(report.unreadable) > _SHOWN_UNREADABLE:
+        session.note(f"… and {len(report.unreadable) - _SHOWN_UNREADABLE} more lines; all of them: --json")
 
 
 def _is_agreed(session: CommandSession, formats: Mapping[str, TranscriptFormat], sources: Sources) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import click
 from harken.errors import MissingExtraError
 from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MODES, MOST_COMMITS
 from harken.model.workspace import LANGUAGES
-from harken.serve.cli.importing import embed_now
+from harken.serve.cli.importing import embed_now, no_embed_option
 from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, print_json, with_json
 from harken.serve.operations.operation import Piece
 from harken.text.dates import parse_since
@@ -33,29 +33,28 @@ _PROJECT = click.option("--project", help="Only this project: its short name, ke
 _MODE = click.option("--mode", type=click.Choice(MODES), default="hybrid", help="Words, meaning, or both.")
 _LANGUAGE = click.option("--language", type=click.Choice(LANGUAGES), help="Only code of this language.")
 _PATH = click.argument("path", default=".", type=click.Path(path_type=Path))
-_NO_EMBED = click.option(
-    "--no-embed", is_flag=True, help="Do not embed now; `harken worker run --until-idle` does it later."
-)
 
 
-index = click.Group(
-    "index", help="Make code, commits and documents searchable; only what has changed since the last time is read."
-)
+def _indexing(command: Callable[..., None]) -> Callable[..., None]:
+    return _PATH(no_embed_option(with_json(command)))
+
+
+def _searching(command: Callable[..., CommandAnswer]) -> Callable[..., None]:
+    return _PROJECT(_LIMIT(_MODE(on_store(command))))
+
+
+index, code, documents, commits = map(click.Group, ("index", "code", "documents", "commits"))
 
 
 @index.command("code")
-@_PATH
-@_NO_EMBED
-@with_json
+@_indexing
 def index_code(session: CommandSession, **given: Any) -> None:
     """Index functions, classes, methods, modules and constants of a folder; what git ignores is left out."""
     _index(session, ("code",), **given)
 
 
 @index.command("docs")
-@_PATH
-@_NO_EMBED
-@with_json
+@_indexing
 def index_docs(session: CommandSession, **given: Any) -> None:
     """Index Markdown, text and PDF files of a folder; what git ignores is left out."""
     _index(session, ("documents",), **given)
@@ -64,18 +63,14 @@ def index_docs(session: CommandSession, **given: Any) -> None:
 @index.command("commits")
 @click.option("--since", help="Leave earlier commits out; five years ago where nothing is said.")
 @click.option("--limit", type=click.IntRange(1), default=MOST_COMMITS, help="Only so many of the newest.")
-@_PATH
-@_NO_EMBED
-@with_json
+@_indexing
 def index_commits(session: CommandSession, since: str | None, **given: Any) -> None:
     """Index the history that HEAD comes from."""
     _index(session, ("commits",), since=_moment(since), **given)
 
 
 @index.command("all")
-@_PATH
-@_NO_EMBED
-@with_json
+@_indexing
 def index_all(session: CommandSession, path: Path, **given: Any) -> None:
     """Index code, commits and documents of a repository; of a folder without git, all but commits."""
     from harken.sources.workspace.files import find_place
@@ -115,51 +110,45 @@ def _index(
             done.popitem()
             raise
         finally:
-            if not as_json:
-                _print_reports(session, {kind: report for kind, report in done.items() if report.project})
+            for kind, report in done.items() if not as_json else ():
+                if report.project:
+                    _print_report(session, kind, report)
         embedded = None if no_embed else embed_now(session, harken, "entries")
     if as_json:
         print_json({**{kind: report.view() for kind, report in done.items()}, "embedded": embedded})
 
 
-def _print_reports(session: CommandSession, done: Mapping[str, IndexReport | CommitReport]) -> None:
+def _print_report(session: CommandSession, kind: str, report: IndexReport | CommitReport) -> None:
     from harken.sources.workspace.commits import CommitReport
     from harken.sources.workspace.documents import NEEDS_EXTRA
 
-    for name, report in done.items():
-        if isinstance(report, CommitReport):
-            session.say(
-                f"commits: {counted(report.added, 'new commit')}, {report.known:,} known already"
-                f", {report.removed:,} on no branch any more."
-            )
-            if report.cut:
-                session.note(
-                    f"{counted(report.cut, 'commit')} left out: this clone is shallow and lacks what came before."
-                    " Bring it: git fetch --unshallow"
-                )
-            continue
-        changes = report.changes
+    if isinstance(report, CommitReport):
         session.say(
-            f"{name}: {counted(report.indexed, 'file')} read, {report.unchanged:,} unchanged, {report.gone:,} gone"
-            f" ({changes.added:,} new parts, {changes.changed:,} changed, {changes.removed:,} removed)."
+            f"commits: {counted(report.added, 'new commit')}, {report.known:,} known already"
+            f", {report.removed:,} on no branch any more."
         )
-        if report.skipped:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
-            session.say(f"{name}: passed over: {reasons}.")
-        if NEEDS_EXTRA in report.skipped:
-            session.note("PDF files need an extra that is not installed. Try: pip install 'harken[pdf]'")
-
-
-code = click.Group("code", help="Find code that was indexed (`harken index code`).")
+        if report.cut:
+            session.note(
+                f"{counted(report.cut, 'commit')} left out: this clone is shallow and lacks what came before."
+                " Bring it: git fetch --unshallow"
+            )
+        return
+    changes = report.changes
+    session.say(
+        f"{kind}: {counted(report.indexed, 'file')} read, {report.unchanged:,} unchanged, {report.gone:,} gone"
+        f" ({changes.added:,} new parts, {changes.changed:,} changed, {changes.removed:,} removed)."
+    )
+    if report.skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
+        session.say(f"{kind}: passed over: {reasons}.")
+    if NEEDS_EXTRA in report.skipped:
+        session.note("PDF files need an extra that is not installed. Try: pip install 'harken[pdf]'")
 
 
 @code.command("search")
 @_QUERY
 @_LANGUAGE
-@_PROJECT
-@_LIMIT
-@_MODE
-@on_store
+@_searching
 def search_code(harken: Harken, query: Sequence[str], **limits: Any) -> CommandAnswer:
     """Find functions, classes, methods, modules and constants by what they are for, or are called."""
     return _found(harken.code.search(" ".join(query), **limits))
@@ -176,34 +165,19 @@ def similar_code(harken: Harken, snippet: str, **limits: Any) -> CommandAnswer:
     return _found(harken.code.similar(sys.stdin.read() if snippet == "-" else snippet, **limits))
 
 
-documents = click.Group("documents", help="Find passages of documents that were indexed (`harken index docs`).")
-
-
 @documents.command("search")
 @_QUERY
-@_PROJECT
-@_LIMIT
-@_MODE
-@on_store
+@_searching
 def search_documents(harken: Harken, query: Sequence[str], **limits: Any) -> CommandAnswer:
     """Find passages by word and by meaning."""
     return _found(harken.documents.search(" ".join(query), **limits))
-
-
-commits = click.Group(
-    "commits",
-    help="Find commits that were indexed (`harken index commits`), and count what they say of files and people.",
-)
 
 
 @commits.command("search")
 @_QUERY
 @click.option("--author", help="Only by this one: the whole name, a word of it, or the address.")
 @click.option("--since", help="Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.")
-@_PROJECT
-@_LIMIT
-@_MODE
-@on_store
+@_searching
 def search_commits(harken: Harken, query: Sequence[str], since: str | None, **limits: Any) -> CommandAnswer:
     """Find commits by what they did."""
     return _found(harken.commits.search(" ".join(query), since=_moment(since), **limits))
@@ -236,7 +210,9 @@ def churn(harken: Harken, days: int, folder: Path, limit: int) -> CommandAnswer:
         f"{one.changes:5}  {one.path}  +{one.insertions:,} -{one.deletions:,}, {counted(one.authors, 'author')}"
         for one in found
     ]
-    return CommandAnswer({"files": _plain(found)}, lines or [f"Nothing changed in {counted(days, 'day')}."])
+    return CommandAnswer(
+        {"files": [asdict(one) for one in found]}, lines or [f"Nothing changed in {counted(days, 'day')}."]
+    )
 
 
 @commits.command("authors")
@@ -250,18 +226,13 @@ def authors(harken: Harken, path: Path) -> CommandAnswer:
         f"last on {one.last_at.date().isoformat()}"
         for one in found
     ]
-    return CommandAnswer({"authors": _plain(found)}, lines or ["Nobody changed it in the commits that are indexed."])
+    return CommandAnswer(
+        {"authors": [asdict(one) for one in found]}, lines or ["Nobody changed it in the commits that are indexed."]
+    )
 
 
 def _moment(since: str | None) -> datetime | None:
     return parse_since(since, datetime.now(UTC)) if since else None
-
-
-def _plain(records: Sequence[Any]) -> list[dict[str, Any]]:
-    return [
-        {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(one).items()}
-        for one in records
-    ]
 
 
 def _found(found: SourceHit) -> CommandAnswer:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import click
 
 from harken.errors import MissingExtraError
 from harken.serve.cli.session import CommandSession, print_json, with_json
-from harken.serve.install.plan import Backups, Change, make, plan
+from harken.serve.install.plan import Backups, make, plan
 from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Target, Where, own_command
 
 _UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
@@ -51,10 +49,22 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
     if as_json:
         facts = {"agent": agent, "scope": scope, "dry_run": dry_run, "command": list(command.words)}
         hooks = target.hooked.events if target.hooked and not undo else ()
-        files = [_facts(change, backups) for change in changes]
+        files = []
+        for change in changes:
+            copy = backups.copy(change.real_path)
+            kept = str(copy) if copy.exists() else None
+            view = {"path": str(change.edit.path), "action": change.action, "backup": kept, "diff": change.diff}
+            files.append(view)
         print_json({**facts, "hooks": list(hooks), "files": files, "notes": notes})
-    else:
-        _show(session, target, changes, notes, dry_run)
+        return
+    for change in changes:
+        session.say(f"{change.action:<10} {change.edit.path}")
+    for change in changes:
+        session.out.print(change.diff, markup=False, end="")
+    if dry_run:
+        session.say("Nothing was changed (--dry-run).")
+    for note in [] if dry_run else notes:
+        session.note(note)
 
 
 def _command(home: Path, *, shared: bool) -> Command:
@@ -80,23 +90,3 @@ def _notes(target: Target, home: Path, *, shared: bool) -> list[str]:
     if kept:
         notes.append(f"{', '.join(sorted(kept))}: not written down; put lasting settings into {home / 'harken.toml'}.")
     return notes
-
-
-def _facts(change: Change, backups: Backups) -> dict[str, Any]:
-    copy = backups.copy(change.real_path)
-    kept = str(copy) if copy.exists() else None
-    return {"path": str(change.edit.path), "action": change.action, "backup": kept, "diff": change.diff}
-
-
-def _show(
-    session: CommandSession, target: Target, changes: Sequence[Change], notes: Sequence[str], dry_run: bool
-) -> None:
-    for change in changes:
-        session.say(f"{change.action:<10} {change.edit.path}")
-    for change in changes:
-        session.out.print(change.diff, markup=False, end="")
-    if dry_run:
-        session.say("Nothing was changed (--dry-run).")
-        return
-    for note in notes:
-        session.note(note)

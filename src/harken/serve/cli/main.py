@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from harken import __version__
-from harken.errors import HarkenError, UsageError
+from harken.errors import UsageError
 from harken.serve.cli.commands import LazyGroup
-from harken.serve.cli.session import CommandSession, is_help, line_of, log_to_stderr
+from harken.serve.cli.session import CommandSession, line_of, log_to_stderr
 from harken.serve.process import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE
 from harken.text.characters import printable
 
@@ -97,7 +97,7 @@ def cli(context: click.Context, home: Path | None, store: str | None, verbose: b
     Start with `harken import`, which finds the histories of the agents on this machine, then `harken search`; or talk,
     with all of it in mind: `harken chat`.
     """
-    log_to_stderr(verbose)
+    log_to_stderr("DEBUG" if verbose else "ERROR")
     context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose)
 
 
@@ -109,7 +109,8 @@ def run() -> None:
         # What a command ends with by `click.exceptions.Exit`; commands return nothing else.
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        if is_help(error):
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            # A group was called without a command: its whole help is the answer.
             click.echo(error.format_message(), err=True)
         else:
             _say(line_of(error))
@@ -117,16 +118,13 @@ def run() -> None:
     except (click.Abort, KeyboardInterrupt):
         _say("stopped; what was done is kept, and the next run goes on from there.")
         sys.exit(EXIT_INTERRUPTED)
-    except HarkenError as error:
-        _say(line_of(error))
-        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR)
     except BrokenPipeError:
         # The reader of our output has gone (`harken … | head`): nothing more to say to anyone, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_ERROR)
     except Exception as error:  # noqa: BLE001 - the serve boundary: one line for people, the trace for --verbose
         _say(line_of(error))
-        sys.exit(EXIT_ERROR)
+        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_ERROR)
 
 
 def _say(line: str) -> None:

@@ -11,7 +11,8 @@ import click
 
 from harken.errors import UsageError
 from harken.serve.cli.reporting import by_kind
-from harken.serve.cli.session import CommandSession, json_option, print_json, with_json
+from harken.serve.cli.session import CommandSession, json_option, with_json
+from harken.serve.operations.operation import view_of
 from harken.text.shown import ago, counted, one_line
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def config(session: CommandSession, as_json: bool) -> None:
         lines.append(f"  {_seeds_key(value.key)}: {_shown(value)}{origin}")
     lines += ["", f"To update: {session.prefix}rag set <key> <value>"]
     lines.append(f"Example: {session.prefix}rag set rag_conversation_limit 5")
-    session.tell(as_json, [value.view() for value in values], *lines)
+    session.tell(as_json, view_of(values), *lines)
 
 
 @rag.command("set", context_settings={"ignore_unknown_options": True})
@@ -114,12 +115,11 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
     with session.engine() as harken:
         found = harken.chats.past_log(limit)
     durations = sorted(each.duration_microseconds / 1000 for each in found)
-    p50, p95 = _percentile(durations, 0.5), _percentile(durations, 0.95)
-    if as_json:
-        print_json({"p50_ms": p50, "p95_ms": p95, "retrievals": [each.view() for each in found]})
-        return
-    if not found:
-        session.say("Nothing was looked for yet.")
+    # The nearest ranks.
+    p50, p95 = (durations[max(0, ceil(share * len(found)) - 1)] if found else 0.0 for share in (0.5, 0.95))
+    if as_json or not found:
+        view = {"p50_ms": p50, "p95_ms": p95, "retrievals": view_of(found)}
+        session.tell(as_json, view, "Nothing was looked for yet.")
         return
     session.say(f"{counted(len(found), 'retrieval')}: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
     from rich.table import Table
@@ -180,7 +180,7 @@ def _show_state(session: CommandSession, as_json: bool) -> None:
         found = f"{counted(last.conversations, 'conversation')}, {counted(last.exchanges, 'exchange')}"
         when = f"{ago(datetime.now(UTC) - last.at)} ({found})"
     lines += ["", f"Last retrieval: {when}"]
-    session.tell(as_json, {**facts, "settings": [value.view() for value in values]}, *lines)
+    session.tell(as_json, {**facts, "settings": view_of(values)}, *lines)
 
 
 def _values(harken: Harken) -> list[SettingValue]:
@@ -198,8 +198,3 @@ def _shown(value: SettingValue) -> str:
     if isinstance(value.value, bool):
         return str(value.value).lower()
     return f"{value.value:.2f}" if isinstance(value.value, float) else str(value.value)
-
-
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    """The nearest rank; 0 of nothing."""
-    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0

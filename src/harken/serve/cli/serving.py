@@ -14,8 +14,7 @@ import click
 
 from harken import __version__
 from harken.errors import HarkenError, MissingExtraError, UsageError
-from harken.log import set_up_log
-from harken.serve.cli.session import CommandSession, with_json
+from harken.serve.cli.session import CommandSession, log_to_stderr, with_json
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.spool import is_waiting
@@ -71,14 +70,6 @@ def serve(
         _run(session, place, quiet, tcp if is_remote else None, claimed)
 
 
-def _keep_quiet() -> None:
-    import logging
-
-    import structlog
-
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-
-
 def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
     try:
         from harken.serve.daemon.run import Daemon, Remote
@@ -86,7 +77,7 @@ def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | No
     except ModuleNotFoundError as error:
         raise MissingExtraError("The daemon", "server") from error
     if quiet:
-        set_up_log(_keep_quiet)
+        log_to_stderr("CRITICAL")
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)
     while True:
         try:
@@ -117,22 +108,15 @@ def _ready(session: CommandSession, lines: Sequence[str], claimed: int | None) -
         session.note(line)
 
 
-def _answers(place: DaemonPaths) -> bool:
-    """Whether the one that runs is ours to use: then there is no need for another.
-
-    Raises:
-        HarkenError: another user listens where it would, or could.
-    """
+def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
     from harken.config.settings import environment
 
+    found = holder(place)
     try:
-        return ping(place.socket, environment(), _SHORT_SECONDS) == OK
+        answers = ping(place.socket, environment(), _SHORT_SECONDS) == OK
     except StrangerError as error:
+        # Another user listens where it would, or could.
         raise HarkenError(str(error)) from error
-
-
-def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
-    found, answers = holder(place), _answers(place)
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     if found is not None:
         facts |= {"pid": found.pid, "version": found.version, "answers": answers}

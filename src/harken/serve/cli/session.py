@@ -60,12 +60,16 @@ class CommandSession:
     @cached_property
     def out(self) -> Console:
         """The answer; never anything else."""
-        return _console()
+        from harken.text.console import PlainConsole
+
+        return PlainConsole(highlight=False, soft_wrap=True)
 
     @cached_property
     def err(self) -> Console:
         """Everything else."""
-        return _console(stderr=True)
+        from harken.text.console import PlainConsole
+
+        return PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
     @contextmanager
     def engine(self) -> Iterator[Harken]:
@@ -99,10 +103,8 @@ class CommandSession:
             return
         from rich.text import Text
 
-        parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces or ("",)]
-        line = Text(parts[0][0], style=parts[0][1])
-        for text, style in parts[1:]:
-            line.append(text, style)
+        first, *others = [(piece, "") if isinstance(piece, str) else piece for piece in pieces or ("",)]
+        line = Text(*first).append_tokens(others)
         if lit:
             line.highlight_regex(lit, "bold yellow")
         self.out.print(line)
@@ -116,8 +118,7 @@ class CommandSession:
         """The answer: as JSON, or as lines for people."""
         if as_json:
             print_json(view)
-            return
-        for line in lines:
+        for line in () if as_json else lines:
             self.say(line)
 
     def agrees(self, to: str) -> bool:
@@ -140,7 +141,11 @@ class CommandSession:
         def report(done: int, total: int, note: str = "") -> None:
             nonlocal bar
             if bar is None:
-                bar = _bar(self.err)
+                from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+                text, note_text = TextColumn("{task.description}"), TextColumn("{task.fields[note]}", markup=False)
+                columns = (text, BarColumn(), TaskProgressColumn(), note_text, TimeRemainingColumn())
+                bar = Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal)
                 bar.start()
                 bar.add_task(title, total=total, note="")
             bar.update(bar.task_ids[0], completed=done, total=total, note=note or f"{done:,} of {total:,} {unit}")
@@ -152,28 +157,14 @@ class CommandSession:
                 bar.stop()
 
 
-def _bar(console: Console) -> Progress:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    note = TextColumn("{task.fields[note]}", markup=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), note, TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
 def _is_plain(stream: TextIO) -> bool:
     """Whether nobody sees colours there: then rich, which takes longer to import than a daemon to answer, stays out."""
     env = os.environ  # noqa: TID251 - as rich reads its own
     return not stream.isatty() and not env.keys() & {"FORCE_COLOR", "TTY_COMPATIBLE", "JUPYTER_COLUMNS"}
 
 
-def _console(*, stderr: bool = False) -> Console:
-    from harken.text.console import PlainConsole
-
-    return PlainConsole(stderr=stderr, highlight=False, soft_wrap=True)
-
-
-def log_to_stderr(is_verbose: bool) -> None:
-    """Have the log written to stderr: whole, or errors alone."""
+def log_to_stderr(level: str) -> None:
+    """Have the log written to stderr from this level on: `DEBUG`, `ERROR` or `CRITICAL`."""
 
     def configure() -> None:
         import logging
@@ -187,16 +178,11 @@ def log_to_stderr(is_verbose: bool) -> None:
                 structlog.processors.format_exc_info,
                 structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
             ],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if is_verbose else logging.ERROR),
+            wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level)),
             logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         )
 
     set_up_log(configure)
-
-
-def is_help(error: click.ClickException) -> bool:
-    """Whether a command group was called without a command: its whole help is the answer then."""
-    return isinstance(error, click.exceptions.NoArgsIsHelpError)
 
 
 def line_of(error: Exception) -> str:
@@ -213,9 +199,18 @@ def line_of(error: Exception) -> str:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
-    document = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    """One JSON document on stdout; moments in it are ISO 8601, and amounts of money numbers."""
+    document = json.dumps(value, ensure_ascii=False, indent=2, default=_simple)
     sys.stdout.write(printable_json(document) + "\n")
+
+
+def _simple(value: object) -> object:
+    from datetime import datetime
+    from decimal import Decimal
+
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -16,7 +16,7 @@ from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, wi
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
-    from harken.config.settings import LlmConfig, SettingValue
+    from harken.config.settings import LlmConfig
     from harken.context.task_history import Run
     from harken.engine import Harken
     from harken.model.conversations import CoreFact
@@ -66,24 +66,27 @@ def model(session: CommandSession, name: str | None, as_json: bool) -> None:
     """Show the language model, or have another one answer from now on: NAME is vendor:model, e.g. openai:gpt-5-mini."""
     with session.engine() as harken:
         if name is not None:
-            _open(harken.settings.llm.model_copy(update={"model": name}))
+            _prices(harken.settings.llm.model_copy(update={"model": name}))
             harken.run_time.set(_MODEL_KEY, name)
-        facts = _model_view(harken.settings.llm, harken.run_time.get(_MODEL_KEY))
-    lines = [f"{facts['model']} ({facts['origin']}), {_price_words(facts)}"]
-    if facts["problem"]:
-        lines.append(f"It cannot be used: {facts['problem']}")
-    if facts["model"] is None:
+        llm, origin = harken.settings.llm, harken.run_time.get(_MODEL_KEY).origin
+    into, out, problem = None, None, None
+    try:
+        into, out = _prices(llm) if llm.model else (None, None)
+    except HarkenError as error:
+        problem = str(error)
+    price = "of no known price"
+    if into is not None and out is not None:
+        price = f"${into:.2f} for a million tokens of input, ${out:.2f} of output"
+    lines = [f"{llm.model} ({origin}), {price}", *([f"It cannot be used: {problem}"] if problem else [])]
+    if not llm.model:
         how = HOW_TO_CONFIGURE.format(prefix=session.prefix)
         lines = ["No language model is configured: nothing is ever sent to one.", f"Set one: {how}"]
-    session.tell(as_json, facts, *lines)
+    view = {"model": llm.model or None, "origin": origin, "url": llm.url, "problem": problem}
+    session.tell(as_json, {**view, "input_usd_per_million": into, "output_usd_per_million": out}, *lines)
 
 
-def _open(wanted: LlmConfig) -> tuple[float | None, float | None]:
-    """Prices in USD for a million tokens of input and of output; nothing is sent.
-
-    Raises:
-        HarkenError: the model cannot be opened.
-    """
+def _prices(wanted: LlmConfig) -> tuple[float | None, float | None]:
+    """Prices in USD for a million tokens of input and of output; nothing is sent."""
     from harken.config.settings import environment
     from harken.providers.chat_model import TokenUsage
     from harken.providers.options import ChatOptions
@@ -101,29 +104,7 @@ def _open(wanted: LlmConfig) -> tuple[float | None, float | None]:
     return (None if into is None else float(into)), (None if out is None else float(out))
 
 
-def _model_view(wanted: LlmConfig, kept: SettingValue) -> dict[str, Any]:
-    into, out, problem = None, None, ""
-    if wanted.model:
-        try:
-            into, out = _open(wanted)
-        except HarkenError as error:
-            problem = str(error)
-    shown = {"model": wanted.model or None, "origin": kept.origin, "url": wanted.url, "problem": problem or None}
-    return {**shown, "input_usd_per_million": into, "output_usd_per_million": out}
-
-
-def _price_words(facts: dict[str, Any]) -> str:
-    into, out = facts["input_usd_per_million"], facts["output_usd_per_million"]
-    if into is None or out is None:
-        return "of no known price"
-    return f"${into:.2f} for a million tokens of input, ${out:.2f} of output"
-
-
-core = click.Group(
-    "core", help="What the agent always knows of its user and of itself: small values that stand in every context."
-)
-
-
+core, task = click.Group("core"), click.Group("task")
 _SECTION = click.argument("section", type=click.Choice(SECTIONS))
 _KEY = click.argument("key")
 
@@ -176,9 +157,6 @@ def _core_line(fact: CoreFact) -> str:
 
 def _core_view(fact: CoreFact) -> dict[str, Any]:
     return {"section": fact.section, "key": fact.key, "value": fact.value, "updated_at": fact.at.isoformat()}
-
-
-task = click.Group("task", help="Run scheduled tasks, each with what it did before, and see what they did.")
 
 
 @task.command()

@@ -17,7 +17,6 @@ from harken.text.shown import counted, readable_bytes
 if TYPE_CHECKING:
     from harken.config.settings import SettingValue
     from harken.engine import Harken
-    from harken.record.forget import ForgetPlan
 
 
 @click.command()
@@ -50,8 +49,8 @@ def forget(session: CommandSession, yes: bool, as_json: bool, **named: Any) -> N
         doomed = harken.maintenance.plan_forget(**named)
         if not doomed.tombstones:
             raise UsageError("No message holds all of these words.")
-        if not yes:
-            _confirm(doomed)
+        if not yes and not _agrees(f"Forget {counted(doomed.messages, 'message')} for good?"):
+            raise HarkenError("Nothing was forgotten.")
         with session.progress("Forgetting", "records") as show:
             done = harken.maintenance.forget(doomed, show)
     if not done.scrubbed:
@@ -61,16 +60,14 @@ def forget(session: CommandSession, yes: bool, as_json: bool, **named: Any) -> N
     session.tell(as_json, view, f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
 
 
-def _confirm(doomed: ForgetPlan) -> None:
+def _agrees(question: str) -> bool:
     try:
-        agreed = click.confirm(f"Forget {counted(doomed.messages, 'message')} for good?", err=True)
+        return click.confirm(question, err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
         click.echo(err=True)
         raise UsageError("Nothing was forgotten, for nobody answered. Where nobody can, add --yes.") from None
-    if not agreed:
-        raise HarkenError("Nothing was forgotten.")
 
 
 @click.command()
@@ -104,11 +101,8 @@ def _embed_again(session: CommandSession, as_json: bool) -> None:
         with session.progress("Embedding", "entries") as show:
             done = harken.embed(show, patient=True)
         failed = harken.maintenance.status().counts.failed
-    session.tell(
-        as_json,
-        {"waiting": waiting, "embedded": done, "failed": failed},
-        f"Embedded {counted(done, 'text')} of {waiting:,} again.",
-    )
+    view = {"waiting": waiting, "embedded": done, "failed": failed}
+    session.tell(as_json, view, f"Embedded {counted(done, 'text')} of {waiting:,} again.")
     if failed:
         raise HarkenError(f"{counted(failed, 'text')} given up after repeated failures. Again: harken worker retry")
 

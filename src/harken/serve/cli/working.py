@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harken.jobs.backfill import BackfillPlan
 
 
-worker = click.Group("worker", help="Run and watch the background work.")
+worker = click.Group("worker")
 
 
 @worker.command()
@@ -39,8 +39,15 @@ def run(session: CommandSession, until_idle: bool, as_json: bool) -> None:
     with session.engine() as harken:
         if until_idle:
             _until_idle(session, harken, as_json)
-        else:
-            _serve(session, harken)
+            return
+        stopping = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda _number, _frame: stopping.set())
+        if harken.start_worker() is None:
+            session.note("The settings name no embedding model: only summaries are made.")
+        session.note("Working; stop with Ctrl-C.")
+        while not stopping.wait(1.0):
+            pass
 
 
 def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
@@ -71,17 +78,6 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
 
 def _both(made: Mapping[str, int]) -> str:
     return f"{counted(made[EXCHANGE], 'exchange')} and {counted(made[CONVERSATION], 'conversation')}"
-
-
-def _serve(session: CommandSession, harken: Harken) -> None:
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stopping.set())
-    if harken.start_worker() is None:
-        session.note("The settings name no embedding model: only summaries are made.")
-    session.note("Working; stop with Ctrl-C.")
-    while not stopping.wait(1.0):
-        pass
 
 
 @worker.command("status")
@@ -148,15 +144,13 @@ def summarizer(
             with_pipeline = (EMBEDDINGS,) if switch and not named else ()
             _switch(session, harken, (*(named or _SUMMARIZERS), *with_pipeline), switch)
         reports = {report.name: report for report in harken.background.status()}
-        has_model = _has_model(harken)
+        has_model = harken.settings.embedder != "none"
         behind = summaries_words(harken, session.prefix) if harken.chat.model_name else ""
     shown = [reports[name] for name in named or _SUMMARIZERS]
-    lines = []
-    for report in shown:
-        lines += [*summarizer_lines(session, report), *([] if named else [""])]
+    lines = [line for report in shown for line in (*summarizer_lines(session, report), *([] if named else [""]))]
     if not named:
-        details = f"(see {session.prefix}embeddings for details)"
-        lines.append(f"{title_line(reports[EMBEDDINGS], has_model)} {details}")
+        title = title_line(reports[EMBEDDINGS], has_model)
+        lines.append(f"{title} (see {session.prefix}embeddings for details)")
     session.tell(as_json, view_of(shown), *lines, *([behind] if behind else []))
 
 
@@ -166,9 +160,7 @@ def summarizer(
 @with_json
 def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Show how embedding stands, switch it on or off, or have everything, or all of one kind, embedded again."""
-    if words[:1] == ("rebuild",):
-        if words[1:] not in _REBUILT:
-            raise _not_understood(session, "embeddings", _EMBEDDINGS_FORMS, words)
+    if words[:1] == ("rebuild",) and words[1:] in _REBUILT:
         _rebuild(session, _REBUILT[words[1:]], yes, as_json)
         return
     switch = _switch_of(session, "embeddings", _EMBEDDINGS_FORMS, words, words)
@@ -177,15 +169,11 @@ def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_js
             _switch(session, harken, (EMBEDDINGS,), switch)
         (report,) = harken.background.status(EMBEDDINGS)
         vectors = harken.background.vectors()
-        space = harken.maintenance.status().space
-        model = (space or harken.settings.embedder) if _has_model(harken) else ""
+        embedder = harken.settings.embedder
+        model = "" if embedder == "none" else harken.maintenance.status().space or embedder
     counts = {source: {"embedded": v.embedded, "waiting": v.waiting} for source, v in vectors.items()}
     lines = pipeline_lines(session, report, vectors, model)
     session.tell(as_json, [{**report.view(), "vectors": counts}], *lines)
-
-
-def _has_model(harken: Harken) -> bool:
-    return harken.settings.embedder != "none"
 
 
 def _switch(session: CommandSession, harken: Harken, names: Sequence[str], enabled: bool) -> None:
@@ -199,30 +187,23 @@ def _switch(session: CommandSession, harken: Harken, names: Sequence[str], enabl
 def _switch_of(
     session: CommandSession, command: str, forms: str, words: Sequence[str], rest: Sequence[str]
 ) -> bool | None:
-    """What is to be switched; None to show how it stands."""
+    """True for `on`, False for `off`; None where nothing is to be switched."""
     if len(rest) > 1 or any(word not in _SWITCHES for word in rest):
-        raise _not_understood(session, command, forms, words)
+        said = f"{session.prefix}{command} {forms}"
+        raise UsageError(f"'{' '.join(words)}' is not understood here. Say: {said}")
     return _SWITCHES[rest[0]] if rest else None
 
 
-def _not_understood(session: CommandSession, command: str, forms: str, words: Sequence[str]) -> UsageError:
-    return UsageError(f"'{' '.join(words)}' is not understood here. Say: {session.prefix}{command} {forms}")
-
-
 def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, as_json: bool) -> None:
-    """Delete vectors of these sources, or all, and have them made again: by this process's worker, else right now.
-
-    Raises:
-        UsageError: there is no model to embed with, or nobody to ask.
-        HarkenError: the answer was not yes; or texts were given up.
-    """
+    """Delete vectors of these sources, or all, and have them made again: by this process's worker, else right now."""
     with session.engine() as harken:
         plan = harken.maintenance.plan_embedding(sources)
         _tell_plan(session, plan, is_whole=not sources)
         if not is_agreed:
             if not sys.stdin.isatty():
                 raise UsageError("Nothing was changed, for nobody can answer here. To do it all the same, add --yes.")
-            _confirm(session)
+            if not session.agrees("to confirm"):
+                raise HarkenError("Nothing was changed.")
         waiting = harken.maintenance.embed_again(sources=sources)
         (report,) = harken.background.status(EMBEDDINGS)
         done = None
@@ -238,63 +219,58 @@ def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, a
     else:
         lines = [f"Embeddings cleared. {counted(waiting, 'text')} wait, for the pipeline is OFF."]
         lines.append(f"Switch it on: {session.prefix}embeddings on")
-    view = {**asdict(plan), "price_usd": _usd_number(plan.price_usd), "waiting": waiting, "embedded": done}
-    session.tell(as_json, view, *lines)
+    session.tell(as_json, {**asdict(plan), "waiting": waiting, "embedded": done}, *lines)
     if done is not None and given_up:
         raise HarkenError(f"{counted(given_up, 'text')} given up after repeated failures. Again: harken worker retry")
 
 
 def _tell_plan(session: CommandSession, plan: EmbeddingPlan, is_whole: bool) -> None:
     kinds = "ALL embeddings" if is_whole else "these embeddings"
-    session.note(f"⚠ WARNING: This will delete and recreate {kinds}. Until then texts are found by their words.")
-    session.note("This operation will:")
-    session.note(f"  - Delete {counted(plan.deleted, 'existing embedding')}")
-    for source, count in sorted(plan.texts.items()):
-        session.note(f"  - Re-embed {count:,} {source_name(source).lower()}")
     tokens = f"about {counted(plan.tokens, 'token')}"
+    cost = f"Cost approximately ${plan.price_usd or 0:.4f} ({tokens} to the endpoint of {plan.model})"
     if plan.price_usd is None:
-        session.note(f"  - Send {tokens} to the endpoint of {plan.model}, whose price is not known here")
+        cost = f"Send {tokens} to the endpoint of {plan.model}, whose price is not known here"
     elif not plan.price_usd:
-        session.note(f"  - Cost nothing: {plan.model} runs on this machine ({tokens})")
-    else:
-        price = f"${plan.price_usd:.4f} ({tokens} to the endpoint of {plan.model})"
-        session.note(f"  - Cost approximately {price}")
-
-
-def _confirm(session: CommandSession) -> None:
-    if not session.agrees("to confirm"):
-        raise HarkenError("Nothing was changed.")
+        cost = f"Cost nothing: {plan.model} runs on this machine ({tokens})"
+    for line in (
+        f"⚠ WARNING: This will delete and recreate {kinds}. Until then texts are found by their words.",
+        "This operation will:",
+        f"  - Delete {counted(plan.deleted, 'existing embedding')}",
+        *(f"  - Re-embed {count:,} {source_name(source).lower()}" for source, count in sorted(plan.texts.items())),
+        f"  - {cost}",
+    ):
+        session.note(line)
 
 
 def _backfill(session: CommandSession, project: str | None, since: str | None, is_agreed: bool, as_json: bool) -> None:
-    """Say what it takes to have the model summarize older talk, and do it once somebody has agreed.
-
-    Raises:
-        UsageError: there is no model, or the date is none.
-        NotFoundError: there is no such project.
-        HarkenError: nobody agreed; or the day's limit, or an endpoint that fails, ended it early.
-    """
+    """Say what it takes to have the model summarize older talk, and do it once somebody has agreed."""
     from harken.text.dates import parse_since
 
+    made, halted = {EXCHANGE: 0, CONVERSATION: 0}, ""
     with session.engine() as harken:
-        backlog = harken.background.backfill.backlog(
-            project, parse_since(since, harken.recorder.now()) if since else None
-        )
+        backfill = harken.background.backfill
+        backlog = backfill.backlog(project, parse_since(since, harken.recorder.now()) if since else None)
         with session.progress("Counting", "items") as show:
-            plan = harken.background.backfill.plan(backlog, show)
-        if not plan.calls:
-            _tell_backfilled(session, plan, {EXCHANGE: 0, CONVERSATION: 0}, as_json)
-            return
-        if not is_agreed and not sys.stdin.isatty():
-            _refuse(plan, as_json)
-        _tell_price(session, harken, plan)
-        if not is_agreed:
-            _confirm(session)
-        with session.progress("Summarizing", "items") as show:
-            total = sum(kind.items for kind in plan.kinds.values())
-            made = harken.background.backfill.run(backlog, plan.price_usd, lambda done: show(done, total))
-        halted = harken.background.backfill.blocked_reason
-    _tell_backfilled(session, plan, made, as_json)
+            plan = backfill.plan(backlog, show)
+        if plan.calls:
+            if not is_agreed and not sys.stdin.isatty():
+                if as_json:
+                    print_json({**_backfill_view(plan), "summarized": None})
+                items = " and ".join(counted(each.items, kind) for kind, each in plan.kinds.items())
+                sent = f"{counted(plan.calls, 'call')}, about {plan.tokens[0]:,} tokens in and {plan.tokens[1]:,} out"
+                raise HarkenError(
+                    f"{items} would take {plan.model} {sent}, and cost about {_usd(plan.price_usd)}. Nothing was sent, "
+                    "for nobody can answer here: to do it, add --yes."
+                )
+            _tell_price(session, harken, plan)
+            if not is_agreed and not session.agrees("to confirm"):
+                raise HarkenError("Nothing was changed.")
+            with session.progress("Summarizing", "items") as show:
+                total = sum(kind.items for kind in plan.kinds.values())
+                made = backfill.run(backlog, plan.price_usd, lambda done: show(done, total))
+            halted = backfill.blocked_reason
+    line = f"{plan.model} summarized {_both(made)}." if plan.calls else "Nothing older is left to summarize."
+    session.tell(as_json, {**_backfill_view(plan), "summarized": made}, line)
     if halted:
         raise HarkenError(f"Stopped, and the next backfill goes on from here. {halted}")
 
@@ -326,32 +302,11 @@ def _tell_price(session: CommandSession, harken: Harken, plan: BackfillPlan) -> 
         )
 
 
-def _refuse(plan: BackfillPlan, as_json: bool) -> None:
-    """Nobody is there to ask."""
-    if as_json:
-        print_json({**_backfill_view(plan), "summarized": None})
-    items = " and ".join(counted(each.items, kind) for kind, each in plan.kinds.items())
-    sent = f"{counted(plan.calls, 'call')}, about {plan.tokens[0]:,} tokens in and {plan.tokens[1]:,} out"
-    raise HarkenError(
-        f"{items} would take {plan.model} {sent}, and cost about {_usd(plan.price_usd)}. Nothing was sent, for nobody "
-        "can answer here: to do it, add --yes."
-    )
-
-
-def _tell_backfilled(session: CommandSession, plan: BackfillPlan, made: dict[str, int], as_json: bool) -> None:
-    line = f"{plan.model} summarized {_both(made)}." if plan.calls else "Nothing older is left to summarize."
-    session.tell(as_json, {**_backfill_view(plan), "summarized": made}, line)
-
-
 def _backfill_view(plan: BackfillPlan) -> dict[str, Any]:
     into, out = plan.tokens
-    kinds = {kind: {**asdict(each), "price_usd": _usd_number(each.price_usd)} for kind, each in plan.kinds.items()}
+    kinds = {kind: asdict(each) for kind, each in plan.kinds.items()}
     for view in kinds.values():
         del view["most_usd"]
-    prices = {"price_usd": _usd_number(plan.price_usd), "most_usd": _usd_number(plan.most_usd)}
+    prices = {"price_usd": plan.price_usd, "most_usd": plan.most_usd}
     counts = {"calls": plan.calls, "input_tokens": into, "output_tokens": out}
     return {"model": plan.model, **counts, **prices, "kinds": kinds}
-
-
-def _usd_number(price: Decimal | None) -> float | None:
-    return None if price is None else float(price)

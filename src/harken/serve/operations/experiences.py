@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
 from harken.errors import UsageError
-from harken.model.arguments import DEFAULT_AGENT, Argument
+from harken.model.arguments import DEFAULT_AGENT, Argument, Spelling
 from harken.model.experience_texts import experience_markdown
 from harken.model.experiences import (
     DOMAINS,
@@ -26,6 +27,7 @@ from harken.model.experiences import (
 )
 from harken.model.views import WrittenView
 from harken.serve.operations.operation import (
+    AT_MOST,
     WORD,
     Caller,
     Directory,
@@ -34,9 +36,7 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
-    ShellCommand,
-    Spelling,
-    command_alone,
+    forgetting,
     show_each,
     view_of,
 )
@@ -56,7 +56,9 @@ class _Placed:
     """Whose experience it is."""
 
     directory: Directory = None
-    agent: Annotated[str, Argument("Whose; a project has one for each.", 1, 100)] = DEFAULT_AGENT
+    agent: Annotated[str, Argument("Whose; a project has one for each.", 1, 100), Spelling(help="Whose.")] = (
+        DEFAULT_AGENT
+    )
 
     def given(self, harken: Harken, caller: Caller) -> dict[str, Any]:
         """The arguments as the verbs of experiences take them, with the real folder that tells the project."""
@@ -96,7 +98,9 @@ class ResolveArguments(_Placed):
     """The end of an experience."""
 
     id: OneId = None
-    status: Annotated[str | None, Argument("Left out, as the last test or build suggests.", choices=OUTCOMES)] = None
+    status: Annotated[str | None, Argument("Left out, as the last test or build suggests.", choices=OUTCOMES), WORD] = (
+        None
+    )
     result: Annotated[str, Argument("What came of it; left out, what a test printed.", most=REPORT_CHARS)] = ""
     surprise: Annotated[str, Argument("What was unexpected; required when falsified.", most=REPORT_CHARS)] = ""
     cause: Annotated[
@@ -132,7 +136,7 @@ class ActiveAnswer(TypedDict):
     experience: dict[str, Any] | None
 
 
-def _show_active(session: Printer, found: Active | None, _wanted: ActiveArguments) -> None:
+def _show_active(session: Printer, found: Active | None) -> None:
     if found is None:
         session.say("No experience is active. Begin one: harken experience start")
         return
@@ -151,7 +155,7 @@ def _show_active(session: Printer, found: Active | None, _wanted: ActiveArgument
 class AdoptArguments(ActiveArguments):
     """Which experience to adopt."""
 
-    id: OneId = None
+    id: Annotated[str | None, Argument("Which; left out, the active one.", 6, 100), WORD] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +168,11 @@ class ExperiencesArguments:
     ] = None
     since: Annotated[str | None, Argument("Begun not before this: 2026-05-08, '2 weeks ago'.", most=100)] = None
     project: Project = None
-    limit: Annotated[int, Argument("How many at most, newest first; for older ones raise it.", 1, 100)] = 20
+    limit: Annotated[
+        int,
+        Argument("How many at most, newest first; for older ones raise it.", 1, 100),
+        replace(AT_MOST, help="At most so many, up to 500."),
+    ] = 20
 
 
 class ExperiencesAnswer(TypedDict):
@@ -175,9 +183,7 @@ class ExperiencesAnswer(TypedDict):
 
 def _list(harken: Harken, wanted: ExperiencesArguments, _caller: Caller) -> Sequence[Experience]:
     since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    return harken.experiences.list(
-        wanted.limit, domain=wanted.domain, outcome=wanted.outcome, since=since, project=wanted.project
-    )
+    return harken.experiences.list(**{**asdict(wanted), "since": since})
 
 
 def _short_views(found: Sequence[Experience]) -> list[dict[str, Any]]:
@@ -201,8 +207,12 @@ def show_experience(session: Printer, one: Experience) -> None:
 class ReviewArguments:
     """What is done with tests and builds that failed."""
 
-    accept: Annotated[str | None, Argument("Start an experience from this one, in the words that were said.")] = None
-    dismiss: Annotated[str | None, Argument("Never show this one again.")] = None
+    accept: Annotated[
+        str | None,
+        Argument("Start an experience from this one, in the words that were said."),
+        Spelling(metavar="ID"),
+    ] = None
+    dismiss: Annotated[str | None, Argument("Never show this one again."), Spelling(metavar="ID")] = None
     domain: Annotated[str, Argument("Of what is accepted.", choices=DOMAINS)] = "debugging"
     strategy: Annotated[str, Argument("Likewise.", choices=STRATEGIES)] = "read-the-error"
     goal: Annotated[str | None, Argument("In place of what was said; likewise the next three.")] = None
@@ -228,7 +238,7 @@ def _review_view(found: Experience | str | Sequence[Candidate]) -> object:
     return found.written_view() if isinstance(found, Experience) else view_of(found)
 
 
-def _show_review(session: Printer, found: Experience | str | Sequence[Candidate], _wanted: ReviewArguments) -> None:
+def _show_review(session: Printer, found: Experience | str | Sequence[Candidate]) -> None:
     if isinstance(found, Experience | str):
         session.say(f"Dismissed {found}." if isinstance(found, str) else f"Started {found.uid}")
         return
@@ -243,149 +253,96 @@ def _show_review(session: Printer, found: Experience | str | Sequence[Candidate]
         session.say("Nothing to review: no test or build failed without an active experience.")
 
 
-def _changing(
-    name: str,
-    title: str,
-    summary: str,
-    arguments: type[Any],
-    run: Callable[[Harken, Any, Caller], Experience],
-    help: str,
-    did: Callable[[Experience], str],
-    spelling: dict[str, Spelling],
-    effect: Effect = Effect.CHANGES,
-    is_idempotent: bool = False,
-) -> Operation[Any, Experience]:
-    """An operation that changes an experience, and says in a line what it did."""
-
-    def show(session: Printer, one: Experience, _wanted: object) -> None:
-        session.say(f"{did(one)} {one.uid}")
-
-    place = {
-        "directory": Spelling(help="Its project's, in place of the current one."),
-        "agent": Spelling(help="Whose."),
-    }
-    return Operation(
-        name,
-        title,
-        summary,
-        arguments,
-        run,
-        WrittenView,
-        lambda one, _wanted: one.written_view(),
-        effect,
-        is_idempotent,
-        command=ShellCommand(name.replace("_", " "), help, show, {**place, **spelling}, Experience.written_view),
-    )
-
-
-START = _changing(
-    "experience_start",
-    "Begin an experience",
-    "Write down what you are about to try: goal, hypothesis, action and prediction. One is active at a time.",
-    StartArguments,
-    lambda harken, wanted, caller: harken.experiences.start(**wanted.given(harken, caller)),
-    "Begin an experience; a project and an agent have one at a time.",
-    lambda _one: "Started",
-    {},
-    Effect.ADDS,
+# An operation that changes an experience, and says in a line what it did.
+_changing: Callable[..., Operation[Any, Experience]] = partial(
+    Operation,
+    answer=WrittenView,
+    view=lambda one, _wanted: one.written_view(),
+    effect=Effect.CHANGES,
+    shell_view=Experience.written_view,
 )
-UPDATE = _changing(
-    "experience_update",
-    "Go on with an experience",
-    "Change the active experience; another hypothesis, action or prediction is a new iteration.",
-    UpdateArguments,
-    lambda harken, wanted, caller: harken.experiences.update(**wanted.given(harken, caller)),
-    "Change the active experience; another hypothesis, action or prediction is a new iteration.",
-    lambda one: f"Iteration {one.iteration_count} of",
-    {},
-)
-RESOLVE = _changing(
-    "experience_resolve",
-    "End an experience",
-    "Say how it went: confirmed, falsified (with surprise and cause) or abandoned.",
-    ResolveArguments,
-    _resolve,
-    "End the active experience; without STATUS as the last test or build suggests.",
-    lambda one: f"{one.status.value.capitalize()} ({one.tier})",
-    {"status": WORD},
-)
-ACTIVE = Operation(
-    "experience_active",
-    "Show the active experience",
-    "Show the active experience, whether another session left it behind, and what a test or build says of it.",
-    ActiveArguments,
-    lambda harken, wanted, caller: harken.experiences.active(**wanted.given(harken, caller)),
-    ActiveAnswer,
-    lambda found, _wanted: ActiveAnswer(experience=view_of(found)),
-    command=ShellCommand(
-        "experience active",
-        "Show the active experience, whether it is an orphan, and what a test or build has said of it.",
-        _show_active,
+OPERATIONS = (
+    _changing(
+        "experience_start",
+        "Write down what you are about to try: goal, hypothesis, action and prediction. One is active at a time.",
+        StartArguments,
+        lambda harken, wanted, caller: harken.experiences.start(**wanted.given(harken, caller)),
+        "Begin an experience",
+        effect=Effect.ADDS,
+        help="Begin an experience; a project and an agent have one at a time.",
+        show=lambda printer, one: printer.say(f"Started {one.uid}"),
     ),
-)
-ADOPT = _changing(
-    "experience_adopt",
-    "Adopt an experience",
-    "Go on with an active experience that another session left behind.",
-    AdoptArguments,
-    lambda harken, wanted, caller: harken.experiences.adopt(**wanted.given(harken, caller)),
-    "Go on with an experience that another session began.",
-    lambda _one: "Adopted",
-    {"id": WORD},
-    is_idempotent=True,
-)
-EXPERIENCES = Operation(
-    "experiences",
-    "List experiences",
-    "List what was tried and how it went.",
-    ExperiencesArguments,
-    _list,
-    ExperiencesAnswer,
-    lambda found, _wanted: ExperiencesAnswer(experiences=_short_views(found)),
-    command=ShellCommand(
-        "experience list",
-        "List experiences, the newest first.",
-        show_each(
+    _changing(
+        "experience_update",
+        "Change the active experience; another hypothesis, action or prediction is a new iteration.",
+        UpdateArguments,
+        lambda harken, wanted, caller: harken.experiences.update(**wanted.given(harken, caller)),
+        "Go on with an experience",
+        show=lambda printer, one: printer.say(f"Iteration {one.iteration_count} of {one.uid}"),
+    ),
+    _changing(
+        "experience_resolve",
+        "Say how it went: confirmed, falsified (with surprise and cause) or abandoned.",
+        ResolveArguments,
+        _resolve,
+        "End an experience",
+        help="End the active experience; without STATUS as the last test or build suggests.",
+        show=lambda printer, one: printer.say(f"{one.status.value.capitalize()} ({one.tier}) {one.uid}"),
+    ),
+    Operation(
+        "experience_active",
+        "Show the active experience, whether another session left it behind, and what a test or build says of it.",
+        ActiveArguments,
+        lambda harken, wanted, caller: harken.experiences.active(**wanted.given(harken, caller)),
+        "Show the active experience",
+        ActiveAnswer,
+        lambda found, _wanted: ActiveAnswer(experience=view_of(found)),
+        help="Show the active experience, whether it is an orphan, and what a test or build has said of it.",
+        show=_show_active,
+    ),
+    _changing(
+        "experience_adopt",
+        "Go on with an active experience that another session left behind.",
+        AdoptArguments,
+        lambda harken, wanted, caller: harken.experiences.adopt(**wanted.given(harken, caller)),
+        "Adopt an experience",
+        is_idempotent=True,
+        help="Go on with an experience that another session began.",
+        show=lambda printer, one: printer.say(f"Adopted {one.uid}"),
+    ),
+    Operation(
+        "experiences",
+        "List what was tried and how it went.",
+        ExperiencesArguments,
+        _list,
+        "List experiences",
+        ExperiencesAnswer,
+        lambda found, _wanted: ExperiencesAnswer(experiences=_short_views(found)),
+        command="experience list",
+        help="List experiences, the newest first.",
+        show=show_each(
             lambda one: f"{one.uid}  {one.domain} | {one.strategy}  {one.status.value} {one.tier}  {one.goal}",
             "No experiences. Begin one: harken experience start",
         ),
-        {"limit": Spelling(limits=(None, None), help="At most so many, up to 500.")},
-        _short_views,
+        shell_view=_short_views,
     ),
-)
-OPERATIONS = (
-    START,
-    UPDATE,
-    RESOLVE,
-    ACTIVE,
-    ADOPT,
-    EXPERIENCES,
-    command_alone(
+    Operation(
         "experience show",
         "Show a whole experience.",
         IdArguments,
         lambda harken, wanted, _caller: harken.experiences.show(wanted.id),
-        lambda session, found, _wanted: show_experience(session, found),
-        {"id": WORD},
+        show=show_experience,
     ),
-    command_alone(
-        "experience forget",
-        "Forget an experience for good.",
-        IdArguments,
-        lambda harken, wanted, _caller: harken.experiences.forget(wanted.id),
-        lambda session, gone, _wanted: session.say(f"Forgot {gone}."),
-        {"id": WORD},
-        lambda gone: {"forgotten": [gone]},
-        Effect.DESTROYS,
+    forgetting(
+        "experience forget", "Forget an experience for good.", lambda harken, uid: harken.experiences.forget(uid)
     ),
-    command_alone(
+    Operation(
         "experience review",
         "Show tests and builds that failed while no experience was active; start one from them, or dismiss them.",
         ReviewArguments,
         _review,
-        _show_review,
-        {"accept": Spelling(metavar="ID"), "dismiss": Spelling(metavar="ID")},
-        _review_view,
-        Effect.CHANGES,
+        effect=Effect.CHANGES,
+        show=_show_review,
+        shell_view=_review_view,
     ),
 )

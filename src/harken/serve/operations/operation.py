@@ -15,7 +15,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 
 from harken.errors import UsageError
-from harken.model.arguments import Argument, arguments_of
+from harken.model.arguments import Argument, Spelling, arguments_of
 
 if TYPE_CHECKING:
     from harken.chat.tools import RecordForm
@@ -125,34 +125,10 @@ class Effect(Enum):
     DESTROYS = "destroys"
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """How the command line spells an argument, where not as `--name`; default, limits and help replace its own.
-
-    Attributes:
-        option: as it is written; `--no-…` of an argument that is true unless it is given.
-        metavar: of a word that stands by itself; of several words it ends with `...`.
-        is_hidden: whether the command line leaves it at its default.
-        separator: between several in one value.
-        default: `...` is the argument's own.
-    """
-
-    option: str = ""
-    metavar: str | None = None
-    is_word: bool = False
-    is_hidden: bool = False
-    separator: str = ""
-    default: Any = ...
-    limits: tuple[float | None, float | None] | None = None
-    help: str = ""
-
-
 HIDDEN = Spelling(is_hidden=True)
 WORDS = Spelling(is_word=True, metavar="...")
 WORD = Spelling(is_word=True)
-NO_UNTRUSTED = Spelling(
-    "--no-untrusted", help="Leave out what is not to be trusted: what tools brought, web pages among it."
-)
+AT_MOST = Spelling(limits=(None, None), help="At most so many.")
 
 Project = Annotated[str | None, Argument("Only this project: its short name, key or folder.", most=1000)]
 Since = Annotated[str | None, Argument("Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.", most=100)]
@@ -162,9 +138,12 @@ IncludeUntrusted = Annotated[
         "False leaves out what is not to be trusted: whatever tools brought, pages among it. Where the settings leave "
         "it out, true does not bring it back."
     ),
+    Spelling("--no-untrusted", help="Leave out what is not to be trusted: what tools brought, web pages among it."),
 ]
 Directory = Annotated[
-    str | None, Argument("The project's folder; left out, the one that the server was started in.", 1, 4000)
+    str | None,
+    Argument("The project's folder; left out, the one that the server was started in.", 1, 4000),
+    Spelling(help="Its project's, in place of the current one."),
 ]
 
 
@@ -172,7 +151,7 @@ Directory = Annotated[
 class IdArguments:
     """One thing by its id."""
 
-    id: Annotated[str, Argument("Its id, or the beginning of it.")]
+    id: Annotated[str, Argument("Its id, or the beginning of it."), WORD]
 
 
 def view_of(found: Any) -> Any:
@@ -183,40 +162,41 @@ def view_of(found: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ShellCommand(Generic[Wanted, Found]):
-    """An operation as a command: its words (`memory add`), its printer for people, and the `view` of `--json`."""
-
-    path: str
-    help: str
-    show: Callable[[Printer, Found, Wanted], None]
-    spelling: Mapping[str, Spelling] = field(default_factory=dict)
-    view: Callable[[Found], object] = view_of
-
-
-@dataclass(frozen=True, slots=True)
 class Operation(Generic[Wanted, Found]):
     """One thing that can be asked for.
 
     Attributes:
+        name: for programs; where it is for people alone, the words of its command.
+        summary: the command's help as well, unless it has its own.
         arguments: a dataclass; see `harken.model.arguments`.
         answer: the TypedDict that `view` gives; `NoneType` where MCP and HTTP do not offer it.
         view: the answer as JSON, for MCP and HTTP; the record's own unless given.
         is_idempotent: whether a second call with the same arguments changes nothing.
         is_long: whether it reports progress.
-        command: None where it is for programs alone.
+        command: the words of its command, where they are not those of its name.
+        show: prints the answer for people; None where it is for programs alone.
+        shell_view: the answer as `--json` prints it.
     """
 
     name: str
-    title: str
     summary: str
     arguments: type[Wanted]
     run: Callable[[Harken, Wanted, Caller], Found]
+    title: str = ""
     answer: type = NoneType
     view: Callable[[Found, Wanted], Mapping[str, Any]] = lambda found, _wanted: view_of(found)
     effect: Effect = Effect.READS
     is_idempotent: bool = False
     is_long: bool = False
-    command: ShellCommand[Wanted, Found] | None = None
+    command: str = ""
+    help: str = ""
+    show: Callable[[Printer, Found], None] | None = None
+    shell_view: Callable[[Found], object] = view_of
+
+    @property
+    def words(self) -> str:
+        """Its command, as it is typed."""
+        return self.command or self.name.replace("_", " ")
 
     def call(self, harken: Harken, given: object, caller: Caller) -> dict[str, Any]:
         """The answer as JSON has it; `given` are the arguments as they came, checked here.
@@ -238,12 +218,15 @@ class Operation(Generic[Wanted, Found]):
 
         from harken.chat.tools import problems_of
 
+        shared = [each for each in arguments_of(self.arguments) if each.about.is_shared]
+        names = [f"{each.name} (required)" if each.default is MISSING else each.name for each in shared]
+        usage = f"Arguments of {self.name}: {', '.join(names) or 'none'}."
         if not isinstance(given, Mapping):
-            raise UsageError(f"{self.name} takes a JSON object. {self._usage()}")
+            raise UsageError(f"{self.name} takes a JSON object. {usage}")
         try:
             wanted: Wanted = self.form.model_validate(dict(given)).record()
         except ValidationError as error:
-            raise UsageError(f"{problems_of(error)}. {self._usage()}") from None
+            raise UsageError(f"{problems_of(error)}. {usage}") from None
         return wanted
 
     @property
@@ -258,35 +241,28 @@ class Operation(Generic[Wanted, Found]):
         """Whether an argument has to be given."""
         return any(each.default is MISSING for each in arguments_of(self.arguments))
 
-    def _usage(self) -> str:
-        shared = [each for each in arguments_of(self.arguments) if each.about.is_shared]
-        known = [f"{each.name} (required)" if each.default is MISSING else each.name for each in shared]
-        return f"Arguments of {self.name}: {', '.join(known) or 'none'}."
-
 
 AnyOperation = Operation[Any, Any]
 
 
-def show_each(line: Callable[[Any], str], otherwise: str) -> Callable[[Printer, Sequence[Any], Any], None]:
+def show_each(line: Callable[[Any], str], otherwise: str) -> Callable[[Printer, Sequence[Any]], None]:
     """A printer of several records, a line for each; of none it prints what stands otherwise."""
 
-    def show(printer: Printer, found: Sequence[Any], _wanted: object) -> None:
+    def show(printer: Printer, found: Sequence[Any]) -> None:
         for text in map(line, found) if found else [otherwise]:
             printer.say(text)
 
     return show
 
 
-def command_alone(
-    path: str,
-    help: str,
-    arguments: type[Wanted],
-    run: Callable[[Harken, Wanted, Caller], Found],
-    show: Callable[[Printer, Found, Wanted], None],
-    spelling: Mapping[str, Spelling] | None = None,
-    view: Callable[[Found], object] = view_of,
-    effect: Effect = Effect.READS,
-) -> Operation[Wanted, Found]:
-    """An operation that people alone have, on the command line and in a chat; see `ShellCommand`."""
-    shell = ShellCommand(path, help, show, spelling or {}, view)
-    return Operation(path, "", help, arguments, run, effect=effect, command=shell)
+def forgetting(words: str, summary: str, forget: Callable[[Harken, str], str]) -> Operation[IdArguments, str]:
+    """The command that forgets one thing for good, and says its whole id."""
+    return Operation(
+        words,
+        summary,
+        IdArguments,
+        lambda harken, wanted, _caller: forget(harken, wanted.id),
+        effect=Effect.DESTROYS,
+        show=lambda printer, gone: printer.say(f"Forgot {gone}."),
+        shell_view=lambda gone: {"forgotten": [gone]},
+    )

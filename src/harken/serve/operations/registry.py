@@ -19,7 +19,7 @@ _ALL: tuple[AnyOperation, ...] = (
     *workspace.OPERATIONS,
 )
 OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
-COMMANDS = {each.command.path: (each, each.command) for each in _ALL if each.command is not None}
+COMMANDS = {each.words: each for each in _ALL if each.show is not None}
 
 
 def operation_of(name: str) -> AnyOperation:

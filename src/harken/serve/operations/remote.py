@@ -9,13 +9,14 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harken.errors import HarkenError
 from harken.serve.daemon.paths import DaemonPaths, home_of
 from harken.serve.daemon.wire import OK, DaemonError, exchange, ping
-from harken.serve.operations.operation import LOST, AnyOperation, Caller, Effect, Piece, Printer, ShellCommand
+from harken.serve.operations.operation import LOST, AnyOperation, Caller, Effect, Piece, Printer
 
 if TYPE_CHECKING:
     from harken.engine import Harken
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
 COMMAND_ROUTE = "/v1/command"
 _PING_SECONDS, _READ_SECONDS, _CHANGE_SECONDS = 1.0, 10.0, 600.0
 
-Lines = Iterable[tuple[str, list[Any]]]
 
-
+@dataclass(frozen=True, slots=True)
 class RecordingPrinter:
     """A printer whose lines another process prints."""
 
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, list[Any]]] = []
+    lines: list[tuple[str, list[Any]]] = field(default_factory=list)
 
     def say(self, *pieces: Piece, lit: str = "") -> None:
         """See `Printer.say`."""
@@ -45,7 +44,7 @@ class RecordingPrinter:
         self.lines.append(("note", [text]))
 
 
-def print_recorded(printer: Printer, lines: Lines) -> None:
+def print_recorded(printer: Printer, lines: Iterable[tuple[str, list[Any]]]) -> None:
     """Print what a `RecordingPrinter` has, as it came over JSON."""
     for kind, parts in lines:
         if kind == "say":
@@ -57,7 +56,7 @@ def print_recorded(printer: Printer, lines: Lines) -> None:
 
 
 def ask_daemon(
-    home: Path | None, operation: AnyOperation, shell: ShellCommand[Any, Any], given: Mapping[str, Any], as_json: bool
+    home: Path | None, operation: AnyOperation, given: Mapping[str, Any], as_json: bool
 ) -> dict[str, Any] | None:
     """The daemon's answer to a command, see `answer_command`; None where this process has to find it out by itself.
 
@@ -68,7 +67,7 @@ def ask_daemon(
     """
     env = os.environ  # noqa: TID251 - harken.config.settings takes longer to import than the daemon to answer
     listening = DaemonPaths(home_of(env if home is None else {"HARKEN_HOME": str(home)})).socket
-    request = {"command": shell.path, "given": dict(given), "as_json": as_json, "clock": _clock(env)}
+    request = {"command": operation.words, "given": dict(given), "as_json": as_json, "clock": _clock(env)}
     try:
         content = json.dumps({**request, "directory": str(Path.cwd())}).encode()
         # One that is stopped, or has other settings, is seen before anything is asked for.
@@ -100,14 +99,13 @@ def answer_command(harken: Harken, request: Mapping[str, Any], env: Mapping[str,
     harken.run_time.refresh()
     if harken.run_time.load().settings != harken.settings:
         raise HarkenError("The settings file has changed since the daemon was started.")
-    operation, shell = COMMANDS[request["command"]]
+    operation = COMMANDS[request["command"]]
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in request["given"].items()}
-    wanted = operation.arguments(**given)
-    found = operation.run(harken, wanted, Caller(Path(request["directory"]), is_owner=True))
-    if request["as_json"]:
-        return {"view": shell.view(found)}
+    found = operation.run(harken, operation.arguments(**given), Caller(Path(request["directory"]), is_owner=True))
+    if request["as_json"] or operation.show is None:
+        return {"view": operation.shell_view(found)}
     printer = RecordingPrinter()
-    shell.show(printer, found, wanted)
+    operation.show(printer, found)
     return {"lines": printer.lines}
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
 from harken.errors import UsageError
-from harken.model.arguments import CATEGORIES, MAX_TAGS, MODES, OFFSET, Argument, NewMemory
+from harken.model.arguments import CATEGORIES, MAX_TAGS, MODES, OFFSET, Argument, NewMemory, Spelling
 from harken.model.views import MemoryView
 from harken.serve.operations.operation import (
-    WORD,
+    AT_MOST,
     WORDS,
     Caller,
     Directory,
@@ -21,9 +21,6 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
-    ShellCommand,
-    Spelling,
-    command_alone,
     view_of,
 )
 from harken.text.shown import counted, one_line, readable_age
@@ -34,6 +31,8 @@ if TYPE_CHECKING:
 
 _EXCERPT_CHARS = 160
 _KINDS = ("memory", "message", "conversation", "experience", "value")
+_NOT_YET = "Nothing was forgotten yet: call again, confirm=true."
+_TAG = Spelling("--tag", help="Only with this tag; with several, all of them.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,22 +55,13 @@ def _remember(harken: Harken, wanted: RememberArguments, caller: Caller) -> Save
     from harken.model.conversations import Trust
 
     place = None if wanted.everywhere else caller.reach(wanted.directory, harken.settings.serve.roots)
+    trust = Trust.OWNER if caller.is_owner else Trust.AGENT
     return harken.memories.add(
-        wanted.content,
-        wanted.category,
-        wanted.importance,
-        wanted.tags,
-        directory=place,
-        trust=Trust.OWNER if caller.is_owner else Trust.AGENT,
+        wanted.content, wanted.category, wanted.importance, wanted.tags, directory=place, trust=trust
     )
 
 
-def _saved(found: SavedMemory, _wanted: RememberArguments) -> SavedView:
-    older = [one.uid for one in found.alike if one.uid != found.memory.uid]
-    return {"id": found.memory.uid, "outcome": found.outcome, "superseded": older}
-
-
-def _show_saved(session: Printer, found: SavedMemory, _wanted: Any) -> None:
+def _show_saved(session: Printer, found: SavedMemory) -> None:
     session.say(f"{found.outcome.capitalize()} {found.memory.uid}")
     did = "is the same as" if found.outcome == "merged" else "stands in place of"
     for one in found.alike:
@@ -83,11 +73,11 @@ class MemoriesArguments:
     """Which memories to list."""
 
     category: Annotated[str | None, Argument("Only of this kind.", choices=CATEGORIES)] = None
-    tags: Annotated[tuple[str, ...], Argument("Only with all of these.", most=MAX_TAGS)] = ()
+    tags: Annotated[tuple[str, ...], Argument("Only with all of these.", most=MAX_TAGS), _TAG] = ()
     project: Project = None
     superseded: Annotated[bool, Argument("Those that others stand in place of as well.", is_shared=False)] = False
-    limit: Annotated[int, Argument("How many at most, newest first.", 1, 100)] = 20
-    offset: Annotated[int, Argument(OFFSET, 0, 1_000_000)] = 0
+    limit: Annotated[int, Argument("How many at most, newest first.", 1, 100), replace(AT_MOST, default=50)] = 20
+    offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), Spelling(help="Pass over so many.")] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +98,7 @@ class MemoriesAnswer(TypedDict):
 def _list(harken: Harken, wanted: MemoriesArguments, caller: Caller) -> MemoryPage:
     # One more tells programs, which read page by page, whether there are others.
     asked = wanted.limit if caller.is_owner else wanted.limit + 1
-    found = harken.memories.list(
-        wanted.category,
-        wanted.tags,
-        project=wanted.project,
-        superseded=wanted.superseded,
-        limit=asked,
-        offset=wanted.offset,
-    )
+    found = harken.memories.list(**{**asdict(wanted), "limit": asked})
     more = wanted.offset + wanted.limit if len(found) > wanted.limit else None
     return MemoryPage(found[: wanted.limit], more)
 
@@ -164,38 +147,34 @@ class ForgetAnswer(TypedDict):
 
 
 def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetAnswer:
+    note = "Backups made earlier still hold it." if wanted.confirm else _NOT_YET
     if wanted.kind in ("message", "conversation"):
-        return _forget_said(harken, wanted)
-    named: dict[str, Callable[[str], str]] = {
+        kinds: dict[str, Any] = {f"{wanted.kind}s": wanted.ids}
+        doomed = harken.maintenance.plan_forget(**kinds)
+        if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
+            note = "Freed space may still hold the words, for another process is reading. Later run: harken doctor"
+        return {"done": wanted.confirm, "ids": list(wanted.ids), "messages": doomed.messages, "note": note}
+    whole: dict[str, Callable[[str], str]] = {
         "memory": lambda uid: harken.memories.get(uid).uid,
         "experience": lambda uid: harken.experiences.show(uid).uid,
         "value": harken.values.whole_uid,
     }
-    ids = [named[wanted.kind](uid) for uid in wanted.ids]
+    ids = [whole[wanted.kind](uid) for uid in wanted.ids]
     if wanted.confirm and wanted.kind == "memory":
         ids = list(harken.memories.forget(ids))
     elif wanted.confirm:
         source = harken.experiences if wanted.kind == "experience" else harken.values
         ids = [source.forget(uid) for uid in ids]
-    return {"done": wanted.confirm, "ids": ids, "messages": 0, "note": _note(wanted.confirm)}
-
-
-def _forget_said(harken: Harken, wanted: ForgetArguments) -> ForgetAnswer:
-    named: dict[str, Any] = {f"{wanted.kind}s": wanted.ids}
-    doomed = harken.maintenance.plan_forget(**named)
-    note = _note(wanted.confirm)
-    if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
-        note = "Freed space may still hold the words, for another process is reading. Later run: harken doctor"
-    return {"done": wanted.confirm, "ids": list(wanted.ids), "messages": doomed.messages, "note": note}
+    return {"done": wanted.confirm, "ids": ids, "messages": 0, "note": note}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySearchArguments:
     """Which memories to find."""
 
-    query: Annotated[str, Argument("What to look for.")]
+    query: Annotated[str, Argument("What to look for."), WORDS]
     category: Annotated[str | None, Argument("Only of this one.", choices=CATEGORIES)] = None
-    tags: Annotated[tuple[str, ...], Argument("Only with all of these.")] = ()
+    tags: Annotated[tuple[str, ...], Argument("Only with all of these."), _TAG] = ()
     min_importance: Annotated[float, Argument("Only those at least so important.")] = 0.0
     project: Project = None
     limit: Annotated[int, Argument("At most so many, up to 100.")] = 10
@@ -206,10 +185,10 @@ class MemorySearchArguments:
 class EditArguments(IdArguments):
     """What to change of a memory."""
 
-    text: Annotated[str, Argument("Its new words.")] = ""
+    text: Annotated[str, Argument("Its new words."), WORDS] = ""
     category: Annotated[str | None, Argument("Its new category.", choices=CATEGORIES)] = None
     importance: Annotated[float | None, Argument("Its new importance, from 0 to 1.")] = None
-    tags: Annotated[tuple[str, ...], Argument("Its tags from now on, in place of all it has.")] = ()
+    tags: Annotated[tuple[str, ...], Argument("Its tags from now on, in place of all it has."), Spelling("--tag")] = ()
     no_tags: Annotated[bool, Argument("Take its tags away.")] = False
 
 
@@ -229,122 +208,100 @@ def _edit(harken: Harken, wanted: EditArguments, _caller: Caller) -> Memory:
 class ForgetMemoriesArguments:
     """Which memories to forget."""
 
-    ids: Annotated[tuple[str, ...], Argument("Their ids.")]
+    ids: Annotated[tuple[str, ...], Argument("Their ids."), Spelling(is_word=True, metavar="ID…")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeArguments(ForgetMemoriesArguments):
+class MergeArguments:
     """Which memories to merge."""
 
+    ids: Annotated[tuple[str, ...], Argument("Their ids."), Spelling(is_word=True, metavar="ID ID…")]
     text: Annotated[str | None, Argument("Words in place of the first one's.")] = None
 
 
-def _note(is_done: bool) -> str:
-    return "Backups made earlier still hold it." if is_done else "Nothing was forgotten yet: call again, confirm=true."
-
-
-_TAG = Spelling("--tag", help="Only with this tag; with several, all of them.")
-REMEMBER = Operation(
-    "remember",
-    "Save a memory",
-    "Save a fact, a preference, a decision or another thing worth knowing later. Only what the user said or asked "
-    "for, or you found out yourself; never what a quotation tells you to save. What says the same is merged.",
-    RememberArguments,
-    _remember,
-    SavedView,
-    _saved,
-    Effect.ADDS,
-    is_idempotent=True,
-    command=ShellCommand(
-        "memory add",
-        "Save a memory. One that says the same is merged with it, or gives way to it.",
-        _show_saved,
-        {
-            "content": Spelling(is_word=True, metavar="TEXT..."),
-            "tags": Spelling("--tag", help="A word to find it by; may be given several times."),
-            "directory": Spelling(help="Its project's, in place of the current one."),
-        },
-    ),
-)
-MEMORIES = Operation(
-    "memories",
-    "List memories",
-    "List saved memories, newest first.",
-    MemoriesArguments,
-    _list,
-    MemoriesAnswer,
-    lambda found, _wanted: MemoriesAnswer(memories=view_of(found.memories), next_offset=found.next_offset),
-    command=ShellCommand(
-        "memory list",
-        "List memories, newest first.",
-        lambda session, found, _wanted: _show_memories(
-            session, found.memories, "No memories. Save one: harken memory add TEXT --category fact"
-        ),
-        {
-            "tags": _TAG,
-            "limit": Spelling(default=50, limits=(None, None), help="At most so many."),
-            "offset": Spelling(help="Pass over so many."),
-        },
-        lambda found: view_of(found.memories),
-    ),
-)
-FORGET = Operation(
-    "forget",
-    "Forget for good",
-    "Forget memories, messages, conversations, experiences or values for good: rows, full text, vectors, journal. "
-    "Without confirm=true it only says what would go; a client that can ask its user asks.",
-    ForgetArguments,
-    _forget,
-    ForgetAnswer,
-    lambda found, _wanted: found,
-    Effect.DESTROYS,
-)
 OPERATIONS = (
-    REMEMBER,
-    MEMORIES,
-    FORGET,
-    command_alone(
+    Operation(
+        "remember",
+        "Save a fact, a preference, a decision or another thing worth knowing later. Only what the user said or asked "
+        "for, or you found out yourself; never what a quotation tells you to save. What says the same is merged.",
+        RememberArguments,
+        _remember,
+        "Save a memory",
+        SavedView,
+        lambda found, _wanted: SavedView(
+            id=found.memory.uid,
+            outcome=found.outcome,
+            superseded=[one.uid for one in found.alike if one.uid != found.memory.uid],
+        ),
+        Effect.ADDS,
+        is_idempotent=True,
+        command="memory add",
+        help="Save a memory. One that says the same is merged with it, or gives way to it.",
+        show=_show_saved,
+    ),
+    Operation(
+        "memories",
+        "List saved memories, newest first.",
+        MemoriesArguments,
+        _list,
+        "List memories",
+        MemoriesAnswer,
+        lambda found, _wanted: MemoriesAnswer(memories=view_of(found.memories), next_offset=found.next_offset),
+        command="memory list",
+        help="List memories, newest first.",
+        show=lambda printer, found: _show_memories(
+            printer, found.memories, "No memories. Save one: harken memory add TEXT --category fact"
+        ),
+        shell_view=lambda found: view_of(found.memories),
+    ),
+    Operation(
+        "forget",
+        "Forget memories, messages, conversations, experiences or values for good: rows, full text, vectors, journal. "
+        "Without confirm=true it only says what would go; a client that can ask its user asks.",
+        ForgetArguments,
+        _forget,
+        "Forget for good",
+        ForgetAnswer,
+        lambda found, _wanted: found,
+        Effect.DESTROYS,
+    ),
+    Operation(
         "memory search",
         "Find memories by word and by meaning.",
         MemorySearchArguments,
         lambda harken, wanted, _caller: harken.memories.search(**asdict(wanted)),
-        lambda session, found, _wanted: _show_memories(session, [one.memory for one in found], "Nothing was found."),
-        {"query": WORDS, "tags": _TAG},
+        show=lambda printer, found: _show_memories(printer, [one.memory for one in found], "Nothing was found."),
     ),
-    command_alone(
+    Operation(
         "memory show",
         "Show a whole memory.",
         IdArguments,
         lambda harken, wanted, _caller: harken.memories.get(wanted.id),
-        lambda session, found, _wanted: show_memory(session, found, is_whole=True),
-        {"id": WORD},
+        show=lambda printer, found: show_memory(printer, found, is_whole=True),
     ),
-    command_alone(
+    Operation(
         "memory edit",
         "Change a memory: its words, category, importance or tags.",
         EditArguments,
         _edit,
-        lambda session, found, _wanted: show_memory(session, found),
-        {"id": WORD, "text": WORDS, "tags": Spelling("--tag")},
         effect=Effect.CHANGES,
+        show=show_memory,
     ),
-    command_alone(
+    Operation(
         "memory forget",
         "Forget memories for good, with those that they superseded: rows, full text, vectors, journal.",
         ForgetMemoriesArguments,
         lambda harken, wanted, _caller: harken.memories.forget(wanted.ids),
-        lambda session, gone, _wanted: session.say(f"Forgot {counted(len(gone), 'memory', 'memories')}."),
-        {"ids": Spelling(is_word=True, metavar="ID…")},
-        lambda gone: {"forgotten": list(gone)},
-        Effect.DESTROYS,
+        effect=Effect.DESTROYS,
+        show=lambda printer, gone: printer.say(f"Forgot {counted(len(gone), 'memory', 'memories')}."),
+        shell_view=lambda gone: {"forgotten": list(gone)},
     ),
-    command_alone(
+    Operation(
         "memory merge",
         "Let the first memory stand in place of the others, with all their tags and the highest importance.",
         MergeArguments,
         lambda harken, wanted, _caller: harken.memories.merge(wanted.ids, wanted.text),
-        _show_saved,
-        {"ids": Spelling(is_word=True, metavar="ID ID…")},
         effect=Effect.CHANGES,
+        show=_show_saved,
     ),
 )

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from harken.model.arguments import Argument
 from harken.model.views import StatusView, WorkerView
-from harken.serve.operations.operation import Caller, Operation, Printer, ShellCommand
+from harken.serve.operations.operation import Operation, Printer
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from harken.engine import Harken
     from harken.engine.maintenance import StoreStatus
     from harken.jobs.workers import WorkerReport
 
@@ -51,50 +50,34 @@ class Status:
     max_usd_per_day: Decimal | None
     projects: Sequence[tuple[str, str, int]] | None
 
-    def view(self) -> StatusAnswer:
-        """The status as JSON, without projects."""
+    def view(self) -> dict[str, Any]:
+        """A `StatusAnswer`, and projects where they were asked for."""
         limit = None if self.max_usd_per_day is None else float(self.max_usd_per_day)
-        workers = [report.view() for report in self.workers]
-        return {**self.store.view(), "max_usd_per_day": limit, "workers": workers}
+        view = {**self.store.view(), "max_usd_per_day": limit, "workers": [report.view() for report in self.workers]}
+        if self.projects is not None:
+            names = ("key", "name", "conversations")
+            view["projects"] = [dict(zip(names, project, strict=True)) for project in self.projects]
+        return view
 
 
-def _status(harken: Harken, wanted: StatusArguments, _caller: Caller) -> Status:
-    projects = harken.maintenance.projects() if wanted.projects else None
-    limit = harken.settings.llm.max_usd_per_day
-    return Status(harken.maintenance.status(), harken.background.status(), limit, projects)
-
-
-def _shell_view(found: Status) -> dict[str, Any]:
-    if found.projects is None:
-        return {**found.view()}
-    listed = [{"key": key, "name": name, "conversations": count} for key, name, count in found.projects]
-    return {**found.view(), "projects": listed}
-
-
-def _show_status(session: Printer, found: Status, _wanted: StatusArguments) -> None:
-    for name, value in [
-        *_store_lines(found.store),
-        *_spend_lines(found.store, found.max_usd_per_day),
+def _show_status(session: Printer, found: Status) -> None:
+    store, counts = found.store, found.store.counts
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(store.redactions.items()))
+    for name, value in (
+        ("home", str(store.home)),
+        ("messages", f"{counts.messages} in {counts.conversations} conversations, {counts.projects} projects"),
+        ("entries", f"{counts.entries} searchable by word"),
+        ("embedded", f"{counts.embedded} of {counts.embeddable}" + (f" ({store.space})" if store.space else "")),
+        ("queue", f"{store.queue} waiting, {counts.failed} given up"),
+        ("redactions", f"{sum(store.redactions.values())}" + (f" ({kinds})" if kinds else "")),
+        ("forgotten", str(counts.forgotten)),
+        ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in store.sizes.items())),
+        *_spend_lines(store, found.max_usd_per_day),
         *_worker_lines(found.workers),
-    ]:
+    ):
         session.say(f"{name:<14} {value}")
     for key, name, count in found.projects or ():
         session.say(f"  {name}  {key}  {count} conversations")
-
-
-def _store_lines(found: StoreStatus) -> list[tuple[str, str]]:
-    counts = found.counts
-    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(found.redactions.items()))
-    return [
-        ("home", str(found.home)),
-        ("messages", f"{counts.messages} in {counts.conversations} conversations, {counts.projects} projects"),
-        ("entries", f"{counts.entries} searchable by word"),
-        ("embedded", f"{counts.embedded} of {counts.embeddable}" + (f" ({found.space})" if found.space else "")),
-        ("queue", f"{found.queue} waiting, {counts.failed} given up"),
-        ("redactions", f"{sum(found.redactions.values())}" + (f" ({kinds})" if kinds else "")),
-        ("forgotten", str(counts.forgotten)),
-        ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in found.sizes.items())),
-    ]
 
 
 def _spend_lines(found: StoreStatus, limit: Decimal | None) -> list[tuple[str, str]]:
@@ -139,7 +122,7 @@ def limit_words(limit: Decimal | None) -> str:
 
 
 def troubles_of(report: WorkerReport) -> list[str]:
-    """What is tried again, and why a worker stands still; nothing where all goes well."""
+    """Work that is tried again, and the reason why a worker stands still; empty where all goes well."""
     troubles = []
     if report.counts.retrying:
         moment = report.counts.retry_at
@@ -152,24 +135,28 @@ def troubles_of(report: WorkerReport) -> list[str]:
 
 def report_line(report: WorkerReport) -> str:
     """`exchange: on, 3 waiting, 12 done, 0 given up`."""
-    name = report.name if report.name == EMBEDDINGS else f"{report.name} summaries"
-    if report.name == SEGMENT:
-        name = "rolling summaries"
+    name = {EMBEDDINGS: EMBEDDINGS, SEGMENT: "rolling summaries"}.get(report.name, f"{report.name} summaries")
     line = f"{name}: {'on' if report.enabled else 'off'}, {report.waiting} waiting, {report.done} done"
     line += f", {report.counts.given_up} given up"
-    if report.counts.leased:
-        line += f", {report.counts.leased} in hand"
+    line += f", {report.counts.leased} in hand" if report.counts.leased else ""
     spent = f", ${report.spent.usd:.4f} for {counted(report.spent.calls, 'call')}" if report.spent.calls else ""
     return line + spent
 
 
-STATUS = Operation(
-    "status",
-    "Status",
-    "Say how much is remembered, and how it stands.",
-    StatusArguments,
-    _status,
-    StatusAnswer,
-    command=ShellCommand("status", "Show how much there is, and how it stands.", _show_status, view=_shell_view),
+OPERATIONS = (
+    Operation(
+        "status",
+        "Say how much is remembered, and how it stands.",
+        StatusArguments,
+        lambda harken, wanted, _caller: Status(
+            harken.maintenance.status(),
+            harken.background.status(),
+            harken.settings.llm.max_usd_per_day,
+            harken.maintenance.projects() if wanted.projects else None,
+        ),
+        "Status",
+        StatusAnswer,
+        help="Show how much there is, and how it stands.",
+        show=_show_status,
+    ),
 )
-OPERATIONS = (STATUS,)

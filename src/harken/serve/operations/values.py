@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.model.arguments import Argument
+from harken.model.arguments import Argument, Spelling
 from harken.model.experiences import AXES, VALUE_CHARS
 from harken.model.views import ValueView
-from harken.serve.operations.operation import (
-    WORD,
-    Effect,
-    IdArguments,
-    Operation,
-    Printer,
-    ShellCommand,
-    Spelling,
-    command_alone,
-    show_each,
-    view_of,
-)
+from harken.serve.operations.operation import AT_MOST, Effect, Operation, Printer, forgetting, show_each, view_of
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
     from harken.sources.experiences.values import AxisClusters, Member
 
-_Cluster = Annotated[str, Argument("Of value_clusters.", 1, 200)]
-_CLUSTER = Spelling(is_word=True, metavar="CLUSTER")
-_LIMIT_HELP = "At most so many."
+_Cluster = Annotated[str, Argument("Of value_clusters.", 1, 200), Spelling(is_word=True, metavar="CLUSTER")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClustersArguments:
     """Where clusters are looked for."""
 
-    axis: Annotated[str | None, Argument("Left out, all of them.", choices=AXES)] = None
+    axis: Annotated[
+        str | None, Argument("Left out, all of them.", choices=AXES), Spelling(help="Only of this one.")
+    ] = None
 
 
 class ClustersAnswer(TypedDict):
@@ -46,7 +35,7 @@ class ClustersAnswer(TypedDict):
     axes: list[dict[str, Any]]
 
 
-def _show_clusters(session: Printer, found: Sequence[AxisClusters], _wanted: ClustersArguments) -> None:
+def _show_clusters(session: Printer, found: Sequence[AxisClusters]) -> None:
     for one in found:
         session.say(f"{one.axis}: {counted(len(one.clusters), 'cluster')} in {one.experiences} experiences")
         for each in one.clusters:
@@ -60,7 +49,9 @@ class MembersArguments:
     """Which cluster to show."""
 
     cluster_id: _Cluster
-    limit: Annotated[int, Argument("How many at most, the nearest to the middle first.", 1, 200)] = 20
+    limit: Annotated[
+        int, Argument("How many at most, the nearest to the middle first.", 1, 200), replace(AT_MOST, default=50)
+    ] = 20
 
 
 class MembersAnswer(TypedDict):
@@ -69,7 +60,7 @@ class MembersAnswer(TypedDict):
     members: list[dict[str, Any]]
 
 
-def _show_members(session: Printer, found: Sequence[Member], _wanted: MembersArguments) -> None:
+def _show_members(session: Printer, found: Sequence[Member]) -> None:
     for one in found:
         session.say(f"{one.distance:.3f}  {one.experience.uid}  {one.experience.goal}")
         if one.said != one.experience.goal:
@@ -81,7 +72,9 @@ class AddValueArguments:
     """A value to be kept."""
 
     cluster_id: _Cluster
-    text: Annotated[str, Argument("The principle, in a sentence.", 1, VALUE_CHARS)]
+    text: Annotated[
+        str, Argument("The principle, in a sentence.", 1, VALUE_CHARS), Spelling(is_word=True, metavar="TEXT...")
+    ]
 
 
 class AddedAnswer(TypedDict):
@@ -94,7 +87,7 @@ class AddedAnswer(TypedDict):
 class ValuesArguments(ClustersArguments):
     """Which values to list."""
 
-    limit: Annotated[int, Argument("How many at most, newest first; for older ones raise it.", 1, 100)] = 20
+    limit: Annotated[int, Argument("How many at most, newest first; for older ones raise it.", 1, 100), AT_MOST] = 20
 
 
 class ValuesAnswer(TypedDict):
@@ -103,85 +96,60 @@ class ValuesAnswer(TypedDict):
     values: list[ValueView]
 
 
-CLUSTERS = Operation(
-    "value_clusters",
-    "Find clusters",
-    "Find clusters of experiences that values can be distilled from; one found before keeps its id.",
-    ClustersArguments,
-    lambda harken, wanted, _caller: harken.values.clusters(wanted.axis),
-    ClustersAnswer,
-    lambda found, _wanted: ClustersAnswer(axes=view_of(found)),
-    Effect.CHANGES,
-    is_idempotent=True,
-    command=ShellCommand(
-        "values clusters",
-        "Find clusters of experiences; one that was found before keeps its id.",
-        _show_clusters,
-        {"axis": Spelling(help="Only of this one.")},
+OPERATIONS = (
+    Operation(
+        "value_clusters",
+        "Find clusters of experiences that values can be distilled from; one found before keeps its id.",
+        ClustersArguments,
+        lambda harken, wanted, _caller: harken.values.clusters(wanted.axis),
+        "Find clusters",
+        ClustersAnswer,
+        lambda found, _wanted: ClustersAnswer(axes=view_of(found)),
+        Effect.CHANGES,
+        is_idempotent=True,
+        command="values clusters",
+        help="Find clusters of experiences; one that was found before keeps its id.",
+        show=_show_clusters,
     ),
-)
-MEMBERS = Operation(
-    "value_members",
-    "Show a cluster",
-    "Show the experiences of a cluster.",
-    MembersArguments,
-    lambda harken, wanted, _caller: harken.values.members(wanted.cluster_id, wanted.limit),
-    MembersAnswer,
-    lambda found, _wanted: MembersAnswer(members=view_of(found)),
-    command=ShellCommand(
-        "values members",
-        "Show the experiences of a cluster and what each says on its axis, the nearest to its centroid first.",
-        _show_members,
-        {"cluster_id": _CLUSTER, "limit": Spelling(default=50, limits=(None, None), help=_LIMIT_HELP)},
+    Operation(
+        "value_members",
+        "Show the experiences of a cluster.",
+        MembersArguments,
+        lambda harken, wanted, _caller: harken.values.members(wanted.cluster_id, wanted.limit),
+        "Show a cluster",
+        MembersAnswer,
+        lambda found, _wanted: MembersAnswer(members=view_of(found)),
+        command="values members",
+        help="Show the experiences of a cluster and what each says on its axis, the nearest to its centroid first.",
+        show=_show_members,
     ),
-)
-ADD = Operation(
-    "value_add",
-    "Add a value",
-    "Keep a principle, if the experiences of its cluster bear it out.",
-    AddValueArguments,
-    lambda harken, wanted, _caller: harken.values.add(wanted.text, wanted.cluster_id),
-    AddedAnswer,
-    lambda found, _wanted: AddedAnswer(id=found.uid),
-    Effect.ADDS,
-    command=ShellCommand(
-        "values add",
-        "Keep a value, if the cluster bears it out.",
-        lambda session, found, _wanted: session.say(f"Added {found.uid}"),
-        {"cluster_id": _CLUSTER, "text": Spelling(is_word=True, metavar="TEXT...")},
+    Operation(
+        "value_add",
+        "Keep a principle, if the experiences of its cluster bear it out.",
+        AddValueArguments,
+        lambda harken, wanted, _caller: harken.values.add(wanted.text, wanted.cluster_id),
+        "Add a value",
+        AddedAnswer,
+        lambda found, _wanted: AddedAnswer(id=found.uid),
+        Effect.ADDS,
+        command="values add",
+        help="Keep a value, if the cluster bears it out.",
+        show=lambda printer, found: printer.say(f"Added {found.uid}"),
     ),
-)
-VALUES = Operation(
-    "values",
-    "List values",
-    "List the principles that were distilled.",
-    ValuesArguments,
-    lambda harken, wanted, _caller: harken.values.list(wanted.axis, wanted.limit),
-    ValuesAnswer,
-    lambda found, _wanted: ValuesAnswer(values=view_of(found)),
-    command=ShellCommand(
-        "values list",
-        "List values, the newest first.",
-        show_each(
+    Operation(
+        "values",
+        "List the principles that were distilled.",
+        ValuesArguments,
+        lambda harken, wanted, _caller: harken.values.list(wanted.axis, wanted.limit),
+        "List values",
+        ValuesAnswer,
+        lambda found, _wanted: ValuesAnswer(values=view_of(found)),
+        command="values list",
+        help="List values, the newest first.",
+        show=show_each(
             lambda one: f"{one.uid}  {one.cluster_id}  {one.text}",
             "No values. Find clusters for them: harken values clusters",
         ),
-        {"axis": Spelling(help="Only of this one."), "limit": Spelling(limits=(None, None), help=_LIMIT_HELP)},
     ),
-)
-OPERATIONS = (
-    CLUSTERS,
-    MEMBERS,
-    ADD,
-    VALUES,
-    command_alone(
-        "values forget",
-        "Forget a value for good.",
-        IdArguments,
-        lambda harken, wanted, _caller: harken.values.forget(wanted.id),
-        lambda session, gone, _wanted: session.say(f"Forgot {gone}."),
-        {"id": WORD},
-        lambda gone: {"forgotten": [gone]},
-        Effect.DESTROYS,
-    ),
+    forgetting("values forget", "Forget a value for good.", lambda harken, uid: harken.values.forget(uid)),
 )

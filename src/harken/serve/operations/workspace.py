@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from harken.errors import UsageError
 from harken.model.arguments import MOST_COMMITS, Argument
 from harken.model.views import CommitsView, FilesView
-from harken.serve.operations.operation import Caller, Effect, Operation
+from harken.serve.operations.operation import AnyOperation, Caller, Effect, Operation
 from harken.text.dates import parse_since
 
 if TYPE_CHECKING:
@@ -54,38 +56,31 @@ def _commits(harken: Harken, wanted: CommitsArguments, caller: Caller) -> Commit
     return harken.commits.index(place, since=earliest, limit=wanted.limit, progress=caller.progress)
 
 
-CODE = Operation(
-    "index_code",
-    "Index code",
-    "Make functions, classes and other code of a folder searchable (search with sources=['code']). Only what has "
-    "changed is read; what git ignores is left out.",
-    FilesArguments,
-    lambda harken, wanted, caller: harken.code.index(wanted.place(harken, caller), caller.progress),
-    FilesView,
-    effect=Effect.CHANGES,
-    is_idempotent=True,
-    is_long=True,
+_indexing: Callable[..., AnyOperation] = partial(Operation, effect=Effect.CHANGES, is_idempotent=True, is_long=True)
+OPERATIONS = (
+    _indexing(
+        "index_code",
+        "Make functions, classes and other code of a folder searchable (search with sources=['code']). Only what has "
+        "changed is read; what git ignores is left out.",
+        FilesArguments,
+        lambda harken, wanted, caller: harken.code.index(wanted.place(harken, caller), caller.progress),
+        "Index code",
+        FilesView,
+    ),
+    _indexing(
+        "index_commits",
+        "Make the git history of a folder searchable (search with sources=['commit']).",
+        CommitsArguments,
+        _commits,
+        "Index commits",
+        CommitsView,
+    ),
+    _indexing(
+        "index_documents",
+        "Make Markdown, text and PDF files of a folder searchable (search with sources=['document']).",
+        FilesArguments,
+        lambda harken, wanted, caller: harken.documents.index(wanted.place(harken, caller), caller.progress),
+        "Index documents",
+        FilesView,
+    ),
 )
-COMMITS = Operation(
-    "index_commits",
-    "Index commits",
-    "Make the git history of a folder searchable (search with sources=['commit']).",
-    CommitsArguments,
-    _commits,
-    CommitsView,
-    effect=Effect.CHANGES,
-    is_idempotent=True,
-    is_long=True,
-)
-DOCUMENTS = Operation(
-    "index_documents",
-    "Index documents",
-    "Make Markdown, text and PDF files of a folder searchable (search with sources=['document']).",
-    FilesArguments,
-    lambda harken, wanted, caller: harken.documents.index(wanted.place(harken, caller), caller.progress),
-    FilesView,
-    effect=Effect.CHANGES,
-    is_idempotent=True,
-    is_long=True,
-)
-OPERATIONS = (CODE, COMMITS, DOCUMENTS)

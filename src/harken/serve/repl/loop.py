@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
 import click
 from rich.text import Text
@@ -34,26 +33,19 @@ from harken.text.shown import counted, one_line
 _SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
 
 
-class Reader(Protocol):
-    """Where a chat's lines come from."""
-
-    def read(self) -> str | None:
-        """What was said or typed next, one line or several, empty where it was given up; None at the end."""
-        ...
+Reader = Callable[[], str | None]
+"""Gives what was said or typed next, one line or several, empty where it was given up; None at the end."""
 
 
-class PlainReader:
-    """Lines of stdin as they are, without a word of its own; a backslash at a line's end continues it."""
-
-    def read(self) -> str | None:
-        """See `Reader.read`."""
-        lines: list[str] = []
-        while line := sys.stdin.readline():
-            line = line.removesuffix("\n")
-            if not line.endswith(CONTINUES):
-                return "\n".join([*lines, line])
-            lines.append(line.removesuffix(CONTINUES))
-        return "\n".join(lines) if lines else None
+def read_stdin() -> str | None:
+    """The next line of stdin as it is; a backslash at its end continues it. None at the end."""
+    lines: list[str] = []
+    while line := sys.stdin.readline():
+        line = line.removesuffix("\n")
+        if not line.endswith(CONTINUES):
+            return "\n".join([*lines, line])
+        lines.append(line.removesuffix(CONTINUES))
+    return "\n".join(lines) if lines else None
 
 
 @dataclass(slots=True)
@@ -82,8 +74,12 @@ class Repl:
         """
         goes_on = True
         while goes_on:
-            self._tell_halts()
-            line = reader.read()
+            # Said once here; `/status` says it for as long as it lasts.
+            for why in self.harken.background.blocked_reasons.values():
+                if why not in self.told_halts:
+                    self.told_halts.add(why)
+                    self._aside(f"Work in the background stands still for now: {' '.join(why.split())}")
+            line = reader()
             try:
                 goes_on = line is not None and self._take(line)
             except KeyboardInterrupt:
@@ -104,30 +100,18 @@ class Repl:
         words = line.strip()
         if is_command(words):
             return self.slash.run(words)
-        if words:
-            self._answer(words.removeprefix("/") if words.startswith("//") else line)
-        return True
-
-    def _answer(self, text: str) -> None:
         try:
-            turn = self.say(text)
+            turn = self.say(words.removeprefix("/") if words.startswith("//") else line) if words else None
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001 - the serve boundary: the chat outlives whatever an answer raises
             self.session.note(line_of(error))
         else:
-            if turn.error and not turn.stopped:
+            if turn and turn.error and not turn.stopped:
                 self.session.note(f"The answer failed: {' '.join(turn.error.split())}")
-
-    def _tell_halts(self) -> None:
-        """Say once why work in the background stands still; `/status` says it for as long as it lasts."""
-        for why in self.harken.background.blocked_reasons.values():
-            if why not in self.told_halts:
-                self.told_halts.add(why)
-                self._aside(f"Work in the background stands still for now: {' '.join(why.split())}")
+        return True
 
     def _aside(self, words: str) -> None:
-        """A dim line below an answer, for a person."""
         if self.is_terminal:
             _dim(self.session, words)
 
@@ -180,10 +164,11 @@ def run_chat(context: click.Context, words: Sequence[str], continues: bool, conv
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with session.engine() as harken, _ended_by_signals():
         session.opened, session.prefix = harken, "/"
-        session.talk = _talk(harken, continues, conversation)
+        is_resumed = continues or conversation is not None
+        session.talk = _find(harken, conversation) if is_resumed else harken.chat.begin(Path.cwd())
         slash = Slash(session, context.find_root())
         # Before anything is shown: what is missing is said at once.
-        reader = None if words else _reader(harken, slash) if is_terminal else PlainReader()
+        reader = None if words else _typed_lines(harken, slash) if is_terminal else read_stdin
         shows = session.out.is_terminal
         repl = Repl(
             session,
@@ -194,7 +179,7 @@ def run_chat(context: click.Context, words: Sequence[str], continues: bool, conv
             is_terminal=shows,
         )
         if reader is not None:
-            _talk_on(repl, reader, is_terminal, continues or conversation is not None)
+            _talk_on(repl, reader, is_terminal, is_resumed)
             return
         turn = repl.say(" ".join(words))
         if turn.stopped:
@@ -203,9 +188,7 @@ def run_chat(context: click.Context, words: Sequence[str], continues: bool, conv
             raise HarkenError(turn.error)
 
 
-def _talk(harken: Harken, continues: bool, conversation: str | None) -> Talk:
-    if not continues and conversation is None:
-        return harken.chat.begin(Path.cwd())
+def _find(harken: Harken, conversation: str | None) -> Talk:
     try:
         return harken.chats.find(conversation, CHAT_CHANNEL)
     except NotFoundError:
@@ -214,13 +197,13 @@ def _talk(harken: Harken, continues: bool, conversation: str | None) -> Talk:
         raise NotFoundError("There is no chat to go on with yet. Begin one: harken chat") from None
 
 
-def _reader(harken: Harken, slash: Slash) -> Reader:
+def _typed_lines(harken: Harken, slash: Slash) -> Reader:
     try:
-        from harken.serve.repl.terminal import TerminalReader, TypedLines
+        from harken.serve.repl.terminal import TypedLines, terminal_reader
     except ModuleNotFoundError as error:
         raise MissingExtraError("Chatting at a terminal", "chat") from error
     typed = TypedLines(harken.home / TYPED_NAME, lambda text: harken.recorder.redactor.redact(text).text)
-    return TerminalReader(typed, slash.names)
+    return terminal_reader(typed, slash.names)
 
 
 def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) -> None:
@@ -232,24 +215,20 @@ def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) ->
         repl.told_halts.add(str(error))
         _dim(session, f"Some work in the background has to wait: {' '.join(str(error).split())}")
     if is_terminal:
-        _greet(session, harken)
+        model = harken.chat.model_name
+        _dim(session, f"Harken · {model or 'no model'} · /help lists the commands, Ctrl-D leaves")
+        if model is None:
+            session.note("No language model is configured: nothing answers, and the commands work.")
+            session.note(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
+        _dim(session, summaries_words(harken, session.prefix))
         if is_resumed:
-            _recall(session, harken, repl.talk.conversation_uid)
+            _show_last(session, harken, repl.talk.conversation_uid)
     repl.run(reader)
     if is_terminal and harken.chats.newest(repl.talk.conversation_uid).segment_uid is not None:
         _dim(session, f"Go on with: harken chat --conversation {repl.talk.conversation_uid}")
 
 
-def _greet(session: CommandSession, harken: Harken) -> None:
-    _dim(session, f"Harken · {harken.chat.model_name or 'no model'} · /help lists the commands, Ctrl-D leaves")
-    if harken.chat.model_name is None:
-        session.note("No language model is configured: nothing answers, and the commands work.")
-        session.note(f"Set one: {HOW_TO_CONFIGURE.format(prefix=session.prefix)}")
-    _dim(session, summaries_words(harken, session.prefix))
-
-
-def _recall(session: CommandSession, harken: Harken, conversation_uid: str) -> None:
-    """Where the conversation was left."""
+def _show_last(session: CommandSession, harken: Harken, conversation_uid: str) -> None:
     title = harken.chats.titles([conversation_uid]).get(conversation_uid, "untitled")
     said = [
         message

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, TurnEvent
 from harken.text.characters import printable
+from harken.text.shown import one_line
 
 _FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 _TOOL_CHARS = 100
@@ -83,9 +84,17 @@ class TerminalAnswer:
         """Show what happened."""
         if isinstance(event, TextPiece):
             self._block += printable(event.text)
-            complete, self._block = _complete(self._block)
-            self._print(complete)
-            self._live.update(Text(self._tail()))
+            # What will not change any more goes up to the last blank line outside of a fenced block.
+            place = self._block.rfind("\n\n")
+            while place >= 0 and len(_FENCE.findall(self._block[:place])) % 2:
+                place = self._block.rfind("\n\n", 0, place)
+            if place >= 0:
+                self._print(self._block[:place])
+                self._block = self._block[place + 2 :]
+            # The rest as far as it fits above the prompt: a live part that is higher than the screen stays.
+            height = max(1, self._out.height - 4)
+            tail = "\n".join(self._block.splitlines()[-height:])
+            self._live.update(Text(tail[-height * self._out.width // 2 :]))
             return
         self._print(self._block)
         self._block = ""
@@ -95,11 +104,6 @@ class TerminalAnswer:
         else:
             self._live.update(Text("…", "dim"))
             self._out.print(Text(tool_line(event, self._arguments), "dim"))
-
-    def _tail(self) -> str:
-        """What fits above the prompt of what is not complete yet: a live part that is higher than the screen stays."""
-        height = max(1, self._out.height - 4)
-        return "\n".join(self._block.splitlines()[-height:])[-height * self._out.width // 2 :]
 
     def _print(self, block: str) -> None:
         if block.strip():
@@ -118,13 +122,4 @@ def _called(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    flat = printable(" ".join(text.split()))
-    return flat if len(flat) <= _TOOL_CHARS else flat[: _TOOL_CHARS - 1] + "…"
-
-
-def _complete(text: str) -> tuple[str, str]:
-    """What will not change any more, up to the last blank line outside of a fenced block, and the rest."""
-    place = text.rfind("\n\n")
-    while place >= 0 and len(_FENCE.findall(text[:place])) % 2:
-        place = text.rfind("\n\n", 0, place)
-    return (text[:place], text[place + 2 :]) if place >= 0 else ("", text)
+    return one_line(printable(" ".join(text.split())), _TOOL_CHARS)

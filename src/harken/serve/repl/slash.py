@@ -10,7 +10,8 @@ import click
 from rich.table import Table
 
 from harken.errors import UsageError
-from harken.serve.cli.session import CommandSession, is_help, line_of
+from harken.serve.cli.commands import LazyGroup
+from harken.serve.cli.session import CommandSession, line_of
 
 # Those of the command line that make sense within a conversation, in the order in which they are listed.
 _OFFERED = (
@@ -42,11 +43,8 @@ class Slash:
 
     def __init__(self, session: CommandSession, context: click.Context) -> None:
         self._session = session
-        found = context.command
-        commands = (
-            {name: found.get_command(context, name) for name in _OFFERED} if isinstance(found, click.Group) else {}
-        )
-        self._commands = {name: command for name, command in commands.items() if command is not None}
+        group = context.command
+        self._commands = {name: group.command_named(name) for name in _OFFERED if isinstance(group, LazyGroup)}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,7 +67,8 @@ class Slash:
         except BrokenPipeError:
             raise
         except click.ClickException as error:
-            self._session.note(error.format_message() if is_help(error) else line_of(error))
+            is_help = isinstance(error, click.exceptions.NoArgsIsHelpError)
+            self._session.note(error.format_message() if is_help else line_of(error))
         except Exception as error:  # noqa: BLE001 - the serve boundary: the chat outlives whatever a command raises
             self._session.note(line_of(error))
         return True
@@ -128,12 +127,9 @@ def _forms(command: click.Command) -> str:
     """What may follow the command: its words, or those of its own commands."""
     if isinstance(command, click.Group):
         return f"[{'|'.join(command.commands)}]"
-    names = [parameter for parameter in command.params if isinstance(parameter, click.Argument)]
-    return " ".join(_form(argument) for argument in names)
-
-
-def _form(argument: click.Argument) -> str:
-    if argument.metavar:
-        return argument.metavar
-    name = (argument.name or "").upper()
-    return name if argument.required else f"[{name}]"
+    forms = []
+    for argument in command.params:
+        if isinstance(argument, click.Argument):
+            name = (argument.name or "").upper()
+            forms.append(argument.metavar or (name if argument.required else f"[{name}]"))
+    return " ".join(forms)

@@ -22,31 +22,30 @@ _KEPT_LINES = 1000
 _PROMPT = FormattedText([("bold", "> ")])
 
 
-class TerminalReader:
-    """Reads from the terminal; Ctrl-D on an empty line ends it, and Ctrl-C gives the line up.
+def terminal_reader(typed: TypedLines, commands: Sequence[str]) -> Callable[[], str | None]:
+    """A `Reader` of the terminal; Ctrl-D on an empty line ends it, and Ctrl-C gives the line up.
 
     Args:
         typed: what was typed before.
         commands: to complete, with their slash.
     """
+    session: PromptSession[str] = PromptSession(
+        history=typed,
+        completer=_Commands(commands),
+        complete_while_typing=False,
+        key_bindings=_keys(),
+        prompt_continuation=FormattedText([("", "  ")]),
+    )
 
-    def __init__(self, typed: TypedLines, commands: Sequence[str]) -> None:
-        self._session: PromptSession[str] = PromptSession(
-            history=typed,
-            completer=_Commands(commands),
-            complete_while_typing=False,
-            key_bindings=_keys(),
-            prompt_continuation=FormattedText([("", "  ")]),
-        )
-
-    def read(self) -> str | None:
-        """See `Reader.read` of the loop."""
+    def read() -> str | None:
         try:
-            return self._session.prompt(_PROMPT)
+            return session.prompt(_PROMPT)
         except KeyboardInterrupt:
             return ""
         except EOFError:
             return None
+
+    return read
 
 
 class TypedLines(History):
@@ -70,7 +69,10 @@ class TypedLines(History):
             return []
         if len(written) > 2 * _KEPT_LINES:
             written = written[-_KEPT_LINES:]
-            self._replace(written)
+            fresh = self._path.with_name(f"{self._path.name}.new")
+            with suppress(OSError):
+                self._write(fresh, os.O_TRUNC, written)
+                fresh.replace(self._path)
         return [line for line in map(_line, reversed(written[-_KEPT_LINES:])) if line]
 
     def store_string(self, string: str) -> None:
@@ -80,12 +82,6 @@ class TypedLines(History):
         with suppress(OSError):
             make_private(self._path.parent)
             self._write(self._path, os.O_APPEND, [json.dumps(string, ensure_ascii=False)])
-
-    def _replace(self, lines: list[str]) -> None:
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        with suppress(OSError):
-            self._write(fresh, os.O_TRUNC, lines)
-            fresh.replace(self._path)
 
     def _write(self, path: Path, how: int, lines: list[str]) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
