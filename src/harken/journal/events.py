@@ -29,7 +29,6 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.model.views import format_moment, parse_moment
-from harken.storage.records.rows import KEPT
 
 # What the values of a line must be; a key that a later Harken adds may be anything.
 _KINDS: dict[str, type] = {
@@ -101,6 +100,9 @@ def _make_exchange(**values: Any) -> Exchange:
 
 
 def _make_saved(source: str, **values: Any) -> SavedRecord:
+    # Few events are of saved records, and their tables bring all that searches of entries need.
+    from harken.storage.records.rows import KEPT
+
     saved, table = SavedRecord(source, **values), KEPT[source]
     if saved.fields is not None:
         # Says whether it is whole.

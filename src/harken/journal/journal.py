@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,15 @@ class TornLine:
     offset: int
     length: int
     kept_in: Path
+
+
+@dataclass(slots=True)
+class Replayed:
+    """The result of a replay: messages that the rows lacked, conversations looked through, lines set aside."""
+
+    messages: int
+    conversations: int
+    torn: list[TornLine]
 
 
 class Journal:
@@ -100,6 +109,10 @@ class Journal:
                         if file.name.endswith(".jsonl"):
                             found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
+
+    def behind(self, applied: Mapping[str, int]) -> list[str]:
+        """Files whose size is not what the rows have applied of them, in the order of replay."""
+        return [path for path, size in self.files() if applied.get(path, 0) != size]
 
     def read(self, path: str, start: int = 0) -> Iterator[tuple[Event | None, int]]:
         """The events of a file from an offset on, each with the offset after it; None for a broken line."""

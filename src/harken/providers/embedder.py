@@ -8,15 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from harken.errors import ModelFileError
 from harken.providers.options import EmbedderOptions
 
-Vectors = NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Numpy is imported with the first vector: whoever only asks which model there is pays nothing for it.
+Vectors: TypeAlias = "NDArray[np.float32]"
 CARD_FILE = "harken.json"
 # English words make 4 to 6 characters a token; 16 leaves room for rows of blanks and of dashes.
 _CHARACTERS_A_TOKEN = 16
@@ -116,6 +118,8 @@ def unit_rows(matrix: NDArray[np.float32]) -> Vectors:
     Raises:
         ValueError: a row is zero or not finite, so it points nowhere.
     """
+    import numpy as np
+
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not np.all(np.isfinite(lengths)) or np.any(lengths == 0):
         raise ValueError("a vector is zero or not finite")
@@ -230,6 +234,8 @@ class PrefixingEmbedder(ABC):
             ProviderError: the model failed.
         """
         if not texts:
+            import numpy as np
+
             return np.empty((0, self.space.dims), dtype=np.float32)
         return self._embed([self._card.passage_prefix + text for text in texts], is_query=False)
 

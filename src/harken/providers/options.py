@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from harken.config.settings import EmbeddingConfig, LlmConfig
+from harken.config.sections import EmbeddingConfig, LlmConfig
 from harken.errors import ConfigError
 
 # None belongs in the store: a home moves with its files, a key is nobody's business there, and a price changes.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from harken.config.settings import RecordConfig
+from harken.config.sections import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
 from harken.journal.journal import Appended, Journal
 from harken.journal.replay import replay_conversation

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from harken.config.settings import SearchConfig
+from harken.config.sections import SearchConfig
 from harken.model.conversations import Hit, Reason, Role
 from harken.providers.embedder import Reranker
 from harken.search.query import Query

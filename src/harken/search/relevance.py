@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harken.config.settings import SearchConfig
+from harken.config.sections import SearchConfig
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
 from harken.storage.ports import RowScope, Transaction

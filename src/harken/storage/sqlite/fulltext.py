@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
@@ -16,9 +17,11 @@ from harken.storage.columns import spaced
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored
 from harken.storage.positions import TURNS_OUT_OF_TIME
-from harken.storage.sqlite import postings
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS
+
+if TYPE_CHECKING:
+    from harken.storage.sqlite import postings
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
@@ -106,6 +109,8 @@ class Fts5Index:
 
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
+        from harken.storage.sqlite import postings
+
         phrases = {term: phrase for term in terms if (phrase := _phrase(term))}
         join, condition, bounds = _limited(scope)
         listed = f"SELECT group_concat(entry_index.rowid) FROM entry_index {join} WHERE entry_index MATCH ? {condition}"
@@ -208,6 +213,8 @@ class Fts5Index:
         newest: int,
     ) -> list[Scored] | None:
         """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
+        from harken.storage.sqlite import postings
+
         own, context, either = (
             partial(_query_one, scope=scope, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED)
         )
