@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from harken.config.settings import RecordConfig
-from harken.journal.journal import Journal
-from harken.journal.replay import Replayed, reindex, replay_tail
+from harken.config.sections import RecordConfig
+from harken.journal.journal import Journal, Replayed
+from harken.journal.replay import reindex, replay_tail
 from harken.model.conversations import Message, Role
 from harken.record.doctor import Doctor, Finding
 from harken.record.forget import Forgotten, forget, plan_conversations, plan_messages

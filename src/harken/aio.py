@@ -26,7 +26,7 @@ from harken.engine.maintenance import Maintenance
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.errors import UsageError
 from harken.jobs.workers import Background
-from harken.journal.replay import Replayed
+from harken.journal.journal import Replayed
 from harken.record.core_memory import CoreMemory
 from harken.sources.experiences.experiences import Experiences
 from harken.sources.experiences.values import Values

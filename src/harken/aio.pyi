@@ -23,7 +23,7 @@ from harken.importers.parsed import TranscriptFormat
 from harken.jobs.job import Worker
 from harken.jobs.workers import VectorsBySource, WorkerReport
 from harken.journal.export import Exported
-from harken.journal.replay import Replayed
+from harken.journal.journal import Replayed
 from harken.model.conversations import (
     CoreFact,
     ExchangeStatus,

@@ -65,22 +65,15 @@ def remove_abandoned(folder: Path, pattern: str) -> None:
     # Not on the way of hooks, which pay for each import.
     import shutil
 
-    for found in folder.glob(pattern):
-        if time.time() - _changed_at(found) > _ABANDONED_SECONDS:
-            if found.is_dir() and not found.is_symlink():
-                shutil.rmtree(found, ignore_errors=True)
+    for stray in folder.glob(pattern):
+        parts = [os.path.join(place, name) for place, folders, files in os.walk(stray) for name in folders + files]
+        try:
+            changed_at = max(os.lstat(path).st_mtime for path in [os.fspath(stray), *parts])
+        except FileNotFoundError:
+            # It goes away by itself.
+            continue
+        if time.time() - changed_at > _ABANDONED_SECONDS:
+            if stray.is_dir() and not stray.is_symlink():
+                shutil.rmtree(stray, ignore_errors=True)
             else:
-                found.unlink(missing_ok=True)
-
-
-def _changed_at(path: Path) -> float:
-    """When anything in it was last changed; now, where it goes away meanwhile."""
-    try:
-        newest = path.lstat().st_mtime
-        for folder, folders, files in os.walk(path):
-            newest = max(
-                newest, *(os.lstat(os.path.join(folder, name)).st_mtime for name in (*folders, *files)), newest
-            )
-    except FileNotFoundError:
-        return time.time()
-    return newest
+                stray.unlink(missing_ok=True)

@@ -13,7 +13,8 @@ import pytest
 
 from command_line import CommandLine
 from documented import blocks, follow, steps
-from harken.config.settings import AutoRagConfig, ContextConfig, RagConfig, SearchConfig, load_settings
+from harken.config.sections import AutoRagConfig, ContextConfig, RagConfig, SearchConfig
+from harken.config.settings import load_settings
 from harken.context.layers import LayerName
 from harken.model.arguments import CATEGORIES
 from harken.sources.memories.duplicates import ALIKE_IN_MEANING, ALIKE_IN_WORDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
@@ -15,7 +15,12 @@ Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
 class SettingsSection(BaseModel):
     """A section: unknown keys are refused, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Validators take long to build: that of `Settings` holds those of all sections, which need none of their own.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+# The default of a section: each of its own defaults. Validated in place, or it would build the section's own validator.
+DEFAULTS: Any = Field(default_factory=dict, validate_default=True)
 
 
 class EmbeddingConfig(SettingsSection):
@@ -320,8 +325,8 @@ class AssembleConfig(SettingsSection):
     Source: SPEC-002-18; the numbers that it leaves open stand in docs/adr/0012-assembler.md.
     """
 
-    weights: SourceWeights = Field(default_factory=SourceWeights)
-    tiers: TierWeights = Field(default_factory=TierWeights)
+    weights: SourceWeights = DEFAULTS
+    tiers: TierWeights = DEFAULTS
     item_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     min_item_tokens: Annotated[int, Field(ge=40, le=10_000)] = 120
     duplicate_similarity: Annotated[float, Field(ge=0.5, le=1.0)] = 0.9

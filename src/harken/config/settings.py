@@ -7,56 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-import platformdirs
-import yaml
 from pydantic import Field, ValidationError
 
-from harken.config.sections import (
-    AssembleConfig,
-    AutoRagConfig,
-    ChatConfig,
-    ContextConfig,
-    EmbeddingConfig,
-    HooksConfig,
-    LlmConfig,
-    RagConfig,
-    RecordConfig,
-    RedactionConfig,
-    SearchConfig,
-    ServeConfig,
-    SettingsSection,
-    WorkerConfig,
-)
+from harken.config import sections
 from harken.errors import ConfigError
-
-__all__ = [
-    "AssembleConfig",
-    "AutoRagConfig",
-    "ChatConfig",
-    "ContextConfig",
-    "EmbeddingConfig",
-    "HooksConfig",
-    "LlmConfig",
-    "LoadedSettings",
-    "RagConfig",
-    "RecordConfig",
-    "RedactionConfig",
-    "SearchConfig",
-    "ServeConfig",
-    "SettingValue",
-    "Settings",
-    "WorkerConfig",
-    "default_home",
-    "environment",
-    "load_settings",
-]
 
 _FILES = ("harken.toml", "harken.yaml", "harken.yml")
 _PREFIX = "HARKEN_"
@@ -69,7 +28,7 @@ _REASONS = {
 }
 
 
-class Settings(SettingsSection):
+class Settings(sections.SettingsSection):
     """Everything that can be set, validated.
 
     Attributes:
@@ -83,19 +42,19 @@ class Settings(SettingsSection):
     store: str | None = None
     tenant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@-]{1,63}$")] = "local"
     embedder: str = "onnx"
-    embedding: EmbeddingConfig = Field(default_factory=EmbeddingConfig)
-    search: SearchConfig = Field(default_factory=SearchConfig)
-    llm: LlmConfig = Field(default_factory=LlmConfig)
-    redaction: RedactionConfig = Field(default_factory=RedactionConfig)
-    worker: WorkerConfig = Field(default_factory=WorkerConfig)
-    record: RecordConfig = Field(default_factory=RecordConfig)
-    auto_rag: AutoRagConfig = Field(default_factory=AutoRagConfig)
-    context: ContextConfig = Field(default_factory=ContextConfig)
-    rag: RagConfig = Field(default_factory=RagConfig)
-    hooks: HooksConfig = Field(default_factory=HooksConfig)
-    serve: ServeConfig = Field(default_factory=ServeConfig)
-    chat: ChatConfig = Field(default_factory=ChatConfig)
-    assemble: AssembleConfig = Field(default_factory=AssembleConfig)
+    embedding: sections.EmbeddingConfig = sections.DEFAULTS
+    search: sections.SearchConfig = sections.DEFAULTS
+    llm: sections.LlmConfig = sections.DEFAULTS
+    redaction: sections.RedactionConfig = sections.DEFAULTS
+    worker: sections.WorkerConfig = sections.DEFAULTS
+    record: sections.RecordConfig = sections.DEFAULTS
+    auto_rag: sections.AutoRagConfig = sections.DEFAULTS
+    context: sections.ContextConfig = sections.DEFAULTS
+    rag: sections.RagConfig = sections.DEFAULTS
+    hooks: sections.HooksConfig = sections.DEFAULTS
+    serve: sections.ServeConfig = sections.DEFAULTS
+    chat: sections.ChatConfig = sections.DEFAULTS
+    assemble: sections.AssembleConfig = sections.DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +96,11 @@ def environment() -> Mapping[str, str]:
 
 def default_home(env: Mapping[str, str]) -> Path:
     """Return `HARKEN_HOME`, else the platform's data directory for Harken."""
-    configured = env.get("HARKEN_HOME")
-    return Path(configured).expanduser() if configured else Path(platformdirs.user_data_dir("harken", appauthor=False))
+    if configured := env.get("HARKEN_HOME"):
+        return Path(configured).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("harken", appauthor=False))
 
 
 def load_settings(
@@ -174,12 +136,10 @@ def _layers(
     home: Path, env: Mapping[str, str], stored: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> list[tuple[Any, dict[str, Any]]]:
     layers: list[tuple[Any, dict[str, Any]]] = []
-    file = _settings_file(home, env)
-    if file is not None:
+    if (file := _settings_file(home, env)) is not None:
         layers.append((file.name, _flatten(_understood(_read_file(file), file), stop=_FREE_TABLES)))
-    layers.append((_variable, _from_environment(env)))
-    layers.append(("run time", dict(stored)))
-    layers.append(("argument", _flatten(dict(overrides), stop=_FREE_TABLES)))
+    layers += [(_variable, _from_environment(env)), ("run time", dict(stored))]
+    layers.append(("argument", _flatten(overrides, stop=_FREE_TABLES)))
     for _, layer in layers:
         if "auto_rag.min_message_tokens" in layer:
             layer.setdefault("embedding.min_message_tokens", layer["auto_rag.min_message_tokens"])
@@ -187,8 +147,7 @@ def _layers(
 
 
 def _settings_file(home: Path, env: Mapping[str, str]) -> Path | None:
-    named = env.get("HARKEN_CONFIG")
-    if named:
+    if named := env.get("HARKEN_CONFIG"):
         path = Path(named).expanduser()
         if not path.is_file():
             raise ConfigError(f"HARKEN_CONFIG names {path}, which is not a file.")
@@ -202,6 +161,11 @@ def _settings_file(home: Path, env: Mapping[str, str]) -> Path | None:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    # Few homes have a file, and every command pays for what is imported above.
+    import tomllib
+
+    import yaml
+
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
@@ -249,12 +213,12 @@ def _flatten(data: Mapping[str, Any], prefix: str = "", stop: frozenset[str] = f
 def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for dotted, value in flat.items():
-        *sections, leaf = dotted.split(".")
+        *parts, leaf = dotted.split(".")
         place = nested
-        for section in sections:
-            inner = place.setdefault(section, {})
+        for part in parts:
+            inner = place.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise ConfigError(f"{section} is a value and a section at once.")
+                raise ConfigError(f"{part} is a value and a section at once.")
             place = inner
         place[leaf] = value
     return nested
@@ -265,7 +229,7 @@ def known_keys() -> list[str]:
     keys: list[str] = []
     for name, info in Settings.model_fields.items():
         part = info.annotation
-        if isinstance(part, type) and issubclass(part, SettingsSection):
+        if isinstance(part, type) and issubclass(part, sections.SettingsSection):
             keys += [f"{name}.{inner}" for inner in part.model_fields]
         else:
             keys.append(name)
@@ -274,6 +238,8 @@ def known_keys() -> list[str]:
 
 def like_it(key: str) -> str:
     """Return the setting's key that comes nearest to one that there is none of; empty where none does."""
+    from difflib import get_close_matches
+
     return next(iter(get_close_matches(key, known_keys(), 1, 0.7)), "")
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from harken.config.settings import RagConfig, Settings
+from harken.config.sections import RagConfig
+from harken.config.settings import Settings
 from harken.context.compose import FormattedContext, Items, Plan, checked, compose, gather, ranked
 from harken.context.dedupe import distinct
 from harken.context.past import past_items

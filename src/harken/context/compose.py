@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from harken.config.settings import AssembleConfig
+from harken.config.sections import AssembleConfig
 from harken.context.render import contained, document, shortened
 from harken.errors import NotFoundError, UsageError
 from harken.log import Log

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from harken.config.settings import AssembleConfig
+from harken.config.sections import AssembleConfig
 from harken.context.compose import FormattedContext, Items, Plan, compose, gather, ranked
 from harken.context.dedupe import distinct
 from harken.model.conversations import ContextItem, SearchScope

@@ -48,18 +48,11 @@ class Harken(Parts):
     ) -> Message:
         """Record one message; when this returns it survives the process.
 
-        Args:
-            conversation: the caller's own name for the conversation; made if it is new.
-            role: who speaks.
-            text: kept whole, secrets and `<private>` parts taken out first.
-            channel: the kind of place that the conversation is held in.
-            author: a person's or an agent's name.
-            type: text, or a tool's call or result.
-            call_id: links a tool call with its result.
-            tool_name: for tool calls and results.
-            directory: the working directory, which tells the project; only looked at when the conversation is new.
-            trust: None takes the role's own: a person is believed more than a tool.
-            metadata: small facts, JSON-able.
+        The text is kept whole, secrets and `<private>` parts taken out first. The conversation goes by the caller's own
+        name in its channel, and is made if it is new: then the working directory tells its project. `call_id` links a
+        tool call with its result; metadata are small JSON-able facts. Without trust, it is the role's own: a person is
+        believed more than a tool.
+
         Raises:
             StoreError: it was not kept; the call may be repeated.
             UsageError: there is no such role or type.
@@ -70,12 +63,11 @@ class Harken(Parts):
         who, kind = Role.of(role), MessageType.of(type)
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT)
-        project = identify_project(directory) if directory is not None else None
         message = NewMessage(
             who, text, kind, author=author, trust=trusted, call_id=call_id, tool_name=tool_name, metadata=metadata or {}
         )
-        head = NewConversation(channel, conversation, project=project)
-        recorded = self.recorder.record([Batch(head, [message])])
+        project = identify_project(directory) if directory is not None else None
+        recorded = self.recorder.record([Batch(NewConversation(channel, conversation, project=project), [message])])
         if not recorded.messages:
             raise NotFoundError(f"Conversation {conversation} was forgotten; choose another name for a new one.")
         return recorded.messages[0]
@@ -133,13 +125,10 @@ class Harken(Parts):
     ) -> ImportReport:
         """Import transcripts; what was imported before is known and not added again.
 
-        Args:
-            format_name: one of `transcript_formats`.
-            paths: files or folders.
-            progress: called after every batch.
-            report: filled as the work goes on.
-            as_mine: the files are the owner's own; see `harken.importers.importer.Importer`.
-            is_live: they are of what is being said now, which a configured model may summarize unlike history.
+        Paths are of files or folders; `progress` is called after every batch, and a given report filled as the work
+        goes on. For `as_mine` (the files are the owner's own) and `is_live` (they are of what is being said now, which
+        a configured model may summarize unlike history) see `harken.importers.importer.Importer`.
+
         Raises:
             UsageError: there is no such format, or a path does not exist.
             ExportError: a file is an export of Harken (of format `jsonl`), and not whole.
@@ -190,15 +179,10 @@ class Harken(Parts):
     ) -> ChatContext:
         """Everything that the model gets to see in its next call; see `Chats.build`.
 
-        Args:
-            session: the caller's own name for the conversation, or one that `chats` found.
-            pending: what the user says now, recorded already or not.
-            is_subagent: whether a task asks.
-            task_name: the task.
-            channel: of the conversation.
-            budget_tokens: None takes the setting.
-            system_prompt: None takes the setting.
-            include_untrusted: recall what is not to be trusted too, where the settings allow that.
+        A session is the caller's own name for the conversation, in its channel, or one that `chats` found. Pending is
+        what the user says now, recorded already or not. Budget and system prompt are the settings' where they are None.
+        What is not to be trusted is recalled only where the settings allow that, too.
+
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
@@ -269,7 +253,6 @@ class Harken(Parts):
             self.background.stop()
         if "_language_model" in opened:
             self._language_model.close()
-        self.store.nearest.save()
         self.store.close()
 
     def __enter__(self) -> Self:

@@ -9,30 +9,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from harken.config.settings import Settings
 from harken.errors import UsageError
-from harken.jobs.spaces import OpenSpace, Spaces
-from harken.journal.backup import TYPED_NAME, backup
-from harken.journal.export import Exported, export, export_to_file
-from harken.journal.journal import DATABASE_NAME, Journal
-from harken.journal.replay import Replayed, drop_set_aside, reindex
+from harken.journal.journal import DATABASE_NAME, Journal, Replayed
 from harken.model.views import StatusView, view_of
-from harken.record.doctor import Doctor, Finding
-from harken.record.forget import ForgetPlan, Forgotten, forget, plan_conversations, plan_messages, plan_project
-from harken.record.recorder import Recorder
-from harken.search.query import whole_words
 from harken.storage.conversations import Counts, count_all, list_projects, messages_holding
 from harken.storage.enrichment import jobs, spend
 from harken.storage.enrichment.jobs import FailedWork
 from harken.storage.enrichment.spend import Spent
-from harken.storage.entries import wait_again
 from harken.storage.open import migrate_store
 from harken.storage.ports import Migrated, Store, Transaction
-from harken.storage.state import read_counters
+from harken.storage.state import applied_bytes, read_counters
 from harken.storage.vectors import count_vectors, embeddable_texts, list_spaces
-from harken.text import tokens
+
+if TYPE_CHECKING:
+    from harken.config.settings import Settings
+    from harken.jobs.spaces import OpenSpace, Spaces
+    from harken.journal.export import Exported
+    from harken.record.doctor import Finding
+    from harken.record.forget import ForgetPlan, Forgotten
+    from harken.record.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +105,14 @@ def migrate(settings: Settings, language: str | None = None, role: str | None = 
 
 @dataclass(eq=False, repr=False)
 class Maintenance:
-    """Status, doctor, forgetting, rebuilding, backup and export; reached as `Harken.maintenance`."""
+    """Status, doctor, forgetting, rebuilding, backup and export; reached as `Harken.maintenance`.
+
+    The recorder is opened, and what a verb alone needs imported, when it is first asked for: status needs neither.
+    """
 
     store: Store
     journal: Journal | None
-    recorder: Recorder
+    recorder: Callable[[], Recorder]
     spaces: Spaces
     home: Path
     now: Callable[[], datetime]
@@ -124,6 +124,8 @@ class Maintenance:
             active, filling = spaces.get("active"), spaces.get("filling")
             counts = count_all(tx, active.id if active else None)
             target = filling or active
+            # By what the rows have applied of each file, which is all of it: to look at them takes ten times as long.
+            journal = {"journal": applied_bytes(tx)} if self.journal is not None else {}
             return StoreStatus(
                 counts=counts,
                 queue=jobs.count_unembedded(tx, target) if target else counts.embeddable,
@@ -132,7 +134,7 @@ class Maintenance:
                 filling=filling.name if filling else None,
                 spent=spend.spent_in_all(tx),
                 spent_today=spend.spent_on_day(tx, spend.day_of(self.now())),
-                sizes=self._sizes(),
+                sizes={"database": self.store.size_bytes(), **journal, "cache": _bytes_under(self.home / "cache")},
                 stale_leases=jobs.stale_leases(tx, self.now()),
                 torn=len(self.journal.torn()) if self.journal else 0,
                 home=self.home,
@@ -153,12 +155,14 @@ class Maintenance:
         """Let everything that was given up be tried again; how many items that is."""
         with self.store.writing() as tx:
             count = jobs.retry_failed(tx)
-        self.recorder.wake()
+        self.recorder().wake()
         return count
 
     def doctor(self, fix: bool = False) -> list[Finding]:
         """Everything that does not agree; empty when all does."""
-        return Doctor(self.store, self.journal, self.recorder, self.now(), fix).examine()
+        from harken.record.doctor import Doctor
+
+        return Doctor(self.store, self.journal, self.recorder(), self.now(), fix).examine()
 
     def reindex_from_journal(self) -> Iterator[tuple[int, int]]:
         """Make the rows anew from the journal, yielding (conversations done, in all).
@@ -168,7 +172,9 @@ class Maintenance:
         """
         if self.journal is None:
             raise UsageError("This store keeps no journal: its database is the truth.")
-        yield from reindex(self.store, self.journal, self.recorder.ingest, Replayed(0, 0, []))
+        from harken.journal.replay import reindex
+
+        yield from reindex(self.store, self.journal, self.recorder().ingest, Replayed(0, 0, []))
 
     def plan_embedding(self, sources: Sequence[str] = ()) -> EmbeddingPlan:
         """Count what `embed_again` would do.
@@ -177,6 +183,8 @@ class Maintenance:
             UsageError: the settings name no embedding model.
             ProviderError: the model cannot be opened.
         """
+        from harken.text import tokens
+
         filled = self._filled()
         with self.store.reading() as tx:
             counts = count_vectors(tx, filled.space)
@@ -197,11 +205,14 @@ class Maintenance:
             UsageError: the settings name no embedding model.
             ProviderError: the model cannot be opened; nothing was changed.
         """
+        from harken.storage.entries import wait_again
+
         self._filled()
+        recorder = self.recorder()
         with self.store.writing() as tx:
-            waiting = wait_again(tx, self.recorder.min_message_tokens, progress, sources)
+            waiting = wait_again(tx, recorder.min_message_tokens, progress, sources)
         self.store.nearest.discard()
-        self.recorder.wake()
+        recorder.wake()
         return waiting
 
     def plan_forget(
@@ -220,6 +231,8 @@ class Maintenance:
             NotFoundError: an id or a name names nothing.
             UsageError: nothing, or more than one thing, was named.
         """
+        from harken.record.forget import plan_conversations, plan_messages, plan_project
+
         if sum(map(bool, (messages, conversations, project, query))) != 1:
             raise UsageError("Name one of: ids of messages, conversations, a project, a query.")
         with self.store.reading() as tx:
@@ -237,9 +250,13 @@ class Maintenance:
         A damaged database that was set aside before goes whole, and so does the history of what was typed in chats:
         both may hold the words as well.
         """
+        from harken.journal.backup import TYPED_NAME
+        from harken.journal.replay import drop_set_aside
+        from harken.record.forget import forget
+
         drop_set_aside(self.home / DATABASE_NAME)
         (self.home / TYPED_NAME).unlink(missing_ok=True)
-        return forget(self.store, self.journal, doomed, self.recorder.ingest, progress)
+        return forget(self.store, self.journal, doomed, self.recorder().ingest, progress)
 
     def backup(self, target: str | Path) -> int:
         """Write one file with everything, while others use the store; its size in bytes.
@@ -248,6 +265,8 @@ class Maintenance:
             UsageError: the target exists.
             StoreError: it cannot be written.
         """
+        from harken.journal.backup import backup
+
         return backup(self.store, self.home, Path(target), journalled=self.journal is not None)
 
     def export(
@@ -261,6 +280,8 @@ class Maintenance:
             UsageError: the target exists.
             StoreError: it cannot be written.
         """
+        from harken.journal.export import export, export_to_file
+
         if isinstance(target, str | Path):
             return export_to_file(self.store, Path(target).expanduser(), progress)
         return export(self.store, target, progress)
@@ -270,12 +291,6 @@ class Maintenance:
         if filled is None:
             raise UsageError("The settings name no embedding model. Set one: harken config set embedder onnx")
         return filled
-
-    def _sizes(self) -> dict[str, int]:
-        journal = {}
-        if self.journal is not None:
-            journal["journal"] = sum(size for _, size in self.journal.files())
-        return {"database": self.store.size_bytes(), **journal, "cache": _bytes_under(self.home / "cache")}
 
 
 def _bytes_under(folder: Path) -> int:
@@ -290,6 +305,8 @@ def _bytes_under(folder: Path) -> int:
 
 def _holding_all(tx: Transaction, query: str) -> list[str]:
     """By the messages themselves, not by search: that ranks, has limits, and sees of a tool's result the head."""
+    from harken.search.query import whole_words
+
     patterns = whole_words(query)
     found = messages_holding(tx, list(patterns)) if patterns else ()
     return [uid for uid, text in found if all(pattern.search(text) for pattern in patterns.values())]

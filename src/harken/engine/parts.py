@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from harken.config.settings import LoadedSettings, Settings, environment, load_settings
 from harken.engine.runtime_settings import RunTimeSettings
-from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal
-from harken.journal.replay import Replayed, replay
-from harken.record.forget import finish_forgetting
+from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal, Replayed
 from harken.storage.open import open_store
+from harken.storage.state import SCRUB_DUE, get_setting, journal_offsets
 
 if TYPE_CHECKING:
     from harken.chat.tasks import Tasks
@@ -119,8 +118,7 @@ class Parts:
             self._journal: Journal | None = None
             if self.settings.store is None:
                 self._journal = Journal(self.home / JOURNAL_NAME, self.home / "torn", self.settings.record.fsync)
-                self._replay_tail(self._journal, on_replay)
-            finish_forgetting(self.store)
+            self._catch_up(on_replay)
         except BaseException:
             self.store.close()
             raise
@@ -152,7 +150,7 @@ class Parts:
         """What keeps a store in order: status, doctor, forgetting, rebuilding, backup, export."""
         from harken.engine.maintenance import Maintenance
 
-        return Maintenance(self.store, self._journal, self.recorder, self.spaces, self.home, self._now)
+        return Maintenance(self.store, self._journal, lambda: self.recorder, self.spaces, self.home, self._now)
 
     @lazy_part
     def core(self) -> CoreMemory:
@@ -295,11 +293,20 @@ class Parts:
         if background := vars(self).get("background"):
             background.wake()
 
-    def _replay_tail(self, journal: Journal, on_replay: Callable[[int, int], None]) -> None:
-        """Bring in what a process that died, or a database that was lost, left in the journal alone."""
-        # The recorder is opened where there is a tail alone.
-        for done, total in replay(self.store, journal, lambda tx: self.recorder.ingest(tx), self.replayed):
-            on_replay(done, total)
+    def _catch_up(self, on_replay: Callable[[int, int], None]) -> None:
+        """Bring in what a dead process or a lost database left in the journal alone, and finish forgetting."""
+        with self.store.reading() as tx:
+            is_behind = self._journal is not None and self._journal.behind(journal_offsets(tx))
+            is_scrub_due = get_setting(tx, SCRUB_DUE) is not None
+        if self._journal is not None and is_behind:
+            from harken.journal.replay import replay
+
+            for done, total in replay(self.store, self._journal, self.recorder.ingest, self.replayed):
+                on_replay(done, total)
+        if is_scrub_due:
+            from harken.record.forget import finish_forgetting
+
+            finish_forgetting(self.store)
 
     def _open_reranker(self) -> Reranker:
         if self._reranker is None:

@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import Unpack
 from uuid import uuid4
 
-from harken.config.settings import LlmConfig, Settings
+from harken.config.sections import LlmConfig
+from harken.config.settings import Settings
 from harken.errors import EndpointTimeoutError, HarkenError, SpendLimitError
 from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage
 from harken.providers.options import ChatOptions

@@ -25,13 +25,12 @@ from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
 from harken.storage.enrichment import segments, summaries
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog
 from harken.storage.enrichment.jobs import lease_owners, owned
-from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT, DueSegment, Left
+from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT, DueSegment, Left
 from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, MessageText, StoredSummary
 from harken.storage.ports import Store, Transaction
 from harken.text import tokens
 from harken.text.words import split_sentences
 
-SEGMENT = "segment"
 # Another worker may be quicker, more than once.
 _TRIES = 3
 # A shorter sentence says nothing alone.

@@ -5,32 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
-from harken.jobs.backfill import Backfill
-from harken.jobs.embed import EmbedWork
 from harken.jobs.job import Job, SwitchedWork, Worker, WorkerState, run_until_idle
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
-from harken.jobs.summarize import SEGMENT, SummarizeSegmentWork, SummarizeWork
 from harken.log import Log
 from harken.model.views import WorkerView, view_of
-from harken.providers.embedder import Vectors
-from harken.providers.summarizer import Summarizer
-from harken.providers.summarizers.extractive import ExtractiveSummarizer, term_vectors
-from harken.providers.summarizers.written import WrittenSummarizer
 from harken.storage.conversations import count_all
 from harken.storage.enrichment import jobs, segments, summaries
 from harken.storage.enrichment.consent import Consent, SummaryBacklog
 from harken.storage.enrichment.jobs import WorkCounts
-from harken.storage.enrichment.segments import SUMMARIZE_SEGMENT
+from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.vectors import EMBED, VectorCounts, count_vectors, list_spaces
+
+if TYPE_CHECKING:
+    from harken.jobs.backfill import Backfill
+    from harken.jobs.embed import EmbedWork
+    from harken.jobs.summarize import SummarizeSegmentWork, SummarizeWork
+    from harken.providers.embedder import Vectors
+    from harken.providers.summarizer import Summarizer
 
 EMBEDDINGS = "embeddings"
 # The workers by the name that people call them, in the order in which their work is done.
@@ -124,8 +125,12 @@ class Background:
     _embedding: EmbedWork | None = field(default=None, init=False)
     _stop_listening: Callable[[], None] | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        self.backfill = Backfill(self.store, self.settings, self.language_model, self._summarizer, self.now)
+    @cached_property
+    def backfill(self) -> Backfill:
+        """Summaries of what is older than the model."""
+        from harken.jobs.backfill import Backfill
+
+        return Backfill(self.store, self.settings, self.language_model, self._summarizer, self.now)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """See `Harken.embed`; done even where the worker is switched off: somebody asks for it."""
@@ -294,6 +299,8 @@ class Background:
 
     def _vectors_of(self, sentences: Sequence[str]) -> Vectors:
         """Sentences by their meaning; by their words where there is no model, or it cannot be used now."""
+        from harken.providers.summarizers.extractive import term_vectors
+
         try:
             embedder = self.spaces.embedder()
             return term_vectors(sentences) if embedder is None else embedder.embed_passages(sentences)
@@ -319,6 +326,8 @@ class Background:
         return Consent(self.language_model.since(), self._ongoing)
 
     def _embed_work(self) -> EmbedWork | None:
+        from harken.jobs.embed import EmbedWork
+
         filled, config = self.spaces.filled(), self._config()
         if filled is None:
             return None
@@ -327,6 +336,8 @@ class Background:
     def _summary_work(
         self, name: str, vectorize: Callable[[Sequence[str]], Vectors] | None = None
     ) -> SummarizeWork | SummarizeSegmentWork:
+        from harken.jobs.summarize import SummarizeSegmentWork, SummarizeWork
+
         if name == SEGMENT:
             model = (self._summarizer, self.language_model.since)
             return SummarizeSegmentWork(self.store, self.settings, self.now, vectorize, *model)
@@ -340,6 +351,9 @@ class Background:
 
     def _summarizer(self, name: str, uid: str) -> Summarizer:
         """Extractive by words: vectors of sentences would double what the embedder has to do."""
+        from harken.providers.summarizers.extractive import ExtractiveSummarizer
+        from harken.providers.summarizers.written import WrittenSummarizer
+
         plain = ExtractiveSummarizer()
         model = self.language_model.metered(WORKERS[name], uid)
         return plain if model is None else WrittenSummarizer(model, plain, self.settings().llm.max_input_tokens)

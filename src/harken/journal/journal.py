@@ -40,7 +40,6 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.model.views import format_moment, parse_moment
-from harken.storage.records.rows import KEPT
 
 _PART = ".part"
 
@@ -109,6 +108,9 @@ def _make_conversation(created_at: datetime, **values: Any) -> Conversation:
 
 
 def _make_saved(source: str, **values: Any) -> SavedRecord:
+    # Few events are of saved records, and their tables bring all that searches of entries need.
+    from harken.storage.records.rows import KEPT
+
     saved, table = SavedRecord(source, **values), KEPT[source]
     if saved.fields is not None:
         # Says whether it is whole.
@@ -198,6 +200,15 @@ class TornLine:
     kept_in: Path
 
 
+@dataclass(slots=True)
+class Replayed:
+    """The result of a replay: messages that the rows lacked, conversations looked through, lines set aside."""
+
+    messages: int
+    conversations: int
+    torn: list[TornLine]
+
+
 class Journal:
     """The journal under a home: its folder, where broken bytes are set aside, and whether appends reach the disk."""
 
@@ -252,6 +263,10 @@ class Journal:
                         if file.name.endswith(".jsonl"):
                             found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
+
+    def behind(self, applied: Mapping[str, int]) -> list[str]:
+        """Files whose size is not what the rows have applied of them, in the order of replay."""
+        return [path for path, size in self.files() if applied.get(path, 0) != size]
 
     def read(self, path: str, start: int = 0) -> Iterator[tuple[Event | None, int]]:
         """The events of a file from an offset on, each with the offset after it; None for a broken line."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from time import strftime
 
-from harken.journal.journal import Journal, TornLine, event_time
+from harken.journal.journal import Journal, Replayed, event_time
 from harken.log import Log
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -44,15 +43,6 @@ FORGETTING = -1
 IngestOf = Callable[[Transaction], Ingest]
 
 
-@dataclass(slots=True)
-class Replayed:
-    """The result of a replay: messages that the rows lacked, conversations looked through, lines set aside."""
-
-    messages: int
-    conversations: int
-    torn: list[TornLine]
-
-
 def replay_tail(store: Store, journal: Journal, ingest: IngestOf) -> Replayed:
     """Bring every event that the rows lack into them; costs one look at each file's size when there is none."""
     done = Replayed(0, 0, [])
@@ -64,8 +54,7 @@ def replay_tail(store: Store, journal: Journal, ingest: IngestOf) -> Replayed:
 def replay(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) -> Iterator[tuple[int, int]]:
     """The same, a transaction per conversation, yielding (conversations done, conversations in all)."""
     with store.reading() as tx:
-        applied = journal_offsets(tx)
-    waiting = [path for path, size in journal.files() if applied.get(path, 0) != size]
+        waiting = journal.behind(journal_offsets(tx))
     folders = [folder for folder, _ in groupby(waiting, key=lambda path: path.partition("/")[0])]
     for number, folder in enumerate(folders, start=1):
         with store.writing() as tx:

@@ -267,15 +267,6 @@ def check_text(name: str, text: str, limit: int, required: bool = True) -> None:
         raise UsageError(f"{name} has {len(text):,} characters; at most {limit:,} are kept. Shorten it.")
 
 
-def check_axis(axis: str) -> None:
-    """Hold an axis to those there are.
-
-    Raises:
-        UsageError: there is no such axis.
-    """
-    check_one_of("axis", axis, AXES)
-
-
 def _check_outcome(one: Experience, outcome: Outcome) -> None:
     check_one_of("status", outcome.status.value, OUTCOMES)
     check_text("result", outcome.result, REPORT_CHARS, required=outcome.status is not ExperienceStatus.ABANDONED)
@@ -375,5 +366,4 @@ def _json(value: Any) -> Any:
     return value
 
 
-def _moment(written: str) -> datetime:
-    return datetime.fromisoformat(written)
+_moment = datetime.fromisoformat

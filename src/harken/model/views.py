@@ -37,18 +37,15 @@ def view_of(form: type[_View], *records: object, **given: object) -> _View:
     """
     view = {}
     for key in cast("Any", form).__annotations__:
-        value = given[key] if key in given else _field(records, key)
+        names = (key, key.removesuffix("id") + "uid")
+        values = (getattr(record, name) for record in records for name in names if hasattr(record, name))
+        value = given[key] if key in given else next(values)
         if isinstance(value, StrEnum):
             value = value.value
         elif isinstance(value, datetime):
             value = value.isoformat()
         view[key] = list(value) if isinstance(value, tuple) else value
     return cast("_View", view)
-
-
-def _field(records: tuple[object, ...], key: str) -> object:
-    names = (key, key.removesuffix("id") + "uid")
-    return next(getattr(record, name) for record in records for name in names if hasattr(record, name))
 
 
 class ReasonView(TypedDict):

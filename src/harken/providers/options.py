@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from harken.config.settings import EmbeddingConfig, LlmConfig
+from harken.config.sections import EmbeddingConfig, LlmConfig
 from harken.errors import ConfigError
 from harken.providers.chat_model import TokenUsage
 

@@ -18,12 +18,11 @@ from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.projects import project_row
 from harken.storage.records.rows import kept_times
-from harken.storage.state import get_setting, put_journal_offset, set_setting
+from harken.storage.state import SCRUB_DUE, get_setting, put_journal_offset, set_setting
 from harken.storage.tables import conversations
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
-_SCRUB_DUE = "store.scrub_due"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def forget(
 def note_scrub(tx: Transaction) -> None:
     """Write down that freed space holds words that are to be overwritten, whoever comes to it."""
     # Each note is another, so that whoever comes to one takes no later one away.
-    set_setting(tx, _SCRUB_DUE, token_hex(8))
+    set_setting(tx, SCRUB_DUE, token_hex(8))
 
 
 def finish_forgetting(store: Store) -> bool:
@@ -143,14 +142,14 @@ def finish_forgetting(store: Store) -> bool:
         Whether nothing is left to do; False while another process prevents it.
     """
     with store.reading() as tx:
-        due = get_setting(tx, _SCRUB_DUE)
+        due = get_setting(tx, SCRUB_DUE)
     while due:
         if not store.scrub():
             return False
         with store.writing() as tx:
-            done, due = due, get_setting(tx, _SCRUB_DUE)
+            done, due = due, get_setting(tx, SCRUB_DUE)
             # Another note is of what another process has forgotten since, whose words may be behind the scrubbing.
             if due == done:
-                set_setting(tx, _SCRUB_DUE, None)
+                set_setting(tx, SCRUB_DUE, None)
                 return True
     return True

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from harken.config.settings import RecordConfig
+from harken.config.sections import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
 from harken.journal.journal import Appended, Journal
 from harken.journal.replay import replay_conversation

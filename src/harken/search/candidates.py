@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from math import prod
 
-from harken.config.settings import SearchConfig
+from harken.config.sections import SearchConfig
 from harken.model.conversations import Hit, Reason, Role
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from harken.config.settings import RagConfig
+from harken.config.sections import RagConfig
 from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from harken.config.settings import AutoRagConfig
+from harken.config.sections import AutoRagConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any
 
-from harken.config.settings import SearchConfig
+from harken.config.sections import SearchConfig
 from harken.log import Log
 from harken.providers.embedder import Embedder, Vectors
 from harken.search.query import Query, is_mostly_foreign

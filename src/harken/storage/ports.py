@@ -353,7 +353,7 @@ class Store(Readable, Protocol):
         """
 
     def close(self) -> None:
-        """Give every connection back."""
+        """Keep what was derived, as `NearestIndex.save` does, and give every connection back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, bindparam, select, update
+from sqlalchemy import and_, bindparam, func, select, update
 
 from harken.model.conversations import CoreFact
 from harken.storage.ports import Transaction, rows_by
@@ -49,6 +49,8 @@ def drop_core_facts(tx: Transaction) -> None:
 
 
 INJECTIONS = ("injections",)
+# The setting that says that freed space holds words to be overwritten; see `record.forget.finish_forgetting`.
+SCRUB_DUE = "store.scrub_due"
 
 
 def given_to(tx: Transaction, conversation_uid: str) -> set[str]:
@@ -154,6 +156,12 @@ def journal_offsets(tx: Transaction) -> dict[str, int]:
     """For each journal file, how many of its bytes the rows already hold."""
     rows = tx.connection.execute(tx.select(journal_files.c.path, journal_files.c.applied))
     return {row.path: row.applied for row in rows}
+
+
+def applied_bytes(tx: Transaction) -> int:
+    """How many bytes of all journal files the rows hold; a file that is being rewritten counts as empty."""
+    held = tx.select(func.sum(journal_files.c.applied), of=journal_files).where(journal_files.c.applied > 0)
+    return int(tx.connection.scalar(held) or 0)
 
 
 def journal_offset(tx: Transaction, path: str) -> int:

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
@@ -32,8 +30,13 @@ from harken.storage.ports import Dialect, StoredSpace, Transaction, batches, row
 from harken.storage.state import count_up
 from harken.storage.tables import conversations, entries, failed_work, reader, refers, same, spaces, vectors, work
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Numpy is imported with the first vector: counting them, and removing them, pays nothing for it.
+Float32: TypeAlias = "NDArray[np.float32]"
+Int64: TypeAlias = "NDArray[np.int64]"
 # The counter of removals: a derived index that has seen fewer holds what is gone.
 VECTORS_REMOVED = "vectors_removed"
 # The kind of work that makes them.
@@ -48,12 +51,16 @@ def pack(vector: Float32) -> bytes:
 
 def unpack(blobs: Sequence[bytes], dims: int) -> Float32:
     """Blobs as a matrix, `(len(blobs), dims)` float32; rounding leaves lengths within 0.001 of one."""
+    import numpy as np
+
     flat = np.frombuffer(b"".join(blobs), dtype="<f2")
     return flat.reshape(len(blobs), dims).astype(np.float32)
 
 
 def similarities(matrix: Float32, query: Float32) -> Float32:
     """The dot product of each row with a query, `(n,)`: of unit vectors the cosine similarity, -1 to 1."""
+    import numpy as np
+
     # Not by BLAS: waking its threads takes 5 to 10 ms where others are busy, for half a millisecond's work.
     found: Float32 = np.einsum("nd,d->n", matrix, query)
     return found
@@ -61,6 +68,8 @@ def similarities(matrix: Float32, query: Float32) -> Float32:
 
 def best_of(ids: Int64, scores: Float32, limit: int) -> dict[int, float]:
     """The ids, `(n,)`, with the highest of their scores, `(n,)`, best first; of equals the lowest id."""
+    import numpy as np
+
     if 0 < limit < len(scores):
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         ids, scores = ids[scores >= least], scores[scores >= least]
@@ -89,6 +98,8 @@ def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], m
 
 def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) -> tuple[Int64, Float32]:
     """Those entries' vectors: ids and `(n, dims)` float32, in no promised order; entries without one are left out."""
+    import numpy as np
+
     rows = list(rows_among(tx, _of_entries(tx.dialect, space.id), entry_ids))
     ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
     return ids, unpack([row[1] for row in rows], space.dims)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harken.config.settings import AutoRagConfig, ContextConfig, load_settings
+from harken.config.sections import AutoRagConfig, ContextConfig
+from harken.config.settings import load_settings
 from harken.errors import ConfigError
 
 SEED_YAML = """

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harken.config.settings import AutoRagConfig
+from harken.config.sections import AutoRagConfig
 from harken.context.layers import ChatContext, LayerItem
 from harken.engine import Harken
 from harken.model.conversations import MessageType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harken.config.settings import AssembleConfig
+from harken.config.sections import AssembleConfig
 from harken.context.compose import FormattedContext, Plan, compose
 from harken.model.conversations import ContextItem
 from harken.text import tokens

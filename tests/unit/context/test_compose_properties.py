@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.config.settings import AssembleConfig
+from harken.config.sections import AssembleConfig
 from harken.context.compose import Plan, compose
 from harken.model.conversations import ContextItem
 from harken.text import tokens

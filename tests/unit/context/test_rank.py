@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.config.settings import AssembleConfig
+from harken.config.sections import AssembleConfig
 from harken.context.compose import on_one_scale, ranked
 from harken.model.conversations import ContextItem, Entry, Hit, Trust
 from harken.sources.experiences.experiences import TIERS

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from harken.journal.replay import Replayed, drop_set_aside, reindex, set_database_aside
+from harken.journal.journal import Replayed
+from harken.journal.replay import drop_set_aside, reindex, set_database_aside
 from harken.model.conversations import Conversation, ExchangeStatus, MessageType, ProjectIdentity, Role
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, find_conversation, messages_of

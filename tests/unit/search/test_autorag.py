@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.config.settings import AutoRagConfig, SearchConfig
+from harken.config.sections import AutoRagConfig, SearchConfig
 from harken.errors import ProviderError
 from harken.jobs.embed import EmbedWork
 from harken.jobs.job import run_until_idle

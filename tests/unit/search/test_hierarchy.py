@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from harken.config.settings import RagConfig, SearchConfig
+from harken.config.sections import RagConfig, SearchConfig
 from harken.model.conversations import Trust
 from harken.search.candidates import Candidates
 from harken.search.past import place_exchanges

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harken.config.settings import SearchConfig
+from harken.config.sections import SearchConfig
 from harken.errors import EndpointError, MissingExtraError, NotFoundError, UsageError
 from harken.jobs.embed import EmbedWork
 from harken.jobs.job import run_until_idle

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from harken.config.settings import SearchConfig
+from harken.config.sections import SearchConfig
 from harken.errors import ProviderError
 from harken.jobs.embed import EmbedWork
 from harken.jobs.job import run_until_idle

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from harken.config.settings import SearchConfig
+from harken.config.sections import SearchConfig
 from harken.model.conversations import Trust
 from harken.search.candidates import AuthorCue, weigh
 from harken.search.query import parse_query

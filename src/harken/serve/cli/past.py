@@ -82,7 +82,7 @@ def config(session: CommandSession, as_json: bool) -> None:
 @click.pass_obj
 def set_value(session: CommandSession, key: str, value: str) -> None:
     """Change a limit for every process: conversation_limit, exchange_limit_per_conversation, min_similarity."""
-    from harken.config.settings import RagConfig
+    from harken.config.sections import RagConfig
 
     name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)
     if name not in RagConfig.model_fields:

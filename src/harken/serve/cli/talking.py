@@ -16,7 +16,7 @@ from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, wi
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
-    from harken.config.settings import LlmConfig
+    from harken.config.sections import LlmConfig
     from harken.context.task_history import Run
     from harken.engine import Harken
     from harken.model.conversations import CoreFact

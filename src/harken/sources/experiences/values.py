@@ -22,7 +22,7 @@ from harken.model.experiences import (
     VALUE_CHARS,
     Experience,
     Value,
-    check_axis,
+    check_one_of,
     check_text,
     kept_value,
     read_experience,
@@ -117,7 +117,7 @@ class Values:
             MissingExtraError: scikit-learn is not installed.
         """
         if axis is not None:
-            check_axis(axis)
+            check_one_of("axis", axis, AXES)
         reader = self._space()
         return [self._find(each, reader.space) for each in ((axis,) if axis else AXES)]
 
@@ -211,7 +211,7 @@ class Values:
             UsageError: there is no such axis, or the limit is not possible.
         """
         if axis is not None:
-            check_axis(axis)
+            check_one_of("axis", axis, AXES)
         if limit < 1:
             raise UsageError(f"limit must be at least 1, not {limit}.")
         with self.store.reading() as tx:

@@ -15,7 +15,7 @@ from harken.storage.enrichment.jobs import claim, complete, drop_work, is_free, 
 from harken.storage.ports import Transaction
 from harken.storage.tables import joined, messages, reader, same, segment_summaries, segments, summarized_messages, work
 
-SUMMARIZE_SEGMENT = "summarize_segment"
+SEGMENT, SUMMARIZE_SEGMENT = "segment", "summarize_segment"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.positions import TURNS_OUT_OF_TIME
-from harken.storage.sqlite import postings
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS, spaced
 
@@ -134,6 +133,8 @@ class Fts5Index(TextIndex):
 
     def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
+        from harken.storage.sqlite import postings
+
         asked = _asked(scope)
         listed = (
             f"SELECT group_concat(entry_index.rowid) FROM entry_index {asked.join} "
@@ -213,6 +214,8 @@ def _by_lists(
     connection: Connection, phrases: Sequence[str], scope: RowScope, asked: _Asked, limit: int, with_context: bool
 ) -> list[Scored] | None:
     """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
+    from harken.storage.sqlite import postings
+
     newest = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
     if newest <= MATCHES_TO_RANK or scope.is_narrow:
         return None

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     URL,
@@ -39,8 +40,10 @@ from harken.storage import migrations
 from harken.storage.ports import AMONG, Right, Transaction
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
-from harken.storage.sqlite.vectors import ScopedNearest
 from harken.text.words import day_in_words, spaced
+
+if TYPE_CHECKING:
+    from harken.storage.sqlite.vectors import ScopedNearest
 
 BUSY_TIMEOUT_SECONDS = 5.0
 # A writer goes on for longer: what it would record is lost to its caller when it gives up.
@@ -98,7 +101,7 @@ class SqliteStore:
         self.tenant = "local"
         self.path = path
         self.text = Fts5Index()
-        self.nearest = ScopedNearest(cache if self.path is not None else None)
+        self._cache = cache
         self._dialect = SqliteDialect()
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
@@ -115,6 +118,13 @@ class SqliteStore:
         except BaseException:
             self._engine.dispose()
             raise
+
+    @cached_property
+    def nearest(self) -> ScopedNearest:
+        """The index of nearest vectors; numpy is imported with it, which a store that is only counted needs not."""
+        from harken.storage.sqlite.vectors import ScopedNearest
+
+        return ScopedNearest(None if self.path is None else self._cache)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -172,7 +182,9 @@ class SqliteStore:
         """No-op: an embedded store has nobody who could pass a signal on."""
 
     def close(self) -> None:
-        """Give every connection back."""
+        """Keep what was derived, give every connection back."""
+        if "nearest" in vars(self):
+            self.nearest.save()
         self._engine.dispose()
 
     def _prepare(self) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harken.config.settings import LlmConfig, load_settings
+from harken.config.sections import LlmConfig
+from harken.config.settings import load_settings
 from harken.errors import ConfigError, MissingExtraError
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
