@@ -14,15 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from warm_start import WarmStart
+from warm_start import MEASURED, WarmProcess, WarmStart
 
 PYTHON = (sys.executable, "-m", "harken")
 # A machine under load needs time; a process that needs more than this hangs.
 TIMEOUT_SECONDS = 120
 # Elsewhere a process that forks without starting a new program may crash in a system library.
-_FORKS = sys.platform == "linux"
-_MEASURED = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
-_KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", *_MEASURED)
+FORKS = sys.platform == "linux"
+_KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", *MEASURED)
 _IMPORTED = """
 import json, sys
 sys.argv = ["harken", *{words}]
@@ -67,8 +66,8 @@ class CommandLine:
     ) -> Outcome:
         """Run a command to its end and check its exit code."""
         words, environment = list(map(str, arguments)), self.environment(settings)
-        if _FORKS and not self.cold:
-            outcome = Outcome(*_warm_start().run(words, environment, stdin or "", TIMEOUT_SECONDS))
+        if FORKS and not self.cold:
+            outcome = Outcome(*warm_start().run(words, environment, stdin or "", TIMEOUT_SECONDS))
         else:
             outcome = _run_cold(words, environment, stdin or "")
         assert outcome.code == code, f"harken {' '.join(words)}: {outcome}"
@@ -99,20 +98,19 @@ class CommandLine:
         assert "Traceback" not in outcome.err
         return outcome.err.removeprefix("harken: ").strip()
 
-    def start(self, *arguments: str | Path, **streams: Any) -> subprocess.Popen[str]:
+    def start(self, *arguments: str | Path, **streams: Any) -> subprocess.Popen[Any]:
         """Start a command and leave it running, to be interrupted or killed."""
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         # A Ctrl-C at the wrong moment leaves the lock of coverage's tracer taken, and the process hangs for good.
-        unmeasured = {name: value for name, value in self.environment().items() if name not in _MEASURED}
-        return subprocess.Popen(
-            [*PYTHON, *map(str, arguments)],
-            env=unmeasured,
-            encoding="utf-8",
-            **{**silent, **streams},
-        )
+        unmeasured = {name: value for name, value in self.environment().items() if name not in MEASURED}
+        options = {"env": unmeasured, "encoding": "utf-8", **silent, **streams}
+        words = list(map(str, arguments))
+        if FORKS and not self.cold:
+            return WarmProcess(warm_start(), words, **options)
+        return subprocess.Popen([*PYTHON, *words], **options)
 
     @contextmanager
-    def running(self, *arguments: str | Path, **streams: Any) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *arguments: str | Path, **streams: Any) -> Iterator[subprocess.Popen[Any]]:
         """The same, ended at the latest with the block."""
         with self.start(*arguments, **streams) as process:
             try:
@@ -143,7 +141,8 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 @cache
-def _warm_start() -> WarmStart:
+def warm_start() -> WarmStart:
+    """The process that forks for commands."""
     return WarmStart()
 
 

@@ -77,7 +77,7 @@ def test_a_whole_conversation_with_commands_a_tool_ctrl_c_and_a_resume(harken: C
         person.sees("'nothing-like-it' names nothing.")
         # Before that, the terminal itself makes another key of a pressed Enter.
         person.waits_for_prompt()
-        person.child.send("Here is one line\x1b\rand another")
+        person.sends("Here is one line\x1b\rand another")
         person.types("")
         person.sees("Two lines, I see.")
         person.waits_for_prompt()
@@ -90,7 +90,7 @@ def test_a_whole_conversation_with_commands_a_tool_ctrl_c_and_a_resume(harken: C
         assert (code, after.count("\n")) == (0, 1)
         assert len(after.strip()) == 36
         with pytest.raises(ProcessLookupError):
-            os.killpg(person.child.pid, 0)
+            os.killpg(person.process.pid, 0)
     assert "name: Ada" in server.prompts()[0]
     assert "Here is one line\nand another" in server.prompts()[-1]
     story = next(each for each in exchanges(harken) if each["text"].startswith("once upon a time"))
@@ -140,7 +140,7 @@ def test_ctrl_c_gives_a_line_up_and_a_backslash_continues_it(harken: CommandLine
     server.script(Says("Heard."))
     with terminal(harken) as person:
         person.waits_for_prompt()
-        person.child.send("never said")
+        person.sends("never said")
         person.sees("never said")
         person.presses("c")
         person.waits_for_prompt()
@@ -160,13 +160,9 @@ def test_a_closed_terminal_leaves_a_sound_store_and_no_process(harken: CommandLi
         person.types("Tell me a long story")
         person.sees("once upon a time once")
         # As a window does that is closed: the kernel tells whoever the terminal belongs to.
-        person.child.ptyproc.fileobj.close()
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while person.child.isalive() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert person.child.exitstatus == 128 + signal.SIGHUP
+        assert person.closes() == 128 + signal.SIGHUP
         with pytest.raises(ProcessLookupError):
-            os.killpg(person.child.pid, 0)
+            os.killpg(person.process.pid, 0)
     assert harken("doctor").out.startswith("All agrees")
     asked, answered = exchanges(harken)
     assert asked["text"] == "Tell me a long story"

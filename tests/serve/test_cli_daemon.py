@@ -88,7 +88,7 @@ def test_what_is_changed_through_a_daemon_is_changed_for_everybody(
 
 def test_what_a_daemon_refuses_is_said_by_the_command_itself(still: CommandLine, daemon: Callable[[], int]) -> None:
     daemon()
-    for words in (("memory", "forget", "abcdef123456"), ("search", "x", "--since", "never")):
+    for words in (("memory", "forget", "abcdef123456"), ("search", "x", "--since", "2026-13-45")):
         code = 2 if "--since" in words else 1
         assert still.fails(*words, code=code) == still.fails(*words, code=code, settings=ALONE)
 

@@ -13,7 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from command_line import PYTHON, CommandLine
+from command_line import CommandLine
 from harken.engine import Harken
 from mcp_clients import MODES, PATIENCE_SECONDS, Remote, check_call, check_refusal, over_stdio, serving
 from verbs import fill, make_project
@@ -96,9 +96,7 @@ def test_over_stdio_no_message_ends_the_server(cli: CommandLine, tmp_path: Path)
     last = json.dumps({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": {"name": "status"}}).encode()
     with (
         (tmp_path / "said").open("wb") as said,
-        subprocess.Popen(
-            [*PYTHON, "mcp"], env=cli.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
-        ) as process,
+        cli.running("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, encoding=None) as process,
     ):
         assert process.stdin is not None
         assert process.stdout is not None

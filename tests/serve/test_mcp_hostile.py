@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from command_line import PYTHON, CommandLine, files_holding
+from command_line import CommandLine, files_holding
 from harken.engine import Harken
 from hostile import HALF_CHARACTER, OTHER_KINDS, SECRET, TOO_DEEP, UNREADABLE, files_below, plant_secret, texts
 from mcp_clients import PATIENCE_SECONDS, serving
@@ -81,13 +81,8 @@ def talking(cli: CommandLine, project: Path, said: Path) -> Iterator[Session]:
     """A session of `harken mcp` in a project; it ends well, and without a word about what it was sent."""
     with (
         said.open("wb") as stderr,
-        subprocess.Popen(
-            [*PYTHON, "mcp"],
-            env=cli.environment(),
-            cwd=project,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
+        cli.running(
+            "mcp", cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, encoding=None
         ) as process,
     ):
         session = Session(process)
