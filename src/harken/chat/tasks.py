@@ -41,7 +41,7 @@ def described(error: BaseException) -> str:
 
 
 def kept_reason(recorder: Recorder, reason: str) -> str:
-    """Why an exchange failed, as it is kept: without secrets, cut short."""
+    """The reason of a failure as it is kept: without secrets, cut short."""
     return recorder.redactor.redact(valid_utf8(reason)).text[:_ERROR_CHARS]
 
 

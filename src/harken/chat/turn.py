@@ -381,7 +381,7 @@ def within(rounds: Sequence[ChatMessage], room_tokens: int) -> list[ChatMessage]
 
 
 def _results(messages: Sequence[ContextMessage]) -> dict[int, list[str]]:
-    """What each call brought, by the identity of the call's message: models name calls alike again and again."""
+    """The results of each call, by the identity of the call's message: models name calls alike again and again."""
     newest: dict[str, list[str]] = {}
     found: dict[int, list[str]] = {}
     for message in messages:

@@ -44,7 +44,7 @@ class ContextAssembler:
         include_untrusted: bool = True,
         project: str | None = None,
     ) -> FormattedContext:
-        """What several sources know about a query, most relevant first, each thing once.
+        """Put together the knowledge of several sources about a query, most relevant first, each thing once.
 
         Args:
             query: what context is needed for.
@@ -79,7 +79,7 @@ class ContextAssembler:
     def get_premortem_context(
         self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
     ) -> FormattedContext:
-        """What has gone wrong in work like this: failures first, then surprises, their causes, and principles.
+        """Warn of failures in work like this: failures first, then surprises, their causes, and principles.
 
         Args:
             domain: one of `harken.model.experiences.DOMAINS`.

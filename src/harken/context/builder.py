@@ -83,14 +83,13 @@ class ContextBuilder:
     digest: tuple[str, datetime] | None = None
 
     def read(self, pending: Sequence[Pending], recalls: bool) -> None:
-        """What the rows have, and what is pending: that comes first of all that takes room."""
+        """Read the rows, and put in what is pending: that comes first of all that takes room."""
         limit = self.settings.context.sliding_window + len(pending) + _EDGE
         uid, segment = self.session.conversation_uid, self.session.segment_uid
         with self.searches.view.reading() as tx:
             if segment is not None:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
         self.is_whole = len(self.tail) < limit
-        self.room = self.budget
         said = recognize(pending, self.tail, lambda text: self.redactor.redact(valid_utf8(text)).text)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
         self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
@@ -101,20 +100,20 @@ class ContextBuilder:
             self.facts = core_facts(tx)
             self.digest = None if segment is None else segment_summary(tx, segment)
         kept: list[ContextMessage] = []
+        self.room = room = self.budget
         for message in reversed(said):
-            if kept and message.tokens > self.room:
+            if kept and message.tokens > room:
                 break
             kept.insert(0, message)
-            self.room -= message.tokens
+            room -= message.tokens
         # One that is recorded and does not fit here is as good as any other of the segment.
         self.pending_uids = {message.uid for message in kept if message.uid}
         if len(kept) < len(said):
             self.notes.append(f"{len(said) - len(kept)} pending messages do not fit and are left out.")
+        self._put(LayerName.PENDING, kept, [_item(message, "what is asked now") for message in kept])
         if self.room < 0:
             self.notes.append("The pending message is larger than the budget; it is kept, and nothing else fits.")
             self.room = 0
-        items = [_item(message, "what is asked now") for message in kept]
-        self._put(LayerName.PENDING, kept, items)
 
     def system(self, prompt: str) -> None:
         """The system prompt, clipped where it does not fit."""
@@ -156,7 +155,7 @@ class ContextBuilder:
             self._speak(LayerName.SUMMARY, shown(text), [item])
 
     def others(self, recall: PastRecall, note: str) -> None:
-        """What other conversations say about the query, under a heading with a note where there is one."""
+        """Quote other conversations about the query, under a heading with a note where there is one."""
         heading = f"{PAST}\n{note}" if note else PAST
         if recall.failure:
             self.failures.append(recall.failure)
@@ -189,28 +188,21 @@ class ContextBuilder:
         if apart := [item for item in recalled if item.hit.entry.ref_uid not in shown]:
             apart.sort(key=lambda item: (item.hit.entry.position, item.hit.entry.id))
             self._speak(LayerName.AUTO_RAG, _recall_block(apart), [_recalled_item(item) for item in apart])
-        self.room -= sum(message.tokens for message in said)
         self._put(LayerName.WINDOW, said, [_item(message, "among the newest") for message in said])
         if said and (not self.is_whole or len(window) < len(blocks)):
             self.left_before = said[0].uid
 
     def runs(self, runs: Sequence[Run]) -> None:
         """A task's earlier runs, oldest first; the oldest are left out where not all fit."""
-        kept: list[list[ContextMessage]] = []
-        room = self.room
-        for run in reversed(runs):
-            said = [chat_message(message) for message in messages_in(blocks_of(run.messages))]
-            room -= sum(message.tokens for message in said)
-            if room < 0:
-                self.notes.append(f"{len(runs) - len(kept)} earlier runs do not fit and are left out.")
-                break
-            kept.append(said)
-        said = [message for run in reversed(kept) for message in run]
-        self.room -= sum(message.tokens for message in said)
+        blocks = [_block(messages_in(blocks_of(run.messages))) for run in runs]
+        kept = fit(blocks, self.room, sum(len(each.messages) for each in blocks))
+        if len(kept) < len(runs):
+            self.notes.append(f"{len(runs) - len(kept)} earlier runs do not fit and are left out.")
+        said = [chat_message(message) for message in messages_in(kept)]
         self._put(LayerName.HISTORY, said, [_item(message, "an earlier run of the task") for message in said])
 
     def context(self) -> ChatContext:
-        """What was built."""
+        """The context as it was built."""
         names = [name for name in LayerName if name in self.layers]
         messages = tuple(message for name in names for message in self.said[name])
         return ChatContext(
@@ -224,7 +216,7 @@ class ContextBuilder:
         )
 
     def _recalled(self, blocks: Sequence[MessageBlock]) -> list[Recalled]:
-        """What auto-RAG finds outside the window that its reserve leaves."""
+        """Recall messages from outside the window that auto-RAG's reserve leaves."""
         config = self.settings.auto_rag
         # Where room is short, half of it stays with what was said last.
         share = min(config.max_tokens, self.room // 2)
@@ -265,21 +257,20 @@ class ContextBuilder:
             recalled = apart
 
     def _has_more_than(self, window: Sequence[MessageBlock]) -> bool:
-        """Whether some message of the segment is outside of a window."""
+        """True where some message of the segment is outside of the window."""
         shown = {message.uid for message in messages_in(window)} | self.pending_uids
         return not self.is_whole or any(is_shown(message) and message.uid not in shown for message in self.tail)
 
     def _speak(self, name: LayerName, text: str, items: Sequence[LayerItem]) -> None:
         """One composed message for a whole layer."""
         if text:
-            message = ContextMessage(Role.SYSTEM, text)
-            self.room -= message.tokens
-            self._put(name, [message], items)
+            self._put(name, [ContextMessage(Role.SYSTEM, text)], items)
 
     def _put(self, name: LayerName, messages: Sequence[ContextMessage], items: Sequence[LayerItem]) -> None:
         if messages:
             self.said[name] = messages
-            self.layers[name] = Layer(name, sum(message.tokens for message in messages), tuple(items))
+            self.layers[name] = layer = Layer(name, sum(message.tokens for message in messages), tuple(items))
+            self.room -= layer.tokens
 
 
 def _recall_block(recalled: Sequence[Recalled]) -> str:
@@ -326,7 +317,7 @@ class MessageBlock:
 
 
 def is_shown(message: Message) -> bool:
-    """Whether a message belongs into a window: markers, summaries and empty words do not."""
+    """True for a message that belongs into a window: markers, summaries and empty words do not."""
     if message.role is Role.SYSTEM or message.type in (MessageType.MARKER, MessageType.SUMMARY):
         return False
     return message.type is not MessageType.TEXT or bool(message.text.strip())
@@ -342,7 +333,11 @@ def blocks_of(messages: Sequence[Message]) -> list[MessageBlock]:
     for place, message in enumerate(shown):
         if message.type is MessageType.TEXT or place in whole:
             grouped.setdefault(begins.get(place, place), []).append(message)
-    return [MessageBlock(tuple(group), sum(chat_message(each).tokens for each in group)) for group in grouped.values()]
+    return [_block(group) for group in grouped.values()]
+
+
+def _block(messages: Sequence[Message]) -> MessageBlock:
+    return MessageBlock(tuple(messages), sum(chat_message(message).tokens for message in messages))
 
 
 def fit(blocks: Sequence[MessageBlock], room_tokens: int, most_messages: int) -> list[MessageBlock]:

@@ -1,4 +1,4 @@
-"""What a chat needs before each model call: its context, built from everything that is remembered."""
+"""The context of a chat before each model call, built from everything that is remembered."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ _WORTH_A_CALL = 10
 
 
 class Chats:
-    """Builds contexts and keeps the summaries of what left them; reached as `Harken.chats`.
-
-    Args:
-        settings: those in force; read anew each time.
-    """
+    """Builds contexts and keeps the summaries of what left them; reached as `Harken.chats`."""
 
     def __init__(self, recorder: Recorder, settings: Callable[[], Settings], searcher: Searcher) -> None:
         self._recorder = recorder
@@ -138,7 +134,7 @@ class Chats:
         return context
 
     def task_context(self, name: str, request: str, system: str) -> tuple[ContextMessage, ...]:
-        """What a task's run gets to see: core memory and what the task did before, no window and no auto-RAG."""
+        """The context of a task's run: core memory and what the task did before, no window and no auto-RAG."""
         session = ContextSession(conversation_uid(TASK_CHANNEL, name), None)
         return self.build(session, [request], is_subagent=True, task_name=name, system_prompt=system).messages
 
@@ -148,13 +144,13 @@ class Chats:
             return read_titles(tx, conversation_uids)
 
     def recall(self, session: ContextSession, query: str, excluded: Collection[str] = ()) -> Recall:
-        """What auto-RAG finds for a query in the session's segment."""
+        """Search the session's segment as auto-RAG does."""
         if session.segment_uid is None:
             return Recall(notes=("Nothing was said yet.",))
         return self.auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
 
     def past(self, query: str, session: ContextSession | None = None) -> PastRecall:
-        """What other conversations say about a query; all of them where no session goes on."""
+        """Search other conversations; all of them where no session goes on."""
         return self._past.search(query, session.conversation_uid if session else None)
 
     def quotes_about(self, prompt: str, conversation_uid: str) -> list[Quote]:
@@ -191,7 +187,7 @@ class Chats:
         return True
 
     def past_log(self, limit: int = 1000) -> list[Retrieval]:
-        """How past conversations were looked for, newest first."""
+        """The searches of past conversations, newest first."""
         with self._store.reading() as tx:
             return list_retrievals(tx, limit)
 

@@ -55,7 +55,7 @@ class FormattedContext:
 
 
 def ranked(found: SourceHit, config: AssembleConfig, now: datetime) -> list[ContextItem]:
-    """What a search of one source found, most relevant first, each with its relevance: 0 to 1.
+    """The hits of one source, most relevant first, each with its relevance: 0 to 1.
 
     A source is as relevant as its likest record; within it the search's own scores decide, which know the words that
     similarity does not: also how far a record may be believed, by which its likeness counts less as well. Then tier,
@@ -164,7 +164,7 @@ class _Capped:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a context looks.
+    """The form of a context.
 
     Attributes:
         headings: of each part, in the order in which they stand.
@@ -179,7 +179,7 @@ class Plan:
 
 
 def gather(asks: Mapping[str, Ask]) -> tuple[dict[str, list[ContextItem]], list[str]]:
-    """What each part found, and the parts that failed; those are logged by what broke them, and left out.
+    """The items of each part, and the parts that failed; those are logged by what broke them, and left out.
 
     Raises:
         UsageError: something was asked for that is not possible, which is no failure of a source.

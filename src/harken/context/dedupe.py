@@ -1,4 +1,4 @@
-"""What says the same twice: one record found in two ways, one unit, or nearly the same words.
+"""Takes out items that say the same: one record found in two ways, one unit, or nearly the same words.
 
 Texts are compared where they may be alike at all: short ones with those of about their length, long ones with those
 that share half of their words, found by the rarer half. All pairs of 200 texts of 800 characters would take 390 ms.
@@ -55,14 +55,14 @@ def distinct(items: Sequence[ContextItem], similarity: float = 0.9) -> list[Cont
 
 
 def told(item: ContextItem) -> str:
-    """What an item tells, without the words that are the same in all of its source."""
+    """The text of an item without the words that are the same in all of its source."""
     body = _FIRST_LINE.sub("", item.content)
     bare = _LABEL.sub("", _FACTS.sub("", body)).strip()
     return bare or item.content
 
 
 def _unit(item: ContextItem) -> Hashable:
-    """What names the one thing that an item shows; of a file that is a unit in it, never the file."""
+    """The name of the one thing that an item shows; of a file that is a unit in it, never the file."""
     kind = _KINDS.get(item.source, item.source)
     names = [item.metadata.get(name) for name in _UNITS.get(item.source, ())]
     return (kind, *names) if names and None not in names else None
@@ -96,7 +96,7 @@ class _Kept:
         return True
 
     def _is_said(self, text: str, rarest: Sequence[str]) -> bool:
-        """Whether a text that may be like it at all says the same."""
+        """True where one of the texts that may be like it at all says the same."""
         # A little longer than what counts as short, so that two of one length on either side of it still meet.
         places = set(self.short) if len(text) * self.similarity <= _SHORT_CHARS else set()
         others = [self.texts[at] for at in places.union(*(self.by_word.get(word, ()) for word in rarest))]
@@ -105,7 +105,7 @@ class _Kept:
 
 
 def _tell_the_same(one: str, other: str) -> bool:
-    """Whether texts of nearly the same words tell the same: a number, or a denial, makes two facts of two sentences."""
+    """True unless a number, or a denial, makes two facts of two sentences of nearly the same words."""
     if max(len(one), len(other)) > _SENTENCE_CHARS:
         return True
     return Counter(_NUMBER.findall(one)) == Counter(_NUMBER.findall(other)) and not denies(one, other)

@@ -1,4 +1,4 @@
-"""What a context is made of: messages for the model, the pending ones too, in layers that say why they are there."""
+"""The parts of a context: messages for the model, the pending ones too, in layers that say why they are there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from harken.errors import UsageError
@@ -182,13 +183,8 @@ def last_asked(tail: Sequence[Message]) -> str:
 
 def _unanswered(tail: Sequence[Message]) -> list[Message]:
     """The user's words at the segment's end, which nothing has replied to yet, newest first."""
-    found: list[Message] = []
-    for message in reversed(tail):
-        if message.role in (Role.ASSISTANT, Role.TOOL):
-            break
-        if _is_asked(message):
-            found.append(message)
-    return found
+    unanswered = takewhile(lambda message: message.role not in (Role.ASSISTANT, Role.TOOL), reversed(tail))
+    return [message for message in unanswered if _is_asked(message)]
 
 
 def _is_asked(message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""What was saved, and past conversations, as a context quotes them: summaries, then exchanges, cut short."""
+"""Saved records and past conversations as a context quotes them: summaries, then exchanges, cut short."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _exchange_quote(found: PastExchange) -> Quote:
 
 
 def _said(exchange: PastExchange) -> list[tuple[str, str]]:
-    """Who said what, each cut short."""
+    """The speakers and their words, cut short."""
     said = ("User", exchange.user), ("Assistant", exchange.assistant)
     return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]
 
@@ -123,6 +123,6 @@ def latest_quotes(store: Readable, project: ProjectIdentity | None, conversation
 
 
 def _tells_whole(summary: str, said: Sequence[Message]) -> bool:
-    """Whether all that a person or an agent said stands in the summary, so that quoting it would say it twice."""
+    """True where all that a person or an agent said stands in the summary: quoting it would say it twice."""
     told = set(content_terms(summary))
     return all(told.issuperset(content_terms(each.text)) for each in said if each.type is MessageType.TEXT)

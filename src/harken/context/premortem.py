@@ -21,7 +21,7 @@ from harken.storage.ports import Readable
 
 
 def near(store: Readable, found: SourceHit, query: str) -> SourceHit:
-    """What shares a word with the query and is over the threshold; short queries resemble much by meaning alone.
+    """Keep hits that share a word with the query and are over the threshold; short queries resemble much by meaning.
 
     What has no vector must have half of the query's rare words instead: rare among all of its source.
     """

@@ -1,4 +1,4 @@
-"""How remembered things look in a context: fenced, dated, quoted as data; Markdown that no item can break out of."""
+"""Quotations in a context: fenced, dated, marked as data; and Markdown that no item can break out of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task did before: its last runs, as a context shows them to the next one.
+"""The last runs of a task, as a context shows them to the next one.
 
 Source: seed TASK-007b, component 3; design.md section 9.
 """
@@ -42,7 +42,7 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it came to its answer, did not fail, and is no stranger's, of which nothing is to be learned."""
+        """True where it came to its answer, did not fail, and is no stranger's, of which nothing is to be learned."""
         is_own = all(message.trust is not Trust.IMPORTED for message in self.messages)
         return self.answer is not None and self.status is not ExchangeStatus.FAILED and is_own
 

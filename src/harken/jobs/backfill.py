@@ -112,7 +112,7 @@ class Backfill:
             return SummaryBacklog(said_since, project_row(tx, project) if project else None, since)
 
     def count(self) -> int:
-        """How many exchanges and conversations are older than the model, and have an extract at most."""
+        """Count exchanges and conversations that are older than the model and have an extract at most."""
         if self.language_model.since() is None:
             return 0
         backlog, rest_seconds = self.backlog(), self.settings().worker.rest_seconds
@@ -124,9 +124,8 @@ class Backfill:
     ) -> BackfillPlan:
         """Count the effort by the prompts that would be sent; sends nothing.
 
-        Args:
-            backlog: see `backlog`.
-            progress: called with (items looked at, in all).
+        `progress` is called with (items looked at, in all).
+
         Raises:
             UsageError: the settings name no language model.
             ProviderError: it cannot be opened.
@@ -155,17 +154,12 @@ class Backfill:
     def run(
         self, backlog: SummaryBacklog, price_usd: Decimal | None, progress: Callable[[int], None] = lambda _done: None
     ) -> dict[str, int]:
-        """Have the model summarize it, in this thread.
+        """Have the model summarize it, in this thread; how many were made, by kind.
 
         What ends it early stands in `blocked_reason`: the day's limit, an endpoint that fails, or the price, of which
-        a fifth more is spent at most. The next run goes on.
+        a fifth more is spent at most; None agrees to any. The next run goes on. `progress` is called with how many were
+        made.
 
-        Args:
-            backlog: see `backlog`.
-            price_usd: that was agreed to; None agrees to any.
-            progress: called with how many were made.
-        Returns:
-            How many were made, by kind.
         Raises:
             ProviderError: the model cannot be opened.
         """

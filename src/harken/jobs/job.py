@@ -52,7 +52,7 @@ class Outage:
     _until: datetime | None = field(default=None, init=False)
 
     def lasts(self, now: datetime) -> bool:
-        """Whether the endpoint is still to be left alone."""
+        """True while the endpoint is to be left alone."""
         return self._until is not None and now < self._until
 
     def begin(self, asked_at: datetime, until: datetime | None = None) -> None:
@@ -71,12 +71,12 @@ class Outage:
         self._failures, self._answered, self._until = 0, True, None
 
     def gives_up(self, error: HarkenError) -> bool:
-        """Whether an item with too many failures, of which this is the last, is to be given up; before `begin`."""
+        """True where an item with too many failures, this the last, is to be given up; asked before `begin`."""
         return not self.is_waited_out or self._answered or not isinstance(error, EndpointError)
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the owner was a process of this machine that no longer runs: its leases need not be waited for."""
+    """True for a process of this machine that no longer runs: its leases need not be waited for."""
     host, pid, *_ = (*owner.rsplit(":", 2), "")
     if os.name != "posix" or host != socket.gethostname() or not pid.isdigit():
         return False
@@ -123,7 +123,7 @@ class Job(ABC, Generic[Item, Made]):
 
     @property
     def blocked_reason(self) -> str:
-        """Why nothing is done at present, in words for a person; empty while work goes on."""
+        """The reason why nothing is done at present, for a person; empty while work goes on."""
         return "" if self.blocked_by is None else str(self.blocked_by)
 
     def run_once(self) -> int:
@@ -141,7 +141,7 @@ class Job(ABC, Generic[Item, Made]):
         return sum(map(len, portions))
 
     def waiting(self) -> int:
-        """How many items are still to be done."""
+        """Count the items that are still to be done."""
         with self.store.reading() as tx:
             return self._count(tx)
 
@@ -152,7 +152,7 @@ class Job(ABC, Generic[Item, Made]):
 
     @abstractmethod
     def _count(self, tx: Transaction) -> int:
-        """How many items are still to be done."""
+        """Count the items that are still to be done."""
 
     def _candidates(self) -> Iterator[Sequence[int]]:
         """Batches of rows to claim one of, until some are got; empty where claiming looks for itself."""
@@ -382,7 +382,7 @@ class SwitchedWork:
             self._note(self._job.blocked_reason)
 
     def waiting(self) -> int:
-        """How many items somebody may wait for; none where it is switched off or the day's money is spent."""
+        """Count the items to wait for; none where it is switched off or the day's money is spent."""
         if self._job is None or isinstance(self._job.blocked_by, SpendLimitError) or not self._is_enabled():
             return 0
         return self._job.waiting()

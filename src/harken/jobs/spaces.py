@@ -49,7 +49,7 @@ class Spaces:
 
     @property
     def is_configured(self) -> bool:
-        """Whether the settings name a model; it need not be one that can be opened."""
+        """True where the settings name a model; it need not be one that can be opened."""
         return self.configured is not None
 
     def embedder(self) -> Embedder | None:

@@ -48,7 +48,7 @@ VectorsBySource = dict[str, VectorCounts]
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """How one worker stands.
+    """The state of one worker.
 
     Attributes:
         name: `embeddings`, or what it summarizes: `exchange`, `conversation`, `segment`.
@@ -80,7 +80,7 @@ class WorkerReport:
 
     @property
     def is_run_here(self) -> bool:
-        """Whether this process runs a worker for it."""
+        """True where this process runs a worker for it."""
         return self.state is not WorkerState.STOPPED
 
     @property
@@ -194,12 +194,12 @@ class Background:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a worker of this process is at work, or looks for some."""
+        """True while a worker of this process is at work, or looks for some."""
         return any(worker.state is WorkerState.PROCESSING for worker in tuple(self._workers.values()))
 
     @property
     def blocked_reasons(self) -> dict[str, str]:
-        """Why workers of this process stand still, in words for a person, by their names."""
+        """The reasons why workers of this process stand still, for a person, by their names."""
         workers = tuple(self._workers.items())
         return {name: worker.work.blocked_reason for name, worker in workers if worker.work.blocked_reason}
 
@@ -224,7 +224,7 @@ class Background:
         self.wake()
 
     def status(self, name: str | None = None) -> tuple[WorkerReport, ...]:
-        """How every worker stands, or one; opens no model.
+        """The states of all workers, or of one; opens no model.
 
         Raises:
             UsageError: there is no such worker.
@@ -240,12 +240,12 @@ class Background:
             )
 
     def is_summarizing(self) -> bool:
-        """Whether summaries of exchanges or of conversations are switched on."""
+        """True where summaries of exchanges or of conversations are switched on."""
         with self.store.reading() as tx:
             return any(jobs.is_enabled(tx, kind) for kind in SUMMARIZE.values())
 
     def vectors(self) -> VectorsBySource:
-        """How many vectors there are and are missing, by source: `message`, `exchange`, `conversation`…"""
+        """Count vectors that there are, and that are missing, by source: `message`, `exchange`, `conversation`…"""
         with self.store.reading() as tx:
             return count_vectors(tx, _target(tx))
 

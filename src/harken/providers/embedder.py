@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -172,15 +172,8 @@ class ModelCard:
         vector, so it is part of the name; a query's prefix changes none.
         """
         mark = hashlib.sha256(self.passage_prefix.encode()).hexdigest()[:6] if self.passage_prefix else ""
-        return Space(
-            id="/".join(filter(None, (model, variant, str(dims), mark))),
-            dims=dims,
-            max_tokens=self.max_tokens,
-            query_prefix=self.query_prefix,
-            passage_prefix=self.passage_prefix,
-            threshold=self.threshold,
-            latin_only=self.latin_only,
-        )
+        shared = {item.name: getattr(self, item.name) for item in fields(Space) if item.name not in ("id", "dims")}
+        return Space("/".join(filter(None, (model, variant, str(dims), mark))), dims, **shared)
 
 
 def read_card(folder: Path) -> ModelCard | None:
