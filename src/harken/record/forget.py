@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from secrets import token_hex
 
-from sqlalchemy import select
-
 from harken.errors import NotFoundError
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
@@ -76,9 +74,8 @@ def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:
     Raises:
         NotFoundError: no project, or more than one, has that name.
     """
-    project_id = project_row(tx, name)
-    of_project = conversations.c.tenant == tx.tenant, conversations.c.project_id == project_id
-    return plan_conversations(tx, tx.connection.scalars(select(conversations.c.uid).where(*of_project)).all(), moment)
+    of_project = tx.select(conversations.c.uid).where(conversations.c.project_id == project_row(tx, name))
+    return plan_conversations(tx, tx.connection.scalars(of_project).all(), moment)
 
 
 def plan_saved(tx: Transaction, source: str, uids: Sequence[str], moment: datetime) -> ForgetPlan:

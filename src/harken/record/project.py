@@ -97,21 +97,20 @@ def _look(written: str) -> tuple[str | None, tuple[str, ...]]:
     if _WINDOWS.match(written) and os.name != "nt":
         return None, (f"path:{_lexical_windows(written)}",)
     try:
-        return _look_on_disk(written)
+        path = Path(written).expanduser()
+        if path.is_dir():
+            real = path.resolve()
+            found = next(_git_directories(real), None)
+            return (None, (f"path:{real}",)) if found is None else _of_git(*found)
     except (OSError, ValueError, RuntimeError):
         # No such path, no permission, a null byte, a loop of links, a `~user` that is unknown: the words still name it.
-        return None, (f"path:{_lexical(written)}",)
+        pass
+    on_windows = _WINDOWS.match(written) is not None
+    lexical = PurePosixPath(os.path.normpath(written.replace("\0", "")))
+    return None, (f"path:{_lexical_windows(written) if on_windows else lexical}",)
 
 
-def _look_on_disk(written: str) -> tuple[str | None, tuple[str, ...]]:
-    path = Path(written).expanduser()
-    if not path.is_dir():
-        return None, (f"path:{_lexical(written)}",)
-    real = path.resolve()
-    found = next(_git_directories(real), None)
-    if found is None:
-        return None, (f"path:{real}",)
-    root, git = found
+def _of_git(root: Path, git: Path) -> tuple[str | None, tuple[str, ...]]:
     pointer = git / "commondir"
     common = Path(os.path.normpath(git / _read(pointer).strip())) if pointer.is_file() else git
     # A worktree shares the main checkout's git directory, and with it the project.
@@ -168,12 +167,6 @@ def _remote_urls(config: str) -> Iterator[tuple[str, str]]:
 def _read(path: Path) -> str:
     with path.open("rb") as stream:
         return stream.read(_MAX_FILE_BYTES).decode("utf-8", errors="replace").lstrip("\ufeff")
-
-
-def _lexical(written: str) -> str:
-    if _WINDOWS.match(written):
-        return _lexical_windows(written)
-    return str(PurePosixPath(os.path.normpath(written.replace("\0", ""))))
 
 
 def _lexical_windows(written: str) -> str:

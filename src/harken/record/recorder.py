@@ -444,15 +444,16 @@ class Recorder:
         if not fresh:
             return []
         created, parent = conversation.created_at or fresh[0].created_at, conversation.parent_external_id
-        head = Conversation(
-            uid=conversation.uid,
-            channel=names.text(conversation.channel),
-            external_id=names.text(conversation.external_id),
-            title=title,
-            created_at=created,
-            updated_at=created,
-            project=names.project(conversation.project),
-            parent_uid=None if parent is None else conversation_uid(conversation.channel, parent),
-            metadata=self.clean(conversation.metadata),
-        )
-        return [head]
+        return [
+            Conversation(
+                uid=conversation.uid,
+                channel=names.text(conversation.channel),
+                external_id=names.text(conversation.external_id),
+                title=title,
+                created_at=created,
+                updated_at=created,
+                project=names.project(conversation.project),
+                parent_uid=None if parent is None else conversation_uid(conversation.channel, parent),
+                metadata=self.clean(conversation.metadata),
+            )
+        ]

@@ -65,7 +65,13 @@ class Thread:
         exchange = self.exchange
         if exchange is None or (asks and (self.replied or exchange.status is not ExchangeStatus.IN_PROGRESS)):
             self.end(ExchangeStatus.COMPLETED if self.replied else ExchangeStatus.FAILED)
-            exchange = self._begin(message, self.segment)
+            self.exchange_count += 1
+            uid, number, moment = derived_uid("exchange", message.uid), self.exchange_count, message.created_at
+            begun = ExchangeStatus.IN_PROGRESS
+            exchange = Exchange(uid, self.conversation_uid, self.segment.uid, number, begun, moment)
+            self.exchange = exchange
+            self.events.append(exchange)
+            self.last_role = self.last_type = None
         if message.role is not Role.SYSTEM and exchange.status is ExchangeStatus.COMPLETED:
             self.exchange = replace(exchange, status=ExchangeStatus.IN_PROGRESS)
             # The moment of its end, so that both stand in one file of the journal, in this order.
@@ -110,15 +116,6 @@ class Thread:
         whole = replace(message, segment_uid=spot.segment_uid, exchange_uid=spot.exchange_uid, position=spot.position)
         self.messages.append(whole)
         self.events.append(whole)
-
-    def _begin(self, message: Message, segment: Segment) -> Exchange:
-        self.exchange_count += 1
-        uid, status = derived_uid("exchange", message.uid), ExchangeStatus.IN_PROGRESS
-        number, moment = self.exchange_count, message.created_at
-        self.exchange = Exchange(uid, self.conversation_uid, segment.uid, number, status, moment)
-        self.events.append(self.exchange)
-        self.last_role = self.last_type = None
-        return self.exchange
 
 
 def read_thread(tx: Transaction, conversation_uid: str) -> Thread:

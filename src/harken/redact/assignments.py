@@ -109,10 +109,14 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
     for stem, secret, _ in _ASCII_STEMS if text.isascii() else _STEMS:
         at = low.find(stem)
         while at >= 0:
-            span = _at_name(text, low, at, stem, secret)
-            if span:
-                yield span
-            at = low.find(stem, max(at + 1, span.end if span else 0))
+            stop = at + 1
+            end = _name_end(text, low, at, stem)
+            tie = None if end is None else _TIE.match(text, end)
+            value = _value_at(text, tie.end()) if tie else None
+            if tie and value and _is_held(text, at, tie, value, secret):
+                stop = _true_end(text, value)
+                yield Span(value.start, stop, NAMED, secret.value)
+            at = low.find(stem, stop)
 
 
 def is_secret_field(name: str, value: str) -> Secret | None:
@@ -125,19 +129,6 @@ def is_secret_field(name: str, value: str) -> Secret | None:
                 return secret
             at = low.find(stem, at + 1)
     return None
-
-
-def _at_name(text: str, low: str, at: int, stem: str, secret: Secret) -> Span | None:
-    end = _name_end(text, low, at, stem)
-    if end is None:
-        return None
-    tie = _TIE.match(text, end)
-    if tie is None:
-        return None
-    value = _value_at(text, tie.end())
-    if value is None or not _is_held(text, at, tie, value, secret):
-        return None
-    return Span(value.start, _true_end(text, value), NAMED, secret.value)
 
 
 def _name_end(text: str, low: str, at: int, stem: str) -> int | None:

@@ -165,7 +165,7 @@ def is_placeholder(value: str) -> bool:
     return not value or value.startswith("[redacted:") or _PLACEHOLDER.fullmatch(value) is not None
 
 
-def is_code(secret: Secret, value: str, *, quoted: bool) -> bool:
+def _is_code(secret: Secret, value: str, *, quoted: bool) -> bool:
     """Is the value an expression: a call, a subscript, a name; in quotes, a regular expression?"""
     if secret is not Secret.PASSWORD and (_CONSTANT.fullmatch(value) or (not quoted and _NAME.fullmatch(value))):
         return True
@@ -174,7 +174,7 @@ def is_code(secret: Secret, value: str, *, quoted: bool) -> bool:
 
 def is_secret(secret: Secret, style: Style, value: str, *, quoted: bool) -> bool:
     """Is this value, given without quotes and to its first few hundred characters at least, a secret?"""
-    if is_placeholder(value) or value.casefold().rstrip(".,:;") in _WORDS or is_code(secret, value, quoted=quoted):
+    if is_placeholder(value) or value.casefold().rstrip(".,:;") in _WORDS or _is_code(secret, value, quoted=quoted):
         return False
     if not _looks_secret(secret, style, value, quoted=quoted):
         return False

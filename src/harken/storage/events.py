@@ -274,10 +274,9 @@ class Ingest:
         return self._project_of[conversation_uid]
 
     def _required(self, table: Table, uid: str) -> int:
+        self._learn(table, (uid,))
         if uid not in self._row_ids:
-            self._learn(table, (uid,))
-            if uid not in self._row_ids:
-                raise KeyError(f"{table.name} has no {uid}")
+            raise KeyError(f"{table.name} has no {uid}")
         return self._row_ids[uid]
 
     def _learn(self, table: Table, uids: Iterable[str]) -> None:
