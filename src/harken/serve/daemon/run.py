@@ -95,16 +95,12 @@ class Daemon:
 
     def run(self, app: ASGIApp) -> None:
         """Serve the routes; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
-        self._servers.append(_server(app))
-        if self._remote is not None:
-            hosts = self._harken.settings.serve.hosts
-            self._servers.append(_server(Guard(app, self._remote.token, hosts), self._remote.tcp))
         listening = _listen(self._paths)
         self._own = _identity(self._paths.socket)
         try:
             self.watcher.start()
             self._start_workers()
-            asyncio.run(self._serve(listening))
+            asyncio.run(self._serve(app, listening))
         finally:
             # Another's stands there where the home was deleted and made anew.
             if _identity(self._paths.socket) == self._own:
@@ -123,14 +119,18 @@ class Daemon:
         for server in self._servers:
             server.should_exit = True
 
-    async def _serve(self, listening: socket.socket) -> None:
+    async def _serve(self, app: ASGIApp, listening: socket.socket) -> None:
+        served = [(_server(app), listening)]
+        if (remote := self._remote) is not None:
+            guarded = Guard(app, remote.token, self._harken.settings.serve.hosts)
+            served.append((_server(guarded, remote.tcp), remote.listening))
+        self._servers = [server for server, _ in served]
         watching = asyncio.create_task(self._watch())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
-        sockets = [listening] if self._remote is None else [listening, self._remote.listening]
         try:
-            await asyncio.gather(*(server.serve([each]) for server, each in zip(self._servers, sockets, strict=True)))
+            await asyncio.gather(*(server.serve([each]) for server, each in served))
         finally:
             watching.cancel()
             await self.mcp.close()
