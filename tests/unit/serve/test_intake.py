@@ -49,7 +49,7 @@ def store() -> Store:
 
 @pytest.fixture
 def intake(reports: Path, store: Store) -> Iterator[TranscriptWatcher]:
-    made = TranscriptWatcher(reports, store.bring_in, set())
+    made = TranscriptWatcher(reports, store.bring_in)
     made.start()
     yield made
     made.stop(10)

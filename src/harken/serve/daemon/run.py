@@ -67,7 +67,7 @@ class Daemon:
         remote: where it listens over TCP beside the socket; it stays then, however long nobody asks.
     Attributes:
         reports: folder where hooks report.
-        unwritten: transcripts whose report the disk refused.
+        watcher: reads the transcripts that hooks report.
         mcp: what answers at `/mcp`.
         was_idle: it left because nobody asked.
     """
@@ -77,7 +77,6 @@ class Daemon:
     ) -> None:
         self.settings_mark = settings_mark(environment())
         self.reports = paths.reports
-        self.unwritten: set[Transcript] = set()
         self.is_leaving = self.was_idle = False
         self._harken = harken
         self._paths = paths
@@ -86,10 +85,9 @@ class Daemon:
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
         self._own: _Identity = None
-        self._watcher = TranscriptWatcher(
+        self.watcher = TranscriptWatcher(
             Path(paths.reports),
             lambda transcript: harken.import_transcripts(transcript.format, [transcript.path], is_live=True),
-            self.unwritten,
         )
         self.mcp = Mount(harken)
         self._remote = remote
@@ -97,23 +95,19 @@ class Daemon:
 
     def run(self, app: ASGIApp) -> None:
         """Serve the routes; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
-        self._servers.append(_server(app))
-        if self._remote is not None:
-            hosts = self._harken.settings.serve.hosts
-            self._servers.append(_server(Guard(app, self._remote.token, hosts), self._remote.tcp))
         listening = _listen(self._paths)
         self._own = _identity(self._paths.socket)
         try:
-            self._watcher.start()
+            self.watcher.start()
             self._start_workers()
-            asyncio.run(self._serve(listening))
+            asyncio.run(self._serve(app, listening))
         finally:
             # Another's stands there where the home was deleted and made anew.
             if _identity(self._paths.socket) == self._own:
                 with suppress(FileNotFoundError):
                     Path(self._paths.socket).unlink()
             listening.close()
-            self._watcher.stop(_DRAIN_SECONDS)
+            self.watcher.stop(_DRAIN_SECONDS)
 
     def touch(self) -> None:
         """Note that somebody asks: it is not idle."""
@@ -125,18 +119,18 @@ class Daemon:
         for server in self._servers:
             server.should_exit = True
 
-    def wake_intake(self) -> None:
-        """Have a transcript read that was reported."""
-        self._watcher.wake()
-
-    async def _serve(self, listening: socket.socket) -> None:
+    async def _serve(self, app: ASGIApp, listening: socket.socket) -> None:
+        served = [(_server(app), listening)]
+        if (remote := self._remote) is not None:
+            guarded = Guard(app, remote.token, self._harken.settings.serve.hosts)
+            served.append((_server(guarded, remote.tcp), remote.listening))
+        self._servers = [server for server, _ in served]
         watching = asyncio.create_task(self._watch())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
-        sockets = [listening] if self._remote is None else [listening, self._remote.listening]
         try:
-            await asyncio.gather(*(server.serve([each]) for server, each in zip(self._servers, sockets, strict=True)))
+            await asyncio.gather(*(server.serve([each]) for server, each in served))
         finally:
             watching.cancel()
             await self.mcp.close()
@@ -152,7 +146,7 @@ class Daemon:
                 # Somebody may have switched something off: the next hook has to know.
                 await asyncio.to_thread(self._harken.run_time.refresh)
             is_over = idle_seconds and time.monotonic() - self._asked_at > idle_seconds
-            self.was_idle = bool(is_over and self._watcher.idle and not self._harken.background.is_busy)
+            self.was_idle = bool(is_over and self.watcher.idle and not self._harken.background.is_busy)
             if self.was_idle or self.is_lost():
                 self.leave()
 
@@ -234,13 +228,15 @@ class TranscriptWatcher:
 
     Args:
         bring_in: imports one transcript; what the store refuses waits and is tried again.
+
+    Attributes:
         unwritten: transcripts whose report the disk refused; put down as soon as it takes them.
     """
 
-    def __init__(self, folder: Path, bring_in: Callable[[Transcript], object], unwritten: set[Transcript]) -> None:
+    def __init__(self, folder: Path, bring_in: Callable[[Transcript], object]) -> None:
         self._folder = folder
         self._bring_in = bring_in
-        self._unwritten = unwritten
+        self.unwritten: set[Transcript] = set()
         self._signal = threading.Event()
         self._ending = threading.Event()
         self._watched: dict[Transcript, tuple[float, int]] = {}
@@ -257,7 +253,7 @@ class TranscriptWatcher:
     @property
     def idle(self) -> bool:
         """Whether nothing is being read, and nothing waits."""
-        return not self._unwritten and not spool.is_waiting(self._folder)
+        return not self.unwritten and not spool.is_waiting(self._folder)
 
     def stop(self, seconds: float) -> None:
         """Read what waits, as far as that gets within so many seconds; the rest waits for the next daemon."""
@@ -271,9 +267,9 @@ class TranscriptWatcher:
             self._signal.clear()
             try:
                 spool.restore(self._folder)
-                for refused in list(self._unwritten):
+                for refused in list(self.unwritten):
                     spool.put(str(self._folder), refused)
-                    self._unwritten.discard(refused)
+                    self.unwritten.discard(refused)
                 for report in spool.waiting(self._folder):
                     taken, transcript = spool.take(report)
                     if transcript is None or self._import(transcript):
@@ -294,7 +290,7 @@ class TranscriptWatcher:
             if now > until:
                 del self._watched[transcript]
             elif _size(transcript) != size and not self._import(transcript):
-                self._unwritten.add(transcript)
+                self.unwritten.add(transcript)
 
     def _import(self, transcript: Transcript) -> bool:
         """Whether the store took it, or there is nothing to take."""

@@ -109,10 +109,7 @@ def _words_of(paths: DaemonPaths, claimed: int) -> list[str]:
 
 
 def start(paths: DaemonPaths, env: Mapping[str, str]) -> None:
-    """Start a daemon and leave it to itself; returns at once, whether or not it can live.
-
-    Where one of this version runs, and only does not answer, or is being started, none is started: it would be one more
-    process each time.
+    """Start a daemon and leave it to itself, unless one runs; returns at once, whether or not it can live.
 
     Raises:
         OSError: no process can be started.

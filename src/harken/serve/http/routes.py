@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +67,7 @@ class BodyError(HTTPException):
 
 def make_app(harken: Harken, daemon: Daemon) -> Starlette:
     """Make the routes over an open store, and MCP at `/mcp`."""
-    hooks = Hooks(harken, daemon.reports, daemon.unwritten)
+    hooks = Hooks(harken, daemon.reports, daemon.watcher.unwritten)
 
     async def ping(_request: Request) -> Response:
         return JSONResponse({"version": __version__, "pid": os.getpid(), "home": str(harken.home)})
@@ -87,8 +87,16 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
             answer = await run_sync(hooks.answer, event, agent, content, gone.is_set)
         finally:
             watching.cancel()
-        daemon.wake_intake()
+        daemon.watcher.wake()
         return Response(answer, media_type="application/json")
+
+    async def command(request: Request) -> Response:
+        _check_local(request)
+        asked = json.loads(await _content_of(request, _LONGEST_ARGUMENTS))
+        if daemon.is_lost():
+            raise BodyError(409, "This daemon serves a store that was replaced.")
+        answer = await run_sync(answer_command, harken, asked, environment())
+        return Response(json.dumps(answer, default=str), media_type="application/json")
 
     async def describe(_request: Request) -> Response:
         return JSONResponse(openapi())
@@ -108,30 +116,14 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
         Route("/v1/ping", ping, methods=["GET"]),
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
-        Route(COMMAND_ROUTE, _command(harken, daemon), methods=["POST"]),
+        Route(COMMAND_ROUTE, command, methods=["POST"]),
         Route("/mcp", daemon.mcp),
         Route("/openapi.json", describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),
     ]
-    handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
-        HTTPException: _no_such_route,
-        BodyError: _problem,
-        HarkenError: _problem,
-        Exception: _problem,
-    }
+    handlers: dict[Any, Any] = dict.fromkeys((BodyError, HarkenError, Exception), _problem)
+    handlers[HTTPException] = _no_such_route
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_SameHarken, daemon=daemon)])
-
-
-def _command(harken: Harken, daemon: Daemon) -> Callable[[Request], Awaitable[Response]]:
-    async def command(request: Request) -> Response:
-        _check_local(request)
-        asked = json.loads(await _content_of(request, _LONGEST_ARGUMENTS))
-        if daemon.is_lost():
-            raise BodyError(409, "This daemon serves a store that was replaced.")
-        answer = await run_sync(answer_command, harken, asked, environment())
-        return Response(json.dumps(answer, default=str), media_type="application/json")
-
-    return command
 
 
 class _SameHarken:

@@ -145,12 +145,6 @@ class _DaemonConnection(HTTPConnection):
         self._listening = listening
 
     def connect(self) -> None:
-        """Connect.
-
-        Raises:
-            StrangerError: another user listens there, or could; nothing was sent.
-            OSError: nobody listens.
-        """
         check_folder(self._listening)
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(_PING_SECONDS)

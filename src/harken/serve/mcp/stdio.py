@@ -106,7 +106,8 @@ def _answer(error: Exception) -> JSONRPCError | None:
             return None
         try:
             # As Python reads it, which takes halves of characters.
-            return _refusal(PARSE_ERROR, json.loads(line, parse_int=_number))
+            message = json.loads(line, parse_int=lambda each: int(each) if len(each) <= _LONGEST_ID_DIGITS else each)
+            return _refusal(PARSE_ERROR, message)
         except (ValueError, RecursionError):
             return _refusal(PARSE_ERROR, None)
     # One of them is told of the whole message: what an answer would have to hold.
@@ -114,10 +115,6 @@ def _answer(error: Exception) -> JSONRPCError | None:
     if isinstance(whole, dict) and ("result" in whole or "error" in whole):
         return None
     return _refusal(INVALID_REQUEST, whole)
-
-
-def _number(digits: str) -> int | str:
-    return int(digits) if len(digits) <= _LONGEST_ID_DIGITS else digits
 
 
 def _refusal(code: int, message: object) -> JSONRPCError:
