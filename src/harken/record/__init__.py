@@ -1,1 +1,1 @@
-"""Everything that comes in: the recorder, threads, core memory, forgetting, projects, the doctor."""
+"""Recording: the recorder, threads, core memory, forgetting, projects, the doctor."""

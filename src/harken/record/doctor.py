@@ -39,7 +39,7 @@ class Doctor:
     fix: bool = False
 
     def examine(self) -> list[Finding]:
-        """Everything that does not agree, in the order in which it was looked for; empty when all does."""
+        """Return each disagreement, in the order of the checks; an empty list when all agrees."""
         damage = [Finding("database", problem) for problem in self.store.check()]
         if damage:
             return damage

@@ -102,7 +102,7 @@ class Thread:
         return self.last_position
 
     def finish(self) -> None:
-        """Nothing more will come for now: end the exchange if its answer is there."""
+        """End the exchange if its answer is there, since no more messages are to come for now."""
         if self.answered:
             self.end(ExchangeStatus.COMPLETED)
 

@@ -149,12 +149,12 @@ def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
 
 
 def _is_qualified(text: str, at: int) -> bool:
-    """Is it the key of something: `api_key`, `AccountKey`?"""
+    """True for the key of something: `api_key`, `AccountKey`."""
     return text[max(0, at - _QUALIFIER_CHARS) : at].lower().rstrip("_-. ").endswith(_KEY_QUALIFIERS)
 
 
 def _is_continued(last: str, after: str, word: str) -> bool:
-    """Does the rest of a name still name the secret itself (`_old`, `Confirmation`, `2`)?"""
+    """True where the rest of a name still names the secret itself: `_old`, `Confirmation`, `2`."""
     glued = after[0].isalpha() and not (last.islower() and after[0].isupper())
     if glued and word not in {"password", "passwd", "passphrase"} and not word.startswith("парол"):
         return False
@@ -221,7 +221,7 @@ def _is_held(text: str, at: int, tie: re.Match[str], value: _Value, secret: Secr
 
 
 def _is_of_another(tie: re.Match[str], before: str, name: str, value: _Value, secret: Secret) -> bool:
-    """Is the value that of another name, or is the name a part of a longer one?"""
+    """True where the value is that of another name, or the name a part of a longer one."""
     if name.lower() == "pass" and _follows_user(before):
         return False
     if tie[0] == ":" and secret is not Secret.PASSWORD and is_part_of_id(before, value.head):

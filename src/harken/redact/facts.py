@@ -135,7 +135,7 @@ _ATTRIBUTE = re.compile(r"[A-Za-z_][\w.:-]{0,40}=[^=].*", re.ASCII)
 
 
 def is_part_of_id(before: str, value: str) -> bool:
-    """`acme/auth:3f2ab1c`, `arn:aws:…:secret:prod/db-AbCdEf`, `auth:user:1250`: is the value a part of a longer id?
+    """True for a part of a longer id: `acme/auth:3f2ab1c`, `arn:aws:…:secret:prod/db-AbCdEf`, `auth:user:1250`.
 
     A bare colon stands between what is before the name and the value, which is not in quotes of its own.
     """
@@ -144,7 +144,7 @@ def is_part_of_id(before: str, value: str) -> bool:
 
 
 def is_about_something_else(before: str, name: str, value: str, after: str) -> bool:
-    """Does an unquoted value, seen with what is around it, tell something else than its name promises?"""
+    """True where an unquoted value, seen with what is around it, tells something else than its name promises."""
     if name.lower() == "pass":
         return _COUNT.fullmatch(value) is not None and _COUNTED.search(before + after) is not None
     if name.startswith("existingSecret") or before.endswith(("checksum/", "using RSA ")):
@@ -159,12 +159,12 @@ def is_about_something_else(before: str, name: str, value: str, after: str) -> b
 
 
 def is_attribute(value: str) -> bool:
-    """`maxLength={12}`, `user=maya`: does the value begin an assignment of its own?"""
+    """True where the value begins an assignment of its own: `maxLength={12}`, `user=maya`."""
     return _ATTRIBUTE.fullmatch(value) is not None
 
 
 def is_fact(value: str, *, password: bool, tight: bool, quoted: bool) -> bool:
-    """Is the whole value a version, a place, an address, a time, a digest or another fact?
+    """True where the whole value is a version, a place, an address, a time, a digest or another fact.
 
     The value is without quotes, its first few hundred characters. For a `password` only what nobody chooses as one
     counts; where it is `tight`, tied to its name as in `NAME=x`, a name made of words may be the secret itself.
@@ -188,13 +188,13 @@ def is_fact(value: str, *, password: bool, tight: bool, quoted: bool) -> bool:
 
 
 def is_in_digest(text: str, start: int) -> bool:
-    """Does what stands at `start` belong to a digest, as in `sha512-…`?"""
+    """True where the characters at `start` belong to a digest, as in `sha512-…`."""
     found = next((one for one in _DIGEST.finditer(text, max(0, start - _DIGEST_REACH)) if one.end() > start), None)
     return found is not None and found.start() <= start and _is_digest(found.group())
 
 
 def is_made_of_words(value: str) -> bool:
-    """Is it a long name (`V1OrganizationExternalKeysPostRequest`)? What is drawn by lot has short runs of letters."""
+    """True for a long name (`V1OrganizationExternalKeysPostRequest`); random characters have short runs of letters."""
     runs = re.findall(r"[a-z]+", value)
     return len(re.findall(r"[0-9]+", value)) <= 2 and sum(map(len, runs)) >= 4 * len(runs) > 0
 

@@ -1,9 +1,9 @@
-"""Is this value a secret? Judged by its name, how it is written and its characters; and stretches that have to go."""
+"""Judges values: a secret or not, by its name, its notation and its characters; and spans of a text to be redacted."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -56,23 +56,17 @@ def replaced(text: str, spans: Iterable[Span]) -> tuple[str, Counter[str]]:
 
 
 def _outside_markers(text: str, spans: list[Span]) -> Iterator[Span]:
-    if "[redacted:" not in text:
-        yield from spans
-        return
-    markers = [found.span() for found in _MARKER.finditer(text)]
-    first = 0
+    markers = deque(found.span() for found in _MARKER.finditer(text))
     for span in spans:
         start = span.start
-        while first < len(markers) and markers[first][1] <= start:
-            first += 1
-        while first < len(markers) and markers[first][0] < span.end:
-            left, right = markers[first]
+        while markers and markers[0][0] < span.end:
+            left, right = markers[0]
             if left > start:
                 yield Span(start, left, span.rank, span.kind)
-            start = right
+            start = max(start, right)
             if right > span.end:
                 break
-            first += 1
+            markers.popleft()
         if start < span.end:
             yield Span(start, span.end, span.rank, span.kind)
 
@@ -160,20 +154,20 @@ _MIN_BARE = {Secret.PASSWORD: (0, 4, 2), Secret.SECRET: (0, 6, 4), Secret.KEY: (
 
 
 def is_placeholder(value: str) -> bool:
-    """Does the value only stand for one: `<token>`, `${PASSWORD}`, `your-key`, `xxx`, a path or a reference?"""
+    """True for a stand-in: `<token>`, `${PASSWORD}`, `your-key`, `xxx`, a path or a reference."""
     value = value.rstrip(" :?")
     return not value or value.startswith("[redacted:") or _PLACEHOLDER.fullmatch(value) is not None
 
 
 def _is_code(secret: Secret, value: str, *, quoted: bool) -> bool:
-    """Is the value an expression: a call, a subscript, a name; in quotes, a regular expression?"""
+    """True for an expression: a call, a subscript, a name; in quotes, a regular expression."""
     if secret is not Secret.PASSWORD and (_CONSTANT.fullmatch(value) or (not quoted and _NAME.fullmatch(value))):
         return True
     return (_PATTERN.search(value) if quoted else _CODE.fullmatch(value)) is not None
 
 
 def is_secret(secret: Secret, style: Style, value: str, *, quoted: bool) -> bool:
-    """Is this value, given without quotes and to its first few hundred characters at least, a secret?"""
+    """True where this value, given without quotes and to its first few hundred characters at least, is a secret."""
     if is_placeholder(value) or value.casefold().rstrip(".,:;") in _WORDS or _is_code(secret, value, quoted=quoted):
         return False
     if not _looks_secret(secret, style, value, quoted=quoted):

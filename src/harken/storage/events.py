@@ -69,7 +69,7 @@ def known_conversations(tx: Transaction) -> list[str]:
 
 
 def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
-    """What the rows know of a conversation as events, in an order that can be replayed; always the same one.
+    """Yield the events that make a conversation's rows, in an order that can be replayed; always the same one.
 
     The conversation as it is now, its segments, exchanges, messages in their order, ends of exchanges, then what was
     forgotten. One at a time: a conversation may have more messages than fit in memory. A transaction that writes must

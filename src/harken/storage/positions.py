@@ -1,4 +1,4 @@
-"""Where messages stand in their conversation: numbers that ascend in the order of its transcript.
+"""Positions of messages in their conversation: numbers that ascend in the order of its transcript.
 
 They leave gaps, so that what is found later between two messages gets its place there and nothing else moves. Times say
 nothing about the order: an agent that resumes a session writes new ones into the lines that it copies.
@@ -23,7 +23,7 @@ STEP = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a recorded message stands."""
+    """The position of a recorded message, with its segment and exchange."""
 
     position: int
     segment_uid: str
@@ -32,7 +32,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message is to stand: beside the one that it follows, or precedes as the first; None is at the end."""
+    """The position of a new message, and the one that it follows, or precedes as the first; None at the end."""
 
     position: int
     beside: Spot | None = None
@@ -171,7 +171,7 @@ def newest_of(tx: Transaction, conversation_uid: str) -> Row[Any] | None:
 
 
 def conversations_of_messages(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
-    """Which of the messages are there, with the conversation of each."""
+    """Those of the messages that are there, with the conversation of each."""
     statement = (
         select(messages.c.uid, conversations.c.uid)
         .select_from(messages.join(conversations, refers(messages.c.conversation_id, conversations)))
@@ -181,7 +181,7 @@ def conversations_of_messages(tx: Transaction, uids: Sequence[str]) -> dict[str,
 
 
 def message_counts(tx: Transaction, uids: Sequence[str]) -> dict[str, int]:
-    """Which of the conversations are there, with how many messages each has."""
+    """Those of the conversations that are there, with the number of messages of each."""
     statement = (
         select(conversations.c.uid, func.count(messages.c.id))
         .select_from(conversations.outerjoin(messages, refers(messages.c.conversation_id, conversations)))

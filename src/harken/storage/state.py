@@ -76,7 +76,7 @@ REDACTED = "redacted"
 
 @dataclass(frozen=True, slots=True)
 class ImportState:
-    """How far a transcript file was read.
+    """The state of a transcript file when it was last read.
 
     Attributes:
         modified: the file's modification time then, in nanoseconds.
@@ -138,7 +138,7 @@ def read_counters(tx: Transaction, prefix: str) -> dict[str, int]:
 
 
 def get_import_state(tx: Transaction, format_name: str, path: str) -> ImportState | None:
-    """How far the file was read, or None for a new one."""
+    """The state of the file when it was last read, or None for a new one."""
     named = import_state.c.format == format_name, import_state.c.path == path
     row = tx.connection.execute(tx.select(import_state).where(*named)).first()
     return None if row is None else _import_state(row)
@@ -153,7 +153,7 @@ _import_state, _import_row = reader(ImportState), writer(ImportState, import_sta
 
 
 def journal_offsets(tx: Transaction) -> dict[str, int]:
-    """For each journal file, how many of its bytes the rows already hold."""
+    """For each journal file, the number of its bytes that the rows already hold."""
     rows = tx.connection.execute(tx.select(journal_files.c.path, journal_files.c.applied))
     return {row.path: row.applied for row in rows}
 
@@ -165,7 +165,7 @@ def applied_bytes(tx: Transaction) -> int:
 
 
 def journal_offset(tx: Transaction, path: str) -> int:
-    """How many bytes of one journal file the rows already hold."""
+    """The number of bytes of a journal file that the rows already hold."""
     return tx.connection.scalar(_JOURNAL_OFFSET, {"of_tenant": tx.tenant, "of_path": path}) or 0
 
 

@@ -149,12 +149,12 @@ class Usd(TypeDecorator[Decimal]):
 
 
 def refers(reference: ColumnElement[Any], target: Table) -> ColumnElement[bool]:
-    """Whether a row's reference is to the target's row; of the same tenant, which a sharded server must be told."""
+    """The condition that a reference is to the target's row, of the same tenant: a sharded server must be told."""
     return same(reference, target.c.id)
 
 
 def same(one: Any, other: Any) -> ColumnElement[bool]:
-    """Whether columns of two tables are equal in rows of one tenant."""
+    """The condition that columns of two tables are equal in rows of one tenant."""
     return and_(other.table.c.tenant == one.table.c.tenant, other == one)
 
 
@@ -218,14 +218,8 @@ texts, numbers, ids, reals, moments = (partial(columns, kind) for kind in (Text,
 
 def saved_table(name: str, *own: Column[Any]) -> Table:
     """A table of saved records, with the columns that all of them have before their own."""
-    return table(
-        name,
-        *texts("uid"),
-        *ids("project_id?"),
-        *texts("trust"),
-        *moments("created_at", "updated_at"),
-        *own,
-    )
+    head = (*texts("uid"), *ids("project_id?"), *texts("trust"), *moments("created_at", "updated_at"))
+    return table(name, *head, *own)
 
 
 def _position() -> Column[int]:

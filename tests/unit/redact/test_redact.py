@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -280,3 +282,9 @@ def test_a_private_passage_goes_in_whatever_form_its_tags_come(begin: str, end: 
 )
 def test_escapes_that_hide_nothing_stay_as_they_are(text: str) -> None:
     assert Redactor().redact(text) == Redacted(text)
+
+
+def test_a_process_that_records_nothing_compiles_no_rules() -> None:
+    code = "import harken.record.recorder, sys; print([name for name in sys.modules if 'harken.redact.' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['harken.redact.redactor']"

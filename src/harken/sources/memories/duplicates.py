@@ -192,7 +192,7 @@ class Alike:
 
 
 def find_alike(content: str, category: str, others: Mapping[str, str], meanings: Mapping[str, float]) -> list[Alike]:
-    """Those of the others (contents by id, of the same category) that say the same or say it anew, the likest first.
+    """The others (contents by id, of the same category) that say the same or say it anew, the likest first.
 
     `meanings` are the cosine similarities of those that have been compared by meaning.
     """

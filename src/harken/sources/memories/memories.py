@@ -190,12 +190,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """A memory after it was saved.
-
-    Attributes:
-        outcome: `added`; `merged` into one that says the same; or `superseded`, where it stands in place of others.
-        alike: the memories that it was merged into or supersedes, with why.
-    """
+    """A memory after it was saved: `added`, `merged` into one alike, or `superseded`, in place of those alike."""
 
     memory: Memory
     outcome: str

@@ -1,1 +1,1 @@
-"""What enrichment asks of the rows: jobs, summaries, rolling summaries of segments, spend."""
+"""Rows of background work: jobs, summaries, rolling summaries of segments, spend."""

@@ -1,4 +1,4 @@
-"""What a language model may summarize unasked: what was said after it was set, and not what an import brought.
+"""Consent to summarize: a language model may, unasked, read what was said after it was set, and no import.
 
 Kept beside the records: the moment at which each model was first seen, as a state row, and for each conversation that
 an import added to, as a counter, the number of its last imported exchange. Numbers, since a file may claim any time.
@@ -23,7 +23,7 @@ _OF_CONVERSATION = same(conversations.c.id, exchanges.c.conversation_id)
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What a language model may summarize.
+    """Limits of the items that a language model may summarize unasked.
 
     Attributes:
         since: what was said from this moment on; None: nothing.
@@ -38,7 +38,7 @@ class Consent:
 
 @dataclass(frozen=True, slots=True)
 class SummaryBacklog:
-    """What a model may be asked to summarize beside that.
+    """Limits of the older items that a model may be asked to summarize.
 
     Attributes:
         said_since: what was said from this moment on is summarized unasked, and is no part of it.
@@ -63,7 +63,7 @@ def note_model(tx: Transaction, model: str, now: datetime) -> datetime:
 
 
 def model_since(tx: Transaction, model: str) -> datetime | None:
-    """When a model was first seen; None where it never was."""
+    """The time at which a model was first seen; None where it never was."""
     found = get_setting(tx, _MODEL + model)
     return datetime.fromisoformat(found) if found else None
 
@@ -93,7 +93,7 @@ def last_exchange_numbers(tx: Transaction, conversation_uids: Collection[str]) -
 
 
 def is_new_exchange(since: datetime | None) -> ColumnElement[bool]:
-    """Whether a model may summarize an exchange unasked, where exchanges and conversations are selected from."""
+    """The condition that a model may summarize an exchange unasked; of exchanges joined with conversations."""
     if since is None:
         return false()
     return and_(exchanges.c.started_at >= since, exchanges.c.number > _imported())

@@ -41,7 +41,7 @@ class FailedWork:
 
     @property
     def is_embedding(self) -> bool:
-        """Whether an entry was to be embedded."""
+        """True where an entry was to be embedded."""
         return self.kind == EMBED
 
     def view(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class FailedWork:
 
 
 def is_free(now: datetime) -> ColumnElement[bool]:
-    """Whether a joined row of work, if there is one, lets its item be taken now."""
+    """The condition that an item can be taken now, by its row of work, which is outer joined."""
     return or_(
         work.c.id.is_(None),
         and_(
@@ -86,7 +86,7 @@ def claim_unembedded(
 
 
 def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
-    """How many entries still wait for a vector in the space; what was given up is not among them."""
+    """Count the entries that still wait for a vector in the space, without those that were given up."""
     return int(tx.connection.execute(_waiting(tx, space, select(func.count()))).scalar_one())
 
 
@@ -101,7 +101,7 @@ def _waiting(tx: Transaction, space: StoredSpace, columns: Select[Any]) -> Selec
 
 
 def is_given_up(tx: Transaction, kind: str, item_id: ColumnElement[int]) -> ColumnElement[bool]:
-    """Whether work of a kind on an item was given up."""
+    """The condition that work of a kind on an item was given up."""
     mine = failed_work.c.kind == kind, failed_work.c.item_id == item_id
     return tx.select(failed_work.c.id).where(*mine).exists()
 
@@ -124,7 +124,7 @@ def claim(
 
 
 def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:
-    """Which of the items are still leased to the owner; the others were taken over after the lease ended."""
+    """Those of the items that are still leased to the owner; the others were taken over after the lease ended."""
     mine = work.c.kind == kind, work.c.item_id.in_(item_ids), work.c.claimed_by == owner
     return set(tx.connection.scalars(tx.select(work.c.item_id).where(*mine)))
 
@@ -169,7 +169,7 @@ def retry_failed(tx: Transaction) -> int:
 
 
 def list_failed(tx: Transaction, limit: int = 100) -> list[FailedWork]:
-    """What was given up, newest first."""
+    """The work that was given up, newest first."""
     newest = tx.select(failed_work).order_by(failed_work.c.failed_at.desc()).limit(limit)
     return list(map(_failed, tx.connection.execute(newest)))
 
@@ -185,7 +185,7 @@ def lease_owners(tx: Transaction, kind: str) -> list[str]:
 
 
 def stale_leases(tx: Transaction, now: datetime, fix: bool = False) -> int:
-    """How many leases have ended without their owner finishing or giving back; with `fix`, they are given back."""
+    """Count the leases that ended before their owner finished or gave back; with `fix`, give them back."""
     stale = work.c.claimed_by.is_not(None), work.c.lease_until < now
     return tx.update(work, *stale, **_UNCLAIMED) if fix else tx.count(work, *stale)
 
@@ -206,9 +206,9 @@ class WorkCounts:
 
 
 def count_work(tx: Transaction, kind: str, now: datetime) -> WorkCounts:
-    """How the rows of a kind of work stand."""
-    leased = (work.c.claimed_by.is_not(None)) & (work.c.lease_until >= now)
-    retrying = (work.c.claimed_by.is_(None)) & (work.c.retry_at.is_not(None))
+    """Count the rows of a kind of work by their state."""
+    leased = work.c.claimed_by.is_not(None) & (work.c.lease_until >= now)
+    retrying = work.c.claimed_by.is_(None) & work.c.retry_at.is_not(None)
     row = tx.connection.execute(
         tx.select(
             func.sum(case((leased, 1), else_=0)).label("leased"),
@@ -224,12 +224,12 @@ def count_work(tx: Transaction, kind: str, now: datetime) -> WorkCounts:
 
 
 def count_summaries(tx: Transaction, kind: str) -> int:
-    """How many summaries of a kind there are."""
+    """Count the summaries of a kind."""
     return tx.count(summaries, summaries.c.kind == kind)
 
 
 def is_enabled(tx: Transaction, kind: str) -> bool:
-    """Whether the work is to be done; all work is, until somebody says otherwise."""
+    """True where the work is to be done; all work is, until somebody says otherwise."""
     return get_setting(tx, _SWITCH + kind) is not False
 
 
@@ -239,7 +239,7 @@ def put_enabled(tx: Transaction, kind: str, enabled: bool) -> None:
 
 
 def blocked_reason(tx: Transaction, kind: str) -> str:
-    """Why nothing was done when somebody last tried, in words for a person; empty while work goes on."""
+    """The reason, for a person, for which the last attempt did nothing; empty while work goes on."""
     return str(get_setting(tx, _BLOCKED + kind) or "")
 
 

@@ -46,18 +46,18 @@ class DueSegment:
 
 
 def segment_summary(tx: Transaction, segment_uid: str) -> tuple[str, datetime] | None:
-    """What a segment's rolling summary says, and when it was made; None where there is none."""
+    """The text of a segment's rolling summary and its time; None where there is none."""
     row = tx.connection.execute(_SUMMARY, {"of_tenant": tx.tenant, "of_segment": segment_uid}).first()
     return None if row is None else (row.text, row.updated_at)
 
 
 def has_left(tx: Transaction, message_uid: str) -> bool:
-    """Whether it is known already that everything before this message of its segment has left the window."""
+    """True where the messages of its segment before this one are known to have left the window."""
     return tx.connection.execute(_LEFT, {"of_tenant": tx.tenant, "of_message": message_uid}).first() is not None
 
 
 def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
-    """Everything before this message of its segment has left the window."""
+    """Note that the messages of its segment before this one have left the window."""
     columns = (messages.c.id, messages.c.segment_id, messages.c.position)
     row = tx.connection.execute(tx.select(*columns).where(messages.c.uid == message_uid)).first()
     if row is None or has_left(tx, message_uid):
@@ -68,7 +68,7 @@ def note_left(tx: Transaction, message_uid: str, now: datetime) -> None:
 
 
 def count_left(tx: Transaction, message_uid: str) -> int:
-    """How many messages of a message's segment stand before it and are in no summary."""
+    """Count the messages of a message's segment that stand before it and are in no summary."""
     mark = messages.alias("mark")
     before = tuple_(messages.c.position, messages.c.id) < tuple_(mark.c.position, mark.c.id)
     beside = same(messages.c.segment_id, mark.c.segment_id)
@@ -138,13 +138,13 @@ def covered_by(tx: Transaction, segment_uid: str) -> set[str]:
 
 
 def count_due(tx: Transaction) -> int:
-    """How many segments have messages that no summary covers yet; what was given up is not among them."""
+    """Count the segments with messages that no summary covers yet, without those that were given up."""
     counted = _uncovered(tx, func.count(segment_summaries.c.segment_id.distinct()))
     return int(tx.connection.execute(counted).scalar_one())
 
 
 def count_made(tx: Transaction) -> int:
-    """How many segments have a summary."""
+    """Count the segments that have a summary."""
     return tx.count(segment_summaries, segment_summaries.c.text != "")
 
 

@@ -24,7 +24,7 @@ _ZERO = Decimal(0)
 
 
 class CallState(StrEnum):
-    """How far a call has come."""
+    """The state of a call."""
 
     OPEN = "open"
     DONE = "done"
@@ -51,7 +51,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How a call ended, and its price, None where that is not known."""
+    """The end of a call, and its price, None where that is not known."""
 
     state: CallState
     at: datetime
@@ -83,7 +83,7 @@ class Spent:
 
     @property
     def at_most_usd(self) -> Decimal:
-        """What may have been spent at most; this is held against a limit."""
+        """The most that may have been spent; this is held against a limit."""
         return self.usd + self.unsettled_usd
 
 
@@ -99,7 +99,7 @@ def book_call(tx: Transaction, call: ModelCall) -> None:
 
 
 def settle_call(tx: Transaction, uid: str, end: Settlement) -> bool:
-    """Write down how a call ended.
+    """Write down the end of a call.
 
     Returns:
         Whether it was open; a call that is settled already stays as it is.
@@ -139,17 +139,17 @@ _spent = reader(Spent, **_COUNTED, usd=_or_zero, unsettled_usd=_or_zero)
 
 
 def spent_in_all(tx: Transaction, *conditions: ColumnElement[bool]) -> Spent:
-    """Everything in the books, or what of it meets conditions."""
+    """The sums of all calls, or of those that meet conditions."""
     return _spent(tx.connection.execute(_SUMS.where(spend.c.tenant == tx.tenant, *conditions)).one())
 
 
 def spent_on_day(tx: Transaction, day: str) -> Spent:
-    """Everything of one day, `YYYY-MM-DD`."""
+    """The sums of one day, `YYYY-MM-DD`."""
     return spent_in_all(tx, spend.c.day == day)
 
 
 def spent_on_item(tx: Transaction, kind: str, item_uid: str) -> Spent:
-    """Everything for one record; a second summary of it adds to the first."""
+    """The sums for one record; a second summary of it adds to the first."""
     return spent_in_all(tx, spend.c.kind == kind, spend.c.item_uid == item_uid)
 
 
@@ -161,7 +161,7 @@ def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
 
 
 def mean_output_tokens(tx: Transaction, kind: str, model: str, least: int) -> float | None:
-    """How long a model's answers of a kind of work were; None where it gave fewer than `least`."""
+    """The mean length of a model's answers of a kind of work; None where it gave fewer than `least`."""
     mine = (spend.c.kind == kind, spend.c.model == model, _ANSWERED, spend.c.output_tokens > 0)
     found = spent_in_all(tx, *mine)
     return found.output_tokens / found.calls if found.calls >= least else None

@@ -79,7 +79,7 @@ def exchange_messages(tx: Transaction, conversation_id: int, exchange_id: int) -
 
 
 def conversation_messages(tx: Transaction, conversation_id: int) -> list[MessageText]:
-    """What people and agents said in a conversation, without tools, oldest first, both ends of very many."""
+    """The texts of people and agents in a conversation, without tools, oldest first, both ends of very many."""
     spoken = messages.c.type == MessageType.TEXT.value
     return _both_ends(tx, _messages(tx, [conversation_id]).where(spoken))
 
@@ -194,24 +194,24 @@ def claim_due(
 
 
 def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
-    """How many items wait for a summary; what was given up is not among them."""
+    """Count the items that wait for a summary, without those that were given up."""
     return _count(tx, _due(tx, kind, now, rest_seconds, consent))
 
 
 def count_stale(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
-    """How many of those that wait have a summary already, which is stale."""
+    """Count those of them that have a summary already, which is stale."""
     return _count(tx, _due(tx, kind, now, rest_seconds, consent).where(summaries.c.id.is_not(None)))
 
 
 def count_backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> int:
-    """How many items have no summary but an extract, and get no other unless somebody asks for it."""
+    """Count the items that have no summary but an extract, and get no other unless somebody asks for it."""
     return _count(tx, _backlog(tx, kind, now, rest_seconds, backlog))
 
 
 def list_backlog(
     tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog
 ) -> list[DueSummary]:
-    """Those items, newest first."""
+    """The items of a backlog, newest first."""
     rows = tx.connection.execute(_backlog(tx, kind, now, rest_seconds, backlog).order_by(_begun(kind).desc()))
     return [_due_summary(row) for row in rows]
 
@@ -392,7 +392,7 @@ def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
 
 
 def _add_entry(tx: Transaction, found: StoredSummary) -> None:
-    """What search sees of a summary; nothing where it is empty or what it summarizes is gone."""
+    """Have search see a summary, unless it is empty or what it summarizes is gone."""
     if found.text and found.kind in (*_ITEMS, TOOLS):
         places = _places(tx, found.kind, [found.item_uid])
         add_entries(tx, [row for place in places.values() for row in _entry_rows(found, place)], frozenset())
@@ -415,7 +415,7 @@ def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
 
 
 def _places(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, Row[Any]]:
-    """Where the entries of summaries belong, by what is summarized; what is gone is left out."""
+    """The places of the entries of summaries, by what is summarized; what is gone is left out."""
     head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
     item = _ITEMS.get(kind, exchanges)
     if kind in (EXCHANGE, TOOLS):

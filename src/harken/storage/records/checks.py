@@ -19,7 +19,7 @@ _calls = messages.alias("calls")
 
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """What a shell command printed, with its call; nobody has looked at it yet."""
+    """The output of a shell command, with its call; nobody has looked at it yet."""
 
     result_uid: str
     call_uid: str

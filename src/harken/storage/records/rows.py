@@ -47,7 +47,7 @@ _WEIGHT_SPAN = 0.4
 
 @dataclass(frozen=True, slots=True)
 class SavedSource:
-    """How the records of one source are kept.
+    """The table and the entries of the records of one source.
 
     Attributes:
         entries: what search sees of a record; nothing where it is not to be found.
@@ -177,13 +177,13 @@ def find_kept(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, Sa
 
 
 def kept_times(tx: Transaction, source: str, uids: Sequence[str]) -> dict[str, datetime]:
-    """When each record last changed, by id."""
+    """The time of each record's last change, by id."""
     table = KEPT[source].table
     return {row.uid: row.updated_at for row in rows_by(tx, table.c.uid, uids, table.c.uid, table.c.updated_at)}
 
 
 def has_kept(tx: Transaction, source: str) -> bool:
-    """Whether there is any record of a source."""
+    """True where there is any record of a source."""
     return tx.connection.execute(tx.select(KEPT[source].table.c.id).limit(1)).first() is not None
 
 
@@ -261,7 +261,7 @@ def list_memories(
 
 
 def accessed_times(tx: Transaction, uids: Sequence[str]) -> dict[str, datetime]:
-    """When each memory was last looked at, of those that were."""
+    """The time at which each memory was last looked at, of those that were."""
     rows = rows_by(tx, memories.c.uid, uids, memories.c.uid, memories.c.accessed_at)
     return {row.uid: row.accessed_at for row in rows if row.accessed_at is not None}
 
