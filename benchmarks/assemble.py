@@ -27,6 +27,7 @@ from sqlalchemy import func, select
 
 from experiences import corpus
 from harken.engine import Harken
+from harken.model.arguments import CATEGORIES
 from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.model.experiences import (
     DOMAINS,
@@ -42,7 +43,7 @@ from harken.model.experiences import (
 )
 from harken.model.workspace import Commit, FileChange
 from harken.sources.experiences.experiences import tier_of
-from harken.sources.memories.memories import CATEGORIES, Memory, kept_memory
+from harken.sources.memories.memories import Memory, kept_memory
 from harken.sources.workspace.commits import CommitSource
 from harken.storage.projects import ensure_project
 from harken.storage.tables import entries

@@ -27,7 +27,7 @@ import prompts
 from harken.context.builder import ContextSession
 from harken.context.layers import ChatContext
 from harken.engine import Harken
-from harken.record.recorder import conversation_uid
+from harken.record.ids import conversation_uid
 from report import keep, show
 from unasked import UNASKED
 

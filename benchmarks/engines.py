@@ -16,7 +16,7 @@ from statistics import mean
 import locomo
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
-from harken.record.recorder import conversation_uid
+from harken.record.ids import conversation_uid
 from report import keep, show
 
 MODES = ("hybrid", "keyword", "semantic")

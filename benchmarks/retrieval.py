@@ -21,7 +21,7 @@ from typing import Any
 import locomo
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
-from harken.record.recorder import conversation_uid
+from harken.record.ids import conversation_uid
 
 DEPTH = 100
 ANSWERABLE = (1, 2, 3, 4)

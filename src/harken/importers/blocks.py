@@ -172,11 +172,7 @@ def _cut(text: str, tag: str) -> str:
 
 # Anthropic's name for a text block, and OpenAI's two.
 _TEXT_KINDS = ("text", "input_text", "output_text")
-_ROLES = {
-    MessageType.TOOL_CALL: Role.ASSISTANT,
-    MessageType.TOOL_RESULT: Role.TOOL,
-    MessageType.MARKER: Role.SYSTEM,
-}
+_ROLES = {MessageType.TOOL_CALL: Role.ASSISTANT, MessageType.TOOL_RESULT: Role.TOOL, MessageType.MARKER: Role.SYSTEM}
 
 
 @dataclass(frozen=True, slots=True)

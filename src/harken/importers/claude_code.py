@@ -291,8 +291,7 @@ def _side_facts(path: Path) -> Mapping[str, Any]:
 
 def _title(line: Mapping[str, Any]) -> tuple[str, int] | None:
     """The title that a line gives its conversation, and how much it counts."""
-    kind = line.get("type")
-    key, rank = _TITLES.get(kind if isinstance(kind, str) else "", ("", 0))
+    key, rank = _TITLES.get(str(line.get("type")), ("", 0))
     title = (string(line.get(key)) or "").strip()
     return (title, rank) if title else None
 

@@ -221,9 +221,8 @@ class _FileImport:
         project = (
             identify_project(item.cwd, item.git_remote) if named is None else ProjectIdentity(f"name:{named}", named)
         )
-        thread.head = NewConversation(
-            channel=self._format.name,
-            external_id=item.external_id,
+        thread.head = replace(
+            thread.head,
             title=item.title or thread.head.title,
             project=project,
             created_at=item.created_at,

@@ -78,12 +78,15 @@ def moment(value: Any) -> datetime | None:
     seconds, milliseconds, microseconds or nanoseconds.
     """
     try:
-        if isinstance(value, bool):
-            return None
-        if isinstance(value, (int, float)):
-            return _from_epoch(float(value))
         if isinstance(value, str):
-            return _from_text(value.strip())
+            text = value.strip()
+            if len(text) > 8 and text.replace(".", "", 1).isdecimal():
+                return _from_epoch(float(text))
+            # A leap second is a time in ISO's eyes, and none in Python's.
+            read = datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", text.rstrip("+-")))
+            return (read.replace(tzinfo=UTC) if read.tzinfo is None else read).astimezone(UTC)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return _from_epoch(float(value))
     except (ValueError, OverflowError, OSError):
         pass
     return None
@@ -95,14 +98,6 @@ def _from_epoch(number: float) -> datetime | None:
         if number == float("inf"):
             return None
     return datetime.fromtimestamp(number, UTC) if number > 0 else None
-
-
-def _from_text(text: str) -> datetime | None:
-    if text.replace(".", "", 1).isdecimal() and len(text) > 8:
-        return _from_epoch(float(text))
-    # A leap second is a time in ISO's eyes, and none in Python's.
-    read = datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", text.rstrip("+-")))
-    return (read.replace(tzinfo=UTC) if read.tzinfo is None else read).astimezone(UTC)
 
 
 CHECKPOINT_EVERY = 100

@@ -109,8 +109,8 @@ class WebExport(TranscriptFormat):
         """
         number = recognised = 0
         for number, (value, reached) in enumerate(read_values(path), 1):
-            if isinstance(value, _Break):
-                yield Unreadable(path, number, value.reason)
+            if isinstance(value, _BrokenOffError):
+                yield Unreadable(path, number, str(value))
             elif self.recognises(value):
                 recognised += 1
                 for item in self._read(value):
@@ -138,15 +138,8 @@ class WebExport(TranscriptFormat):
         return [head, *found] if any(isinstance(item, NewMessage) for item in found) else found
 
 
-@dataclass(frozen=True, slots=True)
-class _Break:
-    """Stands where a document cannot be read any further, and says why."""
-
-    reason: str
-
-
-class _TooLongError(Exception):
-    """A value is longer than any conversation."""
+class _BrokenOffError(Exception):
+    """Says why a document cannot be read any further."""
 
 
 def _members(path: Path) -> list[str]:
@@ -159,7 +152,7 @@ def _members(path: Path) -> list[str]:
 
 
 def read_values(path: Path) -> Iterator[tuple[Any, int]]:
-    """The conversations of an export, one after the other, whatever they are; an object where it breaks off.
+    """The conversations of an export, one after the other, whatever they are; an exception where it breaks off.
 
     With each comes how many of the file's bytes are read, of a packed file in proportion.
 
@@ -197,10 +190,10 @@ def _listed(path: Path, stream: IO[bytes]) -> Iterator[Any]:
         try:
             yield window.value()
         except (ValueError, RecursionError):
-            yield _Break("is where the document breaks off")
+            yield _BrokenOffError("is where the document breaks off")
             return
-        except _TooLongError:
-            yield _Break(f"is longer than {_LONGEST_CHARS:,} characters; nothing behind it was read")
+        except _BrokenOffError as error:
+            yield error
             return
         if opening == "{":
             return
@@ -247,7 +240,7 @@ class _Window:
         # At least doubling what is held, so that trying again and again stays linear in the value's length.
         held = self._text[self._position :]
         if len(held) >= _LONGEST_CHARS:
-            raise _TooLongError
+            raise _BrokenOffError(f"is longer than {_LONGEST_CHARS:,} characters; nothing behind it was read")
         more = self._stream.read(max(_CHUNK_BYTES, len(held)))
         self._text, self._position = held + more, 0
         return bool(more)

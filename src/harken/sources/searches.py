@@ -2,23 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from harken.model.arguments import DEFAULT_LIMIT
-from harken.model.conversations import SavedRecord
-from harken.model.experiences import AXES, DOMAINS, OUTCOMES, STRATEGIES, check_one_of
-from harken.sources.experiences.source import ExperienceSource, ValueSource
+from harken.model.conversations import ContextItem, Hit, SavedRecord
+from harken.model.experience_texts import experience_markdown, value_markdown
+from harken.model.experiences import (
+    AXES,
+    DOMAINS,
+    EXPERIENCE,
+    OUTCOMES,
+    STRATEGIES,
+    VALUE,
+    check_one_of,
+    read_experience,
+    read_value,
+)
 from harken.sources.memories.memories import MemorySource, checked_category
-from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch
+from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch, relevance_of
 from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
-from harken.storage.ports import Readable
+from harken.storage.ports import Readable, Transaction
 from harken.storage.records.rows import find_kept
 
 MOST_MEMORIES = 100
+_VALUE_FACTS = ("axis", "cluster_id", "cluster_size", "similarity_to_centroid")
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedSource:
+    """A `Source` of experiences or values; one that was found several times is shown once, as it was found best."""
+
+    name: str
+    item: Callable[[SavedRecord, Hit], ContextItem]
+
+    def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
+        """Show the records of this source among the hits."""
+        mine: dict[str, Hit] = {}
+        for hit in hits:
+            if hit.entry.source == self.name:
+                mine.setdefault(hit.entry.ref_uid, hit)
+        saved = find_kept(tx, self.name, list(mine))
+        return [self.item(saved[uid], hit) for uid, hit in mine.items() if uid in saved]
+
+
+def _experience_item(saved: SavedRecord, hit: Hit) -> ContextItem:
+    one = read_experience(saved)
+    metadata = {
+        "id": one.uid,
+        "domain": one.domain,
+        "strategy": one.strategy,
+        "outcome_status": one.status.value,
+        "confidence_tier": one.tier,
+        "iteration_count": one.iteration_count,
+    }
+    return ContextItem(EXPERIENCE, experience_markdown(one, hit.entry.part), relevance_of(hit), metadata)
+
+
+def _value_item(saved: SavedRecord, hit: Hit) -> ContextItem:
+    one = read_value(saved)
+    facts = {name: getattr(one, name) for name in _VALUE_FACTS}
+    return ContextItem(VALUE, value_markdown(one), relevance_of(hit), {"id": one.uid, **facts})
+
+
+EXPERIENCES, VALUES = LearnedSource(EXPERIENCE, _experience_item), LearnedSource(VALUE, _value_item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +131,7 @@ class SourceSearcher:
         check_one_of("axis", axis, AXES)
         filters = (("domain", domain, DOMAINS), ("strategy", strategy, STRATEGIES), ("outcome", outcome, OUTCOMES))
         facets = (f"axis:{axis}", *_checked_facets(*filters))
-        return self._of(ExperienceSource()).find(query, facets=facets, limit=limit, mode=mode, is_filled=is_filled)
+        return self._of(EXPERIENCES).find(query, facets=facets, limit=limit, mode=mode, is_filled=is_filled)
 
     def search_values(
         self,
@@ -98,7 +148,7 @@ class SourceSearcher:
         The newest others of the same follow, up to the limit, where it is to be filled.
         """
         facets = _checked_facets(("axis", axis, AXES), ("domain", domain, DOMAINS))
-        return self._of(ValueSource()).find(query, facets=facets, limit=limit, mode=mode, is_filled=is_filled)
+        return self._of(VALUES).find(query, facets=facets, limit=limit, mode=mode, is_filled=is_filled)
 
     def search_commits(
         self,

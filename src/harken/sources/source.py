@@ -1,4 +1,4 @@
-"""The port of sources: what makes a record searchable, and what finds and shows one."""
+"""The port of sources: finds the records of one kind, and shows them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from harken.errors import UsageError
 from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT
-from harken.model.conversations import ContextItem, Hit, NewEntry, SearchScope
+from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.model.lookups import SearchResult
 from harken.storage.entries import load_entries, newest_entries, row_scope
 from harken.storage.ports import Readable, Transaction
@@ -25,22 +25,15 @@ class SearchPort(Protocol):
 
 
 class Source(Protocol):
-    """One kind of what can be remembered beside conversations."""
+    """One kind of record that can be remembered beside conversations."""
 
     @property
     def name(self) -> str:
         """As entries and items have it: `memory`, `experience`, `value`, `code`, `commit` or `document`."""
         ...
 
-    def entries(self, record: Any) -> Sequence[NewEntry]:
-        """What search is to see of a record; nothing where it is not to be found."""
-        ...
-
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
-        """What a context shows of entries that were found, in their order, their metadata complete.
-
-        Hits of other sources, and those whose record is gone, are left out.
-        """
+        """Show the records of hits in a context, in their order; those of other sources or gone are left out."""
         ...
 
 

@@ -16,7 +16,7 @@ from harken.importers.importer import Importer, ImportReport, Progress
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import ParsedItem, TranscriptFormat
 from harken.model.conversations import Trust
-from harken.record.recorder import conversation_uid
+from harken.record.ids import conversation_uid
 from harken.storage.conversations import Counts, count_all, find_conversation, messages_of
 from harken.storage.state import get_import_state
 from recorded import RecordedHome

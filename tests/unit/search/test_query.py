@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.search.query import MAX_QUERY_TOKENS, MAX_TERMS, STOP_WORDS, parse_query, whole_words
+from harken.search.query import MAX_QUERY_TOKENS, MAX_TERMS, parse_query, whole_words
 from harken.text import tokens
+from harken.text.words import STOP_WORDS
 
 
 class TestTerms:

@@ -31,6 +31,7 @@ _TEST = re.compile(r"(^|[/_.])(tests?|specs?|__tests__)([/_.]|$)", re.IGNORECASE
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _FENCE = re.compile(r"`{3,}")
 _COLUMNS = ("unit_type", "name", "qualified_name", "language", "signature", "docstring", "start_line", "end_line")
+_TEXTS = ("signature", "docstring", "body", "about")
 MAX_SNIPPET_CHARS = 5000
 
 
@@ -149,14 +150,11 @@ class CodeIndex(FileIndex):
 
     def _parts(self, project: str, path: str, data: bytes) -> list[FilePart]:
         language = language_of(path)
-        units = [] if language is None else parse_units(data, path, language)
-        return [self._part(project, path, unit) for unit in units]
-
-    def _part(self, project: str, path: str, unit: CodeUnit) -> FilePart:
-        redacted: dict[str, Any] = {
-            name: self._redact(getattr(unit, name)) for name in ("signature", "docstring", "body", "about")
-        }
-        clean = replace(unit, **redacted)
-        uid = derived_uid("code", project, path, unit.qualified_name, str(unit.number))
-        row = {name: getattr(clean, name) for name in _COLUMNS}
-        return FilePart(uid, row, self.source.entries(clean)[0])
+        parts = []
+        for unit in parse_units(data, path, language) if language else ():
+            redacted: dict[str, Any] = {name: self._redact(getattr(unit, name)) for name in _TEXTS}
+            clean = replace(unit, **redacted)
+            uid = derived_uid("code", project, path, unit.qualified_name, str(unit.number))
+            row = {name: getattr(clean, name) for name in _COLUMNS}
+            parts.append(FilePart(uid, row, self.source.entries(clean)[0]))
+        return parts

@@ -184,14 +184,14 @@ class Language:
         return "typescript" if self.name == "tsx" else self.name
 
     @cached_property
-    def _loaded(self) -> tuple[tree_sitter.Parser, tree_sitter.Query]:
+    def _loaded(self) -> tuple[tree_sitter.Parser, tree_sitter.Query, type[tree_sitter.QueryCursor]]:
         try:
             import tree_sitter
 
             grammar = tree_sitter.Language(getattr(import_module(self.module), self.entry)())
         except ImportError as error:
             raise MissingExtraError(f"Indexing {self.name}", "code") from error
-        return tree_sitter.Parser(grammar), tree_sitter.Query(grammar, self.query)
+        return tree_sitter.Parser(grammar), tree_sitter.Query(grammar, self.query), tree_sitter.QueryCursor
 
     def matches(self, source: bytes) -> tuple[tree_sitter.Node, list[Mapping[str, list[Any]]]]:
         """The tree's root, and every match of the query.
@@ -199,12 +199,9 @@ class Language:
         Raises:
             MissingExtraError: the grammar is not installed.
         """
-        parser, query = self._loaded
-        # Only now: without the extra there is none, and what has to be installed was said by then.
-        import tree_sitter
-
+        parser, query, cursor = self._loaded
         root = parser.parse(source).root_node
-        return root, [captures for _, captures in tree_sitter.QueryCursor(query).matches(root)]
+        return root, [captures for _, captures in cursor(query).matches(root)]
 
 
 _TYPESCRIPT = (

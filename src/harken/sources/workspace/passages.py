@@ -120,7 +120,8 @@ class _Gathering:
     def add(self, block: MarkdownBlock) -> None:
         size = tokens.estimate(block.text)
         if block.level:
-            if self._is_full(block.level):
+            rank = self.under[-1][0] if self.under else 7
+            if self.size >= MIN_TOKENS or (block.level <= rank and self.size >= _SMALL_TOKENS):
                 self.flush()
             self.path = (*(part for part in self.path if part[0] < block.level), (block.level, block.title))
         elif self.size + size > MAX_TOKENS:
@@ -137,11 +138,6 @@ class _Gathering:
             first, last = self.blocks[0].first, self.blocks[-1].last
             self.done.append(Passage(len(self.done), headings, text, first, last))
         self.blocks, self.size = [], 0
-
-    def _is_full(self, level: int) -> bool:
-        """True where a new heading begins a new passage."""
-        rank = self.under[-1][0] if self.under else 7
-        return self.size >= MIN_TOKENS or (level <= rank and self.size >= _SMALL_TOKENS)
 
     def _flush_but_headings(self) -> None:
         """Flush; headings at the end go with what follows them."""

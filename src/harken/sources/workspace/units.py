@@ -35,7 +35,7 @@ _SOURCE_FOLDERS = ("src", "lib", "python")
 
 
 @dataclass(slots=True)
-class _FoundUnits:
+class _FoundUnit:
     """A unit in the making, with those directly inside."""
 
     kind: str
@@ -64,7 +64,7 @@ def parse_units(source: bytes, path: str, language: Language) -> list[CodeUnit]:
     return _finished([_module(root, path, language, found), *units], language.separator)
 
 
-def _unit(captures: Mapping[str, list[Any]]) -> _FoundUnits | None:
+def _unit(captures: Mapping[str, list[Any]]) -> _FoundUnit | None:
     kind = next(kind for kind in _TYPES if kind in captures)
     named = captures["name"][0]
     name = _declared_name(named).strip().strip("'\"`").replace('"."', ".").replace("`.`", ".")
@@ -74,7 +74,7 @@ def _unit(captures: Mapping[str, list[Any]]) -> _FoundUnits | None:
         receiver = re.findall(r"\w+", _text(captures["receiver"][0]).partition("[")[0])
         name = ".".join(filter(None, [*receiver[-1:], name]))
     body = captures.get("body")
-    return _FoundUnits(kind, captures[kind][0], name, body[0] if body else None) if name else None
+    return _FoundUnit(kind, captures[kind][0], name, body[0] if body else None) if name else None
 
 
 def _declared_name(node: Node) -> str:
@@ -89,17 +89,20 @@ def _declared_name(node: Node) -> str:
     return f"operator {_text(node.named_children[0])}"
 
 
-def _nested(found: list[_FoundUnits], prefix: list[str]) -> list[_FoundUnits]:
+def _nested(found: list[_FoundUnit], prefix: list[str]) -> list[_FoundUnit]:
     """The same in the order of the lines, each with its qualified name, none twice."""
-    kept: list[_FoundUnits] = []
-    stack: list[_FoundUnits] = []
+    kept: list[_FoundUnit] = []
+    stack: list[_FoundUnit] = []
     seen: set[tuple[int, str]] = set()
     for unit in sorted(found, key=lambda unit: (unit.node.start_byte, -unit.node.end_byte, _TYPES.index(unit.kind))):
         while stack and stack[-1].node.end_byte <= unit.node.start_byte:
             stack.pop()
         parent = stack[-1] if stack else None
-        # `const F = () => …` is a function before it is a constant; `typedef struct s {…} s` is one class.
-        if (unit.node.start_byte, unit.name) in seen or (parent is not None and _is_part_of(parent, unit)):
+        # `typedef struct s {…} s` is one class; a constant of a function is that function's own.
+        is_alias = parent is not None and parent.node.type == "type_definition" and parent.name == unit.name
+        is_local = parent is not None and unit.kind == "constant" and parent.kind in ("function", "method")
+        # `const F = () => …` is a function before it is a constant.
+        if (unit.node.start_byte, unit.name) in seen or is_alias or is_local:
             continue
         seen.add((unit.node.start_byte, unit.name))
         if parent is not None:
@@ -113,13 +116,7 @@ def _nested(found: list[_FoundUnits], prefix: list[str]) -> list[_FoundUnits]:
     return kept
 
 
-def _is_part_of(parent: _FoundUnits, unit: _FoundUnits) -> bool:
-    """True for the type that its parent gives the same name, and for a variable of its parent's own."""
-    is_alias = parent.node.type == "type_definition" and parent.name == unit.name
-    return is_alias or (unit.kind == "constant" and parent.kind in ("function", "method"))
-
-
-def _record(unit: _FoundUnits, path: str, language: Language) -> CodeUnit:
+def _record(unit: _FoundUnit, path: str, language: Language) -> CodeUnit:
     outer = _outer(unit.node)
     whole = outer.text or b""
     cut = len(whole) if unit.body is None else unit.body.start_byte - outer.start_byte
@@ -127,6 +124,11 @@ def _record(unit: _FoundUnits, path: str, language: Language) -> CodeUnit:
     is_short = unit.kind in ("constant", "table", "view") or (unit.kind == "class" and not unit.children)
     docstring, body = _documented(unit, outer, language)
     shown = whole if is_short and not language.has_docstrings else whole[:cut]
+    signature = inspect.cleandoc(shown.decode(errors="replace")).strip()
+    if not is_short:
+        signature = signature.rstrip("{").rstrip().removesuffix("=>").rstrip()
+    if len(signature) > _MAX_SIGNATURE:
+        signature = signature[:_MAX_SIGNATURE].rstrip() + " …"
     if unit.children and unit.kind == "class":
         body = ", ".join(dict.fromkeys(unit.children))
     separator = language.separator
@@ -137,7 +139,7 @@ def _record(unit: _FoundUnits, path: str, language: Language) -> CodeUnit:
         name=re.split(r"::|\.", unit.name)[-1],
         qualified_name=separator.join(unit.names),
         language=language.searched_name,
-        signature=_signature(shown, is_short),
+        signature=signature,
         docstring=docstring[:_MAX_DOCSTRING],
         start_line=outer.start_point.row + 1,
         end_line=_last_row(outer) + 1,
@@ -160,7 +162,7 @@ def _last_row(node: Node) -> int:
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
 
 
-def _documented(unit: _FoundUnits, outer: Node, language: Language) -> tuple[str, str]:
+def _documented(unit: _FoundUnit, outer: Node, language: Language) -> tuple[str, str]:
     """The docstring, and the body without it."""
     string = _docstring_node(unit.body) if language.has_docstrings else None
     if string is None or unit.body is None:
@@ -210,13 +212,7 @@ def _unmarked(lines: list[str]) -> str:
     return "\n".join(_COMMENT_MARK.sub("", _COMMENT_MARK.sub("", line)).rstrip() for line in lines).strip()
 
 
-def _signature(source: bytes, is_whole: bool) -> str:
-    text = inspect.cleandoc(source.decode(errors="replace")).strip()
-    text = text if is_whole else text.rstrip("{").rstrip().removesuffix("=>").rstrip()
-    return text if len(text) <= _MAX_SIGNATURE else text[:_MAX_SIGNATURE].rstrip() + " …"
-
-
-def _module(root: Node, path: str, language: Language, found: list[_FoundUnits]) -> CodeUnit:
+def _module(root: Node, path: str, language: Language, found: list[_FoundUnit]) -> CodeUnit:
     name = _module_name(path, language)
     string = _docstring_node(root) if language.has_docstrings else None
     documented = {_outer(unit.node).start_byte for unit in found}

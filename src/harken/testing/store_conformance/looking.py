@@ -1,4 +1,4 @@
-"""Rows are told again as the events that made them, always in the same order; runs of tasks are found newest first."""
+"""Records are found by their names and order, and rows are told again as the events that made them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harken.model.conversations import (
     Tombstone,
 )
 from harken.model.lookups import Surroundings
-from harken.storage.conversations import count_all, list_projects, look_up, messages_holding, messages_of, read_titles
+from harken.storage import conversations
 from harken.storage.entries import entry_facts, load_entries
 from harken.storage.events import delete_conversation_rows, events_of, known_conversations
 from harken.storage.past import list_tasks, newest_exchanges
@@ -59,7 +59,7 @@ QUERIES = ("zebra", "giraffe zebra", "москва", "%_", "0__")
 
 
 def _look(store: Store, beginning: str, reach: int = 2) -> Surroundings:
-    return read(store, look_up, beginning, reach)
+    return read(store, conversations.look_up, beginning, reach)
 
 
 def _texts(messages: tuple[Message, ...]) -> list[str]:
@@ -177,8 +177,8 @@ class LookingTests:
         talk = keep(store, talk_of("row", "b", "c"))
         apply(store, [talk.say("d", at=START.replace(hour=1)), talk.say("a", position=1)])
         with store.reading() as tx:
-            assert [message.text for message in messages_of(tx, talk.uid)] == list("abcd")
-            assert [message.text for message in messages_of(tx, talk.uid, 2)] == list("ab")
+            assert [message.text for message in conversations.messages_of(tx, talk.uid)] == list("abcd")
+            assert [message.text for message in conversations.messages_of(tx, talk.uid, 2)] == list("ab")
 
     def test_messages_are_found_by_what_their_whole_text_holds(self, store: Store) -> None:
         talk = Talk("row")
@@ -187,7 +187,7 @@ class LookingTests:
         talk.say("x " * 500 + "zebra giraffe", Role.TOOL, type=MessageType.TOOL_RESULT)
         keep(store, talk)
         with store.reading() as tx:
-            found = {word: [text for _, text in messages_holding(tx, word.split())] for word in QUERIES}
+            found = {word: [text for _, text in conversations.messages_holding(tx, word.split())] for word in QUERIES}
         assert [text[:9] for text in found["zebra"]] == ["A Zebra a", "ZEBRA", "x x x x x"]
         assert [text[:9] for text in found["giraffe zebra"]] == ["A Zebra a", "x x x x x"]
         assert (found["москва"], found["%_"], found["0__"]) == (["Москва", "я люблю МОСКВА"], ["100%_sure"], [])
@@ -198,7 +198,8 @@ class LookingTests:
         titled.titled("A title")
         empty = Talk("four")
         keep(store, titled, plain, long, empty)
-        titles = read(store, read_titles, [talk.uid for talk in (titled, plain, long, empty)] + ["nothing"])
+        wanted = [*(talk.uid for talk in (titled, plain, long, empty)), "nothing"]
+        titles = read(store, conversations.read_titles, wanted)
         shown = [titles.pop(talk.uid) for talk in (titled, plain, empty)]
         assert shown == ["A title", "the first words", ""]
         assert list(titles) == [long.uid]
@@ -208,7 +209,7 @@ class LookingTests:
     def test_projects_are_listed_the_busiest_first(self, store: Store) -> None:
         quiet, busy = ProjectIdentity("k:quiet", "quiet"), ProjectIdentity("k:busy", "busy")
         keep(store, talk_of("a", "x", project=quiet), talk_of("b", "x", project=busy), talk_of("c", "x", project=busy))
-        assert read(store, list_projects) == [("k:busy", "busy", 2), ("k:quiet", "quiet", 1)]
+        assert read(store, conversations.list_projects) == [("k:busy", "busy", 2), ("k:quiet", "quiet", 1)]
 
     def test_everything_is_counted(self, store: Store) -> None:
         talk = spoken_at_length("row", 3)
@@ -218,7 +219,7 @@ class LookingTests:
         space = space_of(store)
         embed(store, space, entry_ids(store, talk.messages[1:2]), unit_vectors(1))
         with store.reading() as tx:
-            counts, unanswered = count_all(tx, space.id), count_all(tx, None)
+            counts, unanswered = conversations.count_all(tx, space.id), conversations.count_all(tx, None)
         assert (counts.messages, counts.conversations, counts.exchanges, counts.projects) == (5, 2, 2, 1)
         assert (counts.entries, counts.embeddable, counts.embedded) == (5, 2, 1)
         assert (counts.failed, counts.forgotten, unanswered.embedded) == (0, 1, 0)
@@ -236,3 +237,41 @@ class LookingTests:
         assert (entry.spoken, entry.created_at, entry.weight) == ("Ada: words", message.created_at, 1.0)
         assert list(facts) == [entry_id]
         assert (facts[entry_id].author, facts[entry_id].role) == ("Ada", "assistant")
+
+    def test_the_newest_segment_and_its_newest_messages_are_found(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two", "three")
+        first = talk.segment
+        talk.begin_segment()
+        talk.say("four")
+        talk.say("five")
+        keep(store, talk)
+        with store.reading() as tx:
+            assert conversations.newest_segment(tx, talk.uid) == talk.segment.uid
+            assert conversations.newest_segment(tx, "nobody") is None
+            assert conversations.messages_of_segment(tx, talk.uid, talk.segment.uid) == talk.messages[3:]
+            assert conversations.messages_of_segment(tx, talk.uid, first.uid, newest=2) == talk.messages[1:3]
+
+    def test_conversations_are_found_by_their_names_and_by_being_newest(self, store: Store) -> None:
+        old, new = talk_of("old", "one"), talk_of("new", "two", start=START + timedelta(days=1))
+        assert read(store, conversations.newest_conversation, START) is None
+        keep(store, new, old)
+        with store.reading() as tx:
+            assert conversations.newest_conversation(tx, START) == new.uid
+            # A day and more before it, the newer one can only have been dated by a wrong clock.
+            assert conversations.newest_conversation(tx, START - timedelta(hours=1)) == old.uid
+            assert conversations.newest_conversation(tx, START - timedelta(days=9)) == new.uid
+            assert conversations.begins_with(tx, "old") == [old.uid]
+            assert conversations.begins_with(tx, new.uid[:20]) == [new.uid]
+            assert conversations.begins_with(tx, "nobody") == []
+
+    def test_entries_are_known_by_their_messages_and_exchanges(self, store: Store) -> None:
+        talk = talk_of("garden", "one", "two")
+        talk.begin_exchange()
+        talk.say("three")
+        keep(store, talk)
+        with store.reading() as tx:
+            ids = [conversations.entries_of(tx, [message.uid]) for message in talk.messages]
+            assert [len(found) for found in ids] == [1, 1, 1]
+            exchanges = conversations.exchanges_of(tx, set().union(*ids))
+            one, two, three = (exchanges[entry_id] for found in ids for entry_id in found)
+            assert one == two != three

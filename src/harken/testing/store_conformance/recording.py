@@ -96,11 +96,8 @@ class RecordingTests:
         apply(store, talk.events)
         talk.say("an antelope")
         assert apply(store, talk.events) == 1
-        assert [message.text for message in read(store, conversations.messages_of, talk.uid)] == [
-            "a zebra",
-            "a giraffe",
-            "an antelope",
-        ]
+        texts = [message.text for message in read(store, conversations.messages_of, talk.uid)]
+        assert texts == ["a zebra", "a giraffe", "an antelope"]
 
     def test_an_event_that_comes_twice_in_one_call_is_added_once(self, store: Store) -> None:
         talk = talk_of("doubled", "a zebra")

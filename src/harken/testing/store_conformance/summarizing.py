@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from harken.model.conversations import CoreFact, Message, SearchScope, Tombstone
-from harken.storage.conversations import (
-    begins_with,
-    count_all,
-    entries_of,
-    exchanges_of,
-    messages_of,
-    messages_of_segment,
-    newest_conversation,
-    newest_segment,
-)
+from harken.model.conversations import Message, SearchScope, Tombstone
+from harken.storage.conversations import count_all, messages_of, newest_conversation
 from harken.storage.enrichment import jobs, segments, summaries
 from harken.storage.enrichment.consent import Consent, SummaryBacklog, last_exchange_numbers, note_imported
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary, StoredSummary
 from harken.storage.entries import row_scope
-from harken.storage.events import Ingest, forget_rows
+from harken.storage.events import forget_rows
 from harken.storage.ports import RowScope, Store
-from harken.storage.state import core_facts, drop_core_facts
 from harken.testing.store_conformance.asking import found, keep, read, spoken_at_length, write
 from harken.testing.talk import START, Talk, talk_of
 
@@ -43,9 +33,6 @@ def _put(store: Store, talk: Talk, kind: str, due: DueSummary, text: str = "A sh
     return found
 
 
-_LEASE = 60.0
-
-
 def _with_two_left(store: Store) -> Talk:
     talk = keep(store, talk_of("garden", "one", "two", "three"))
     _leave(store, talk.messages[2])
@@ -59,7 +46,7 @@ def _leave(store: Store, first_inside: Message) -> None:
 def _claimed(store: Store, text: str = "") -> list[Message]:
     """Take what is due, and summarize it so where there is a text; the messages that it was."""
     with store.writing() as tx:
-        due = segments.claim_due(tx, "tester", 10, START, _LEASE)
+        due = segments.claim_due(tx, "tester", 10, START, LEASE)
         if due is None:
             return []
         if text:
@@ -190,55 +177,6 @@ class SummaryTests:
                 assert summaries.count_due(tx, kind, LATER, REST) == 0
             assert count_all(tx, None).entries == 0
 
-    def test_the_newest_segment_and_its_newest_messages_are_found(self, store: Store) -> None:
-        talk = talk_of("garden", "one", "two", "three")
-        first = talk.segment
-        talk.begin_segment()
-        talk.say("four")
-        talk.say("five")
-        keep(store, talk)
-        with store.reading() as tx:
-            assert newest_segment(tx, talk.uid) == talk.segment.uid
-            assert newest_segment(tx, "nobody") is None
-            assert messages_of_segment(tx, talk.uid, talk.segment.uid) == talk.messages[3:]
-            assert messages_of_segment(tx, talk.uid, first.uid, newest=2) == talk.messages[1:3]
-
-    def test_conversations_are_found_by_their_names_and_by_being_newest(self, store: Store) -> None:
-        old, new = talk_of("old", "one"), talk_of("new", "two", start=START + timedelta(days=1))
-        assert read(store, newest_conversation, START) is None
-        keep(store, new, old)
-        with store.reading() as tx:
-            assert newest_conversation(tx, START) == new.uid
-            # A day and more before it, the newer one can only have been dated by a wrong clock.
-            assert newest_conversation(tx, START - timedelta(hours=1)) == old.uid
-            assert newest_conversation(tx, START - timedelta(days=9)) == new.uid
-            assert begins_with(tx, "old") == [old.uid]
-            assert begins_with(tx, new.uid[:20]) == [new.uid]
-            assert begins_with(tx, "nobody") == []
-
-    def test_entries_are_known_by_their_messages_and_exchanges(self, store: Store) -> None:
-        talk = talk_of("garden", "one", "two")
-        talk.begin_exchange()
-        talk.say("three")
-        keep(store, talk)
-        with store.reading() as tx:
-            ids = [entries_of(tx, [message.uid]) for message in talk.messages]
-            assert [len(found) for found in ids] == [1, 1, 1]
-            exchanges = exchanges_of(tx, set().union(*ids))
-            one, two, three = (exchanges[entry_id] for found in ids for entry_id in found)
-            assert one == two != three
-
-    def test_core_memory_is_set_replaced_and_deleted(self, store: Store) -> None:
-        facts = [CoreFact("agent", "tone", "short", START), CoreFact("user", "name", "Maya", START)]
-        later = CoreFact("user", "name", "Maya Lin", START + timedelta(days=1))
-        with store.writing() as tx:
-            Ingest(tx, 10, 2000).apply([*facts, later])
-            assert core_facts(tx) == [later, facts[0]]
-            Ingest(tx, 10, 2000).apply([CoreFact("user", "name", None, START), CoreFact("user", "never", None, START)])
-            assert core_facts(tx) == [facts[0]]
-            drop_core_facts(tx)
-            assert core_facts(tx) == []
-
     def test_a_summary_takes_in_each_message_that_left_once(self, store: Store) -> None:
         talk = keep(store, talk_of("garden", *(f"message number {number}" for number in range(6))))
         assert _claimed(store) == []
@@ -258,11 +196,11 @@ class SummaryTests:
 
     def test_what_one_summarizes_no_other_takes_before_its_lease_ends_nor_both_keep(self, store: Store) -> None:
         _with_two_left(store)
-        late = START + timedelta(seconds=_LEASE + 1)
+        late = START + timedelta(seconds=LEASE + 1)
         with store.writing() as tx:
-            slow = segments.claim_due(tx, "slow", 10, START, _LEASE)
-            assert segments.claim_due(tx, "other", 10, START, _LEASE) is None
-            quick = segments.claim_due(tx, "quick", 10, late, _LEASE)
+            slow = segments.claim_due(tx, "slow", 10, START, LEASE)
+            assert segments.claim_due(tx, "other", 10, START, LEASE) is None
+            quick = segments.claim_due(tx, "quick", 10, late, LEASE)
             assert slow is not None
             assert quick is not None
             assert segments.put_summary(tx, quick, "", late)
@@ -279,7 +217,7 @@ class SummaryTests:
     def test_words_forgotten_while_they_are_summarized_are_not_kept(self, store: Store) -> None:
         talk = _with_two_left(store)
         with store.writing() as tx:
-            due = segments.claim_due(tx, "one", 10, START, _LEASE)
+            due = segments.claim_due(tx, "one", 10, START, LEASE)
             forget_rows(tx, talk.forget(talk.messages[0]))
             assert due is not None
             assert not segments.put_summary(tx, due, "one and two", START)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from harken.errors import UsageError
+from harken.model.conversations import CoreFact
 from harken.storage import state
 from harken.storage.conversations import count_all, find_message
 from harken.storage.events import Ingest
@@ -139,3 +141,15 @@ class TransactionTests:
         apply(store, talk_of("sound", "a zebra", "a giraffe").events)
         assert store.check() == []
         assert text_problems(store) == []
+
+    def test_core_memory_is_set_replaced_and_deleted(self, store: Store) -> None:
+        facts = [CoreFact("agent", "tone", "short", START), CoreFact("user", "name", "Maya", START)]
+        later = CoreFact("user", "name", "Maya Lin", START + timedelta(days=1))
+        with store.writing() as tx:
+            ingest = Ingest(tx, MIN_TOKENS, TOOL_CHARS)
+            ingest.apply([*facts, later])
+            assert state.core_facts(tx) == [later, facts[0]]
+            ingest.apply([CoreFact("user", name, None, START) for name in ("name", "never")])
+            assert state.core_facts(tx) == [facts[0]]
+            state.drop_core_facts(tx)
+            assert state.core_facts(tx) == []

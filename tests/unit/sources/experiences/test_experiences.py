@@ -11,8 +11,9 @@ import pytest
 from harken.engine import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import SearchScope
+from harken.model.experience_texts import experience_entries
 from harken.model.experiences import ExperienceStatus, RootCause
-from harken.sources.experiences.source import ExperienceSource
+from harken.sources.searches import EXPERIENCES
 from harken.storage.records.rows import each_kept
 from harken.testing.models import HashingEmbedder
 from learning import FALSIFIED, STORY, go_through, run_shell
@@ -136,7 +137,7 @@ def test_after_a_crash_the_experience_is_offered_again(tmp_path: Path, engine_se
 def test_each_axis_finds_an_experience_and_shows_it_whole(harken: Harken) -> None:
     one = go_through(harken)
     harken.embed()
-    texts = {entry.part: entry.text for entry in ExperienceSource().entries(one)}
+    texts = {entry.part: entry.text for entry in experience_entries(one)}
     assert texts == {
         "full": "Goal: Find out why the importer loses rows\n"
         "Hypothesis: The reader skips lines that end in a carriage return\n"
@@ -179,7 +180,7 @@ def test_each_axis_finds_an_experience_and_shows_it_whole(harken: Harken) -> Non
         )
         [hit] = harken.search("importer rows", scope=SearchScope(facets=facets)).hits
         with harken.store.reading() as tx:
-            [item] = ExperienceSource().items(tx, [hit, hit])
+            [item] = EXPERIENCES.items(tx, [hit, hit])
         assert item.content == story + (cause if axis in ("surprise", "root_cause") else "") + lesson
         assert item.source == "experience"
         assert item.metadata == {
@@ -194,12 +195,12 @@ def test_each_axis_finds_an_experience_and_shows_it_whole(harken: Harken) -> Non
 
 def test_what_is_not_there_has_no_line_and_no_axis(harken: Harken) -> None:
     one = go_through(harken, status="abandoned")
-    assert {entry.part: entry.text.splitlines()[-1] for entry in ExperienceSource().entries(one)} == {
+    assert {entry.part: entry.text.splitlines()[-1] for entry in experience_entries(one)} == {
         "full": "Outcome: abandoned",
         "strategy": "Outcome: abandoned after 1 iteration",
     }
     begun = harken.experiences.start(**STORY)
-    assert list(ExperienceSource().entries(begun)) == []
+    assert list(experience_entries(begun)) == []
 
 
 def test_the_rule_gives_each_tier(harken: Harken) -> None:

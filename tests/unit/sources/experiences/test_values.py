@@ -15,7 +15,7 @@ from harken.model.conversations import SearchScope
 from harken.model.experience_texts import in_a_sentence
 from harken.model.experiences import Lesson
 from harken.providers.clusters import density_clusters, follow, weighted_centroid
-from harken.sources.experiences.source import ValueSource
+from harken.sources.searches import VALUES
 from harken.testing.models import HashingEmbedder, hashed_vectors
 from learning import FALSIFIED, STORY, THEMES, go_through, learn_themes
 
@@ -93,7 +93,7 @@ def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
     assert harken.values.list("surprise") == []
     [hit] = harken.search(theme, scope=SearchScope(sources=("value",), facets=("domain:debugging",))).hits
     with harken.store.reading() as tx:
-        [item] = ValueSource().items(tx, [hit])
+        [item] = VALUES.items(tx, [hit])
     assert item.content == f"**Value** (full, cluster size: 8):\n{whole}"
     assert item.metadata == {
         "id": value.uid,
