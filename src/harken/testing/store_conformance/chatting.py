@@ -8,7 +8,6 @@ from harken.model.conversations import CoreFact, Message
 from harken.storage.conversations import (
     begins_with,
     entries_of,
-    exchanges_of,
     messages_of,
     messages_of_segment,
     newest_conversation,
@@ -23,6 +22,7 @@ from harken.storage.enrichment.segments import (
     put_summary,
     segment_summary,
 )
+from harken.storage.entries import entry_facts
 from harken.storage.events import Ingest, forget_rows
 from harken.storage.ports import Store
 from harken.storage.state import core_facts, drop_core_facts
@@ -69,8 +69,8 @@ class ChatTests:
         with store.reading() as tx:
             ids = [entries_of(tx, [message.uid]) for message in talk.messages]
             assert [len(found) for found in ids] == [1, 1, 1]
-            exchanges = exchanges_of(tx, set().union(*ids))
-            one, two, three = (exchanges[entry_id] for found in ids for entry_id in found)
+            facts = entry_facts(tx, [entry_id for found in ids for entry_id in found])
+            one, two, three = (facts[entry_id].exchange_id for found in ids for entry_id in found)
             assert one == two != three
 
     def test_core_memory_is_set_replaced_and_deleted(self, store: Store) -> None:
