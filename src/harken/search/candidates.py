@@ -72,11 +72,7 @@ class Candidates:
     def find_near(self, tx: Transaction, index: NearestIndex, asked: QueryVector, compared: int = 0) -> None:
         """Find the nearest, and how near those with the query's words are.
 
-        Args:
-            tx: any transaction.
-            index: of the store.
-            asked: the query's vector.
-            compared: so many of a small scope, to spare comparing those found by words one by one.
+        Of a small scope so many are `compared` as spare comparing those found by words one by one.
         """
         wanted = max(self.depth, compared)
         self.nearest, self.similarity = index.compare(
@@ -274,10 +270,7 @@ class Gate:
     def admits(self, similarity: float | None, is_untrusted: bool, has_words: bool = False) -> bool | None:
         """Whether an entry is near enough; None where its rare words decide: it has no vector, or is nearly near.
 
-        Args:
-            similarity: to the query; None where it is not known.
-            is_untrusted: whether the entry is not to be trusted.
-            has_words: whether the full text found it.
+        It `has_words` where the full text found it.
         """
         if similarity is None or self.threshold is None:
             return None

@@ -394,7 +394,9 @@ def place_exchanges(
     back, `told` the rows of conversations with a summary.
     """
     limit = config.exchange_limit_per_conversation
-    placed = [_placed(row, score, found, passing) for row, score in chosen.items()]
+    placed = []
+    for row, score in chosen.items():
+        placed.append(_placed(row, score, found, passing))
     if config.share_places:
         return _shared(placed, config.conversation_limit * limit, told, everywhere)
     return [replace(each, exchanges=dict(list(each.exchanges.items())[:limit])) for each in placed]
@@ -409,23 +411,16 @@ def _placed(row: int, score: float, found: Candidates, passing: Collection[int])
             nearest.append(found.similarity.get(entry_id))
             if each.exchange_id is not None:
                 of_it.setdefault(each.exchange_id, []).append(entry_id)
-    exchanges = {
-        exchange: (
-            _score(entry_ids, found) + _CONVERSATION * score,
-            _best_of(found.similarity.get(entry_id) for entry_id in entry_ids),
-        )
-        for exchange, entry_ids in of_it.items()
-        if any(entry_id in passing for entry_id in entry_ids)
-    }
+    exchanges = {}
+    for exchange, entry_ids in of_it.items():
+        if not set(entry_ids).isdisjoint(passing):
+            # By its own words or its summary, whichever says it better, and by its summary once more.
+            best = max(found.scores[entry_id] for entry_id in entry_ids)
+            made = [found.scores[entry_id] for entry_id in entry_ids if found.facts[entry_id].source == EXCHANGE]
+            weighed = best + _EXCHANGE_SUMMARY * max(made, default=0.0) + _CONVERSATION * score
+            exchanges[exchange] = weighed, _best_of(map(found.similarity.get, entry_ids))
     best_first = sorted(exchanges.items(), key=lambda each: (-each[1][0], -each[0]))
     return Placed(row, score, _best_of(nearest), dict(best_first))
-
-
-def _score(entry_ids: Sequence[int], found: Candidates) -> float:
-    """By its own words or its summary, whichever says it better, and by its summary once more."""
-    best = max(found.scores[entry_id] for entry_id in entry_ids)
-    summaries = [found.scores[entry_id] for entry_id in entry_ids if found.facts[entry_id].source == EXCHANGE]
-    return best + _EXCHANGE_SUMMARY * max(summaries, default=0.0)
 
 
 def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everywhere: Candidates) -> list[Placed]:

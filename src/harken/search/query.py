@@ -47,7 +47,11 @@ def parse_query(text: str) -> Query:
     for word in content:
         for term in split_unspaced(word):
             terms[term] = None
-    return Query(clipped if found else "", tuple(terms)[:MAX_TERMS], frozenset(found), _quote(found, flat))
+    # What may be a quotation: several words of which one says something, or a name.
+    names = any(character.isdigit() or character == "_" for word in found for character in word)
+    says = len(found) > 1 and any(word not in STOP_WORDS for word in found)
+    quote = " ".join(flat.split()[:MAX_QUOTED_WORDS]) if names or says else ""
+    return Query(clipped if found else "", tuple(terms)[:MAX_TERMS], frozenset(found), quote)
 
 
 def whole_words(text: str) -> dict[str, re.Pattern[str]]:
@@ -61,13 +65,6 @@ def whole_words(text: str) -> dict[str, re.Pattern[str]]:
         behind = "" if UNSPACED_RUN.match(word[-1]) else f"(?![^\\W{UNSPACED}])"
         patterns[word] = re.compile(before + re.escape(word) + behind, re.IGNORECASE)
     return patterns
-
-
-def _quote(found: list[str], flat: str) -> str:
-    """The first words of a query that may be a quotation: several words of which one says something, or a name."""
-    names = any(character.isdigit() or character == "_" for word in found for character in word)
-    says = any(word not in STOP_WORDS for word in found)
-    return " ".join(flat.split()[:MAX_QUOTED_WORDS]) if names or (says and len(found) > 1) else ""
 
 
 # A message is small talk in one language or in none: German "die" and "war" are no English words.
@@ -122,16 +119,13 @@ def asks_nothing(query: Query, least_tokens: int) -> bool:
 
 def is_small_talk(query: Query) -> bool:
     """Whether nothing was said but stop words, what keeps a talk going, courtesies, and the number of a choice."""
-    words = {word for word in query.words if not _is_choice(word)}
-    return any(_is_courtesy(words, query.text, each) for each in courtesies())
-
-
-def _is_courtesy(words: set[str], text: str, courtesies: Courtesies) -> bool:
-    """Whether a message is only polite; what could be a topic as well counts where something marks it as that."""
-    if words <= courtesies.plain:
-        return True
-    is_polite = words <= courtesies.either and not words.isdisjoint(courtesies.markers)
-    return is_polite and words.isdisjoint(courtesies.asking) and "?" not in text
+    words = {word for word in query.words if not (word.isdigit() and len(word) < 3)}
+    for each in courtesies():
+        # What could be a topic as well counts where something marks it as polite.
+        is_polite = words <= each.either and not words.isdisjoint(each.markers)
+        if words <= each.plain or (is_polite and words.isdisjoint(each.asking) and "?" not in query.text):
+            return True
+    return False
 
 
 def distinctive_terms(terms: Iterable[str]) -> list[str]:
@@ -145,10 +139,6 @@ def is_mostly_foreign(text: str) -> bool:
     """Whether more than half of a text's letters are of another script than the Latin one."""
     letters = [character for character in text if character.isalpha()]
     return 2 * sum(character > "\u024f" for character in letters) > len(letters)
-
-
-def _is_choice(word: str) -> bool:
-    return word.isdigit() and len(word) < 3
 
 
 def _joins(term: str) -> bool:

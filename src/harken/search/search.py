@@ -42,15 +42,15 @@ class Searcher:
         use_reranker: bool | None = None,
         session: SearchSession | None = None,
     ) -> SearchResult:
-        """Find what answers a query.
+        """Find what answers a query; one without a single word finds nothing.
 
         Args:
-            text: anything; a query without a single word finds nothing.
+            text: the query.
             scope: where to look; None is all that was said or saved.
-            limit: how many hits at most; None takes the setting.
+            limit: how many hits at most; None takes the setting, likewise of `use_reranker`.
             mode: `hybrid`, `keyword` or `semantic`.
-            use_reranker: None takes the setting.
-            session: what is shared with other searches; None where there are none.
+            use_reranker: whether a cross-encoder looks at the best again.
+            session: what is shared with other searches, if there are any.
         Raises:
             UsageError: the limit or the mode is not possible.
             NotFoundError: the scope names something that is not there.
@@ -152,15 +152,10 @@ def _once_each(order: Sequence[int], facts: Mapping[int, EntryFacts]) -> list[in
 
 
 def rerank(reranker: Reranker, query: str, hits: Sequence[Hit], top: int, blend: float) -> list[Hit]:
-    """Reorder the best hits by a blend of their score and the cross-encoder's judgement.
+    """Reorder the `top` of hits by a blend of their score and the cross-encoder's judgement; both are best first.
 
-    Args:
-        reranker: the cross-encoder.
-        query: as it was asked.
-        hits: best first.
-        top: how many are looked at again; the others keep their places behind them.
-        blend: the judgement's share, 0 to 1; both parts are brought to 0..1 among the `top` first. What is not to be
-            trusted loses as much of it as of its score: what is written to be found reads like an answer.
+    The judgement's share is `blend`, 0 to 1, once both are brought to 0..1 among the top. What is not to be trusted
+    loses as much of it as of its score: what is written to be found reads like an answer.
     """
     head, tail = list(hits[:top]), list(hits[top:])
     if len(head) < 2:

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from types import TracebackType
 from typing import Any
 
 from harken.config.sections import SearchConfig
@@ -47,21 +46,15 @@ class Coverage:
         found = backlog(tx, now)
         if not found.waiting or (found.waiting <= found.running and found.waiting <= A_BATCH):
             return []
-        percent = self._share(tx)
-        if percent is None:
-            return []
-        share = f"{percent} %" if percent else "Under 1 %"
-        return [f"{share} embedded; the rest is found by words alone. {_how(tx, found)}"]
-
-    def _share(self, tx: Transaction) -> int | None:
-        """The percent that is embedded, rounded down; None where only what was given up has no vector."""
-        now = time.monotonic()
-        if self._counted_at is None or now - self._counted_at >= _COUNTED_SECONDS:
+        clock = time.monotonic()
+        if self._counted_at is None or clock - self._counted_at >= _COUNTED_SECONDS:
             waiting, embeddable = count_waiting(tx), count_embeddable(tx)
             if waiting <= 0:
-                return None
-            self._percent, self._counted_at = 100 * (embeddable - waiting) // embeddable, now
-        return self._percent
+                # Only what was given up has no vector.
+                return []
+            self._percent, self._counted_at = 100 * (embeddable - waiting) // embeddable, clock
+        share = f"{self._percent} %" if self._percent else "Under 1 %"
+        return [f"{share} embedded; the rest is found by words alone. {_how(tx, found)}"]
 
 
 def _how(tx: Transaction, found: Backlog) -> str:
@@ -110,9 +103,7 @@ class SearchSession:
     def begin(self, query: Query, known_scripts_only: bool = False) -> Future[_Answer] | str:
         """Have a query embedded, once, while rows are read: each takes about as long, and neither needs the other.
 
-        Args:
-            query: not empty.
-            known_scripts_only: whether words alone must do where the model was not made for the query's script.
+        With `known_scripts_only`, words alone must do where the model was not made for the query's script.
         """
         key = query.text, known_scripts_only and is_mostly_foreign(query.text)
         if key not in self._asked:
@@ -134,9 +125,7 @@ class SearchSession:
     def __enter__(self) -> SearchSession:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.view.release()
 
 
@@ -168,10 +157,7 @@ class SearchSessions:
     def embed(self, space: StoredSpace, text: str, unless_foreign: bool) -> Future[_Answer]:
         """Embed a query in a thread, where its model is opened first if it has to be; what fails is tried again.
 
-        Args:
-            space: whose model is asked.
-            text: not empty.
-            unless_foreign: a model that knows the Latin script alone is not asked.
+        A model that knows the Latin script alone is not asked for what is foreign to it, if that is wanted.
         """
         return self._threads.submit(self._embedded, space, text, unless_foreign)
 

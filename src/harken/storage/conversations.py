@@ -369,9 +369,3 @@ def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
 def begins_with(tx: Transaction, beginning: str) -> list[str]:
     """The ids of those conversations."""
     return [row.uid for row in conversations_named(tx, beginning)]
-
-
-def exchanges_of(tx: Transaction, entry_ids: Iterable[int]) -> dict[int, int]:
-    """The exchange of each entry that is in one, both as row ids."""
-    rows = rows_by(tx, entries.c.id, entry_ids, entries.c.id, entries.c.exchange_id)
-    return {row[0]: row[1] for row in rows if row[1] is not None}

@@ -71,11 +71,13 @@ def estimate(text: str) -> int:
     if any(rule in raw for rule in _RULES):
         raw = _without_rules(raw)
     classes = raw.translate(_CLASSES, _CONTINUATION)
-    total = 0.0 if text.isascii() else _beyond_ascii(classes)
-    return max(1, math.ceil(total + _ascii(classes.replace(_ACCENTED, _LOWER))))
-
-
-def _ascii(classes: bytes) -> int:
+    total = 0.0
+    if not text.isascii():
+        total = _ACCENT_PRICE * classes.count(_ACCENTED)
+        for name, (per_run, per_char) in _PRICES.items():
+            if count := classes.count(name):
+                total += per_run * _runs(classes, name) + per_char * count
+        classes = classes.replace(_ACCENTED, _LOWER)
     breaks = classes.translate(None, _BLANK)
     lines = _runs(breaks, _BREAK)
     gaps = classes.count(b"a  ") + classes.count(b".  ")
@@ -83,7 +85,8 @@ def _ascii(classes: bytes) -> int:
     words = classes.replace(b"Aa", b" a").replace(b"qa", b" a")
     lower = _runs(words, _LOWER) + words.count(_LOWER * 11)
     upper = _groups(words, _UPPER)
-    return lower + upper + _groups(words, _DIGIT) + _groups(words.replace(_QUOTE, _MARK), _MARK) + lines + gaps
+    marks = _groups(words.replace(_QUOTE, _MARK), _MARK)
+    return max(1, math.ceil(total + (lower + upper + _groups(words, _DIGIT) + marks + lines + gaps)))
 
 
 def _runs(classes: bytes, name: bytes) -> int:
@@ -98,14 +101,6 @@ def _groups(classes: bytes, name: bytes) -> int:
         return 0
     grouped = classes.replace(name * 3, b"3").replace(name * 2, b"3")
     return grouped.count(b"3") + grouped.count(name)
-
-
-def _beyond_ascii(classes: bytes) -> float:
-    total = _ACCENT_PRICE * classes.count(_ACCENTED)
-    for name, (per_run, per_char) in _PRICES.items():
-        if count := classes.count(name):
-            total += per_run * _runs(classes, name) + per_char * count
-    return total
 
 
 def _without_rules(raw: bytes) -> bytes:

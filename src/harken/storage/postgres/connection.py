@@ -131,12 +131,8 @@ def _translate(error: psycopg.Error, place: str) -> StoreError:
         return SchemaError(
             f"{place} lacks a table, column or function: {reason}. Bring its schema up to date: harken migrate"
         )
-    if not state or state.startswith(("08", "28", "3D", "57P")):
-        return _unreachable(reason, place)
-    return StoreError(f"{place}: {reason}")
-
-
-def _unreachable(reason: str, place: str) -> StoreError:
+    if state and not state.startswith(("08", "28", "3D", "57P")):
+        return StoreError(f"{place}: {reason}")
     if "password" in reason or "authentication" in reason:
         return StoreError(f"{place} refuses the login: {reason}. Check user and password in the store's URL.")
     if "does not exist" in reason:
@@ -183,18 +179,16 @@ class Statistics:
         if now < self._again_at.get(table, now):
             return
         self._again_at[table] = now + _AGAIN_SECONDS
-        if self._is_unforeseen(table):
-            with self._engine.connect() as plain:
-                plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(COUNT_AGAIN)
-
-    def _is_unforeseen(self, table: str) -> bool:
         rows = f"SELECT 1 FROM {table} WHERE tenant = :of_tenant"
         with entered(self._engine, reading_begins(self._tenant)) as connection:
             mine = {"of_tenant": self._tenant}
             planned = connection.execute(text(f"EXPLAIN (FORMAT JSON) {rows}"), mine).scalar_one()
             expected = int(planned[0]["Plan"]["Plan Rows"])
             if expected >= _WELL_FORESEEN:
-                return False
+                return
             most = _MANY_TIMES * expected + _SOME
             counted = text(f"SELECT count(*) FROM ({rows} LIMIT :most) found")
-            return int(connection.execute(counted, {**mine, "most": most}).scalar_one()) == most
+            if int(connection.execute(counted, {**mine, "most": most}).scalar_one()) < most:
+                return
+        with self._engine.connect() as plain:
+            plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(COUNT_AGAIN)

@@ -206,8 +206,11 @@ def _scope_query(scope: RowScope) -> str:
         [f"c:{scope.conversation_id}"] if scope.conversation_id is not None else [],
         [f"c:{conversation_id}" for conversation_id in scope.conversation_ids],
         [f"g:{scope.segment_id}"] if scope.segment_id is not None else [],
-        *([f"f:{_digest(facet)}"] for facet in scope.facets),
     ]
+    for facet in scope.facets:
+        # As a word of the index, which may hold no spaces and not be long.
+        digest = hashlib.md5(facet.encode("utf-8", "surrogatepass"), usedforsecurity=False)
+        groups.append([f"f:{digest.hexdigest()}"])
     parts = ["(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group]
     without = [f"o:{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:
@@ -216,11 +219,6 @@ def _scope_query(scope: RowScope) -> str:
         without.append("u:1")
     parts += ["!" + _lexeme(token) for token in without]
     return " & ".join(parts)
-
-
-def _digest(facet: str) -> str:
-    """A facet as a word of the index, which may hold no spaces and not be long."""
-    return hashlib.md5(facet.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 def _lexeme(token: str) -> str:

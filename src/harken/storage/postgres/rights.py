@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from sqlalchemy import Connection, text
 
 from harken.storage.ports import Right
@@ -53,10 +50,7 @@ def check_functions(connection: Connection, fix: bool) -> list[Right]:
     if fix and all(row.is_mine for row in found):
         settle_functions(connection)
         left = connection.execute(_DIFFERENCES).all()
-    return _told(found, {(row.function, row.role) for row in left})
-
-
-def _told(found: Sequence[Any], left: set[tuple[str, str]]) -> list[Right]:
+    wrong = {(row.function, row.role) for row in left}
     told = []
     for role, is_excess in dict.fromkeys((row.role, row.is_excess) for row in found):
         rows = [row for row in found if (row.role, row.is_excess) == (role, is_excess)]
@@ -69,6 +63,6 @@ def _told(found: Sequence[Any], left: set[tuple[str, str]]) -> list[Right]:
             )
         else:
             said = f"The role {role}, which has no such rights to the tables, may call {names}."
-        is_fixed = not any((row.function, row.role) in left for row in rows)
+        is_fixed = not any((row.function, row.role) in wrong for row in rows)
         told.append(Right(said if is_fixed else f"{said} As their owner: harken --store URL migrate", is_fixed))
     return told

@@ -17,7 +17,6 @@ WORDS = "entry_words"
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
 _OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "serbian", "tamil", "yiddish")
 
-_STATEMENTS = "words.sql"
 # Before it, the words beside a turn were found by times.
 _POSITIONS_SINCE = "0011"
 # From then on a role that is not the owner may be allowed to vacuum.
@@ -25,12 +24,8 @@ _MAINTAIN_SINCE = (17,)
 
 
 def migrate(connection: Connection, language: str | None, role: str | None) -> None:
-    """Make or upgrade everything, in the caller's transaction.
+    """Make or upgrade everything, in the caller's transaction as the owner of the schema; see `migrate_store`.
 
-    Args:
-        connection: as the owner of the schema.
-        language: whose word forms the full text knows; None keeps what it was made with, English at first.
-        role: who gets the rights to use the tables, and nothing more.
     Raises:
         StoreError: pgvector is missing, or the role may not create.
         SchemaError: the database was made by a newer Harken.
@@ -41,21 +36,22 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
     migrations.upgrade(connection)
     schema = _quoted(connection, "SELECT quote_ident(current_schema())")
     _configure_words(connection, language)
-    for statement in resources.files(__package__).joinpath(_STATEMENTS).read_text("utf-8").split("\n;;\n"):
+    for statement in resources.files(__package__).joinpath("words.sql").read_text("utf-8").split("\n;;\n"):
         # Doubled, or the driver would take them for places of values.
         connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
     if before is not None and before < _POSITIONS_SINCE:
         _index_out_of_time(connection)
-    for name in _tables():
-        _secure(connection, name)
+    for table in (*ALL_TABLES, WORDS):
+        # A second wall: whoever is not the owner sees the rows of the tenant that the transaction was bound to.
+        connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+        connection.exec_driver_sql(f"DROP POLICY IF EXISTS of_tenant ON {table}")
+        connection.exec_driver_sql(
+            f"CREATE POLICY of_tenant ON {table} USING (tenant = current_setting('harken.tenant', true))"
+        )
     if role is not None:
         _grant(connection, schema, role)
     # Whatever was made anew above may be called by everybody, and by no role in particular.
     settle_functions(connection)
-
-
-def _tables() -> list[str]:
-    return [*ALL_TABLES, WORDS]
 
 
 def _ensure_vector(connection: Connection) -> None:
@@ -114,31 +110,22 @@ def _index_out_of_time(connection: Connection) -> None:
     connection.execute(bind, {"tenant": ""})
 
 
-def _secure(connection: Connection, table: str) -> None:
-    """A second wall: whoever is not the owner sees the rows of the tenant that the transaction was bound to."""
-    connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
-    connection.exec_driver_sql(f"DROP POLICY IF EXISTS of_tenant ON {table}")
-    connection.exec_driver_sql(
-        f"CREATE POLICY of_tenant ON {table} USING (tenant = current_setting('harken.tenant', true))"
-    )
-
-
 def _grant(connection: Connection, schema: str, role: str) -> None:
     if not connection.execute(text("SELECT count(*) FROM pg_roles WHERE rolname = :role"), {"role": role}).scalar():
         raise UsageError(f"The server has no role '{role}'. Create it first: CREATE ROLE … LOGIN PASSWORD …")
     quoted = _quoted(connection, "SELECT quote_ident(:value)", role)
-    shared = ", ".join(ALL_TABLES)
     for statement in (
         f"GRANT USAGE ON SCHEMA {schema} TO {quoted}",
         f"GRANT SELECT ON alembic_version TO {quoted}",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {shared} TO {quoted}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {', '.join(ALL_TABLES)} TO {quoted}",
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {quoted}",
     ):
         connection.exec_driver_sql(statement)
     version = connection.dialect.server_version_info
     if version is not None and version >= _MAINTAIN_SINCE:
-        maintained = f"messages, entries, {WORDS}, vectors, exchanges, conversations"
-        connection.exec_driver_sql(f"GRANT MAINTAIN ON {maintained} TO {quoted}")
+        connection.exec_driver_sql(
+            f"GRANT MAINTAIN ON messages, entries, {WORDS}, vectors, exchanges, conversations TO {quoted}"
+        )
 
 
 def _quoted(connection: Connection, statement: str, value: str | None = None) -> str:

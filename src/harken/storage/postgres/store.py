@@ -57,7 +57,14 @@ class PostgresStore:
         self._statistics = Statistics(self._engine, tenant)
         self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics)
         try:
-            self._check_schema()
+            with self._translated(), self._engine.connect() as connection:
+                version = migrations.current_version(connection)
+            if version is None:
+                raise SchemaError(f"{self.url} has no tables of Harken yet. Make them: harken --store URL migrate")
+            if version != migrations.HEAD:
+                newer = version > migrations.HEAD
+                fix = "pip install -U harken" if newer else "harken --store URL migrate"
+                raise SchemaError(f"{self.url} has schema {version}, this Harken needs {migrations.HEAD}. Try: {fix}")
         except BaseException:
             self._engine.dispose()
             raise
@@ -95,9 +102,9 @@ class PostgresStore:
 
     def scrub(self) -> bool:
         """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later."""
+        vacuum = f"VACUUM messages, entries, {schema.WORDS}, vectors"
         with self._translated(), self._engine.connect() as plain:
-            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-            connection.exec_driver_sql(f"VACUUM messages, entries, {schema.WORDS}, vectors")
+            plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(vacuum)
         return True
 
     def backup(self, target: Path) -> None:
@@ -150,24 +157,10 @@ class PostgresStore:
                 with suppress(Exception):
                     stopping.wait(_RECONNECT_SECONDS)
 
-    def _check_schema(self) -> None:
-        with self._translated(), self._engine.connect() as connection:
-            version = migrations.current_version(connection)
-        if version is None:
-            raise SchemaError(f"{self.url} has no tables of Harken yet. Make them: harken --store URL migrate")
-        if version != migrations.HEAD:
-            newer = version > migrations.HEAD
-            fix = "pip install -U harken" if newer else "harken --store URL migrate"
-            raise SchemaError(f"{self.url} has schema {version}, this Harken needs {migrations.HEAD}. Try: {fix}")
-
 
 def migrate(url: URL, language: str | None = None, role: str | None = None) -> Migrated:
-    """Make or upgrade the schema of a database.
+    """Make or upgrade the schema of a database, as the owner of its tables; see `migrate_store`.
 
-    Args:
-        url: of the database, as the owner of its tables.
-        language: whose word forms the full text knows; None keeps what is there, English at first.
-        role: who gets the rights to use it.
     Raises:
         StoreError: the server cannot be reached, lacks pgvector, or refuses.
         UsageError: there is no such language or role.

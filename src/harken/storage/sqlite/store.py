@@ -198,7 +198,12 @@ class SqliteStore:
             # Another process may have done it while this one waited for the lock.
             version = migrations.current_version(tx.connection)
             if version is None:
-                self._create(tx.connection)
+                migrations.upgrade(tx.connection)
+                for statement in fulltext.SCHEMA:
+                    tx.connection.exec_driver_sql(statement)
+                origin = {"tenant": self.tenant, "origin": f'"{secrets.token_hex(6)}"'}
+                named = "INSERT INTO settings (tenant, name, value) VALUES (:tenant, 'store.origin', :origin)"
+                tx.connection.execute(text(named), origin)
             elif version != migrations.HEAD:
                 migrations.upgrade(tx.connection)
                 self.text.renew(tx.connection)
@@ -225,15 +230,6 @@ class SqliteStore:
             yield driver
         finally:
             raw.close()
-
-    def _create(self, connection: Connection) -> None:
-        migrations.upgrade(connection)
-        for statement in fulltext.SCHEMA:
-            connection.exec_driver_sql(statement)
-        connection.execute(
-            text("INSERT INTO settings (tenant, name, value) VALUES (:tenant, 'store.origin', :origin)"),
-            {"tenant": self.tenant, "origin": f'"{secrets.token_hex(6)}"'},
-        )
 
 
 def _make_engine(path: Path | None) -> Engine:

@@ -60,11 +60,6 @@ class _Derived:
             self.index.add_with_ids(unpack([row[2] for row in rows], space.dims), ids)
             self.newest = rows[-1][0]
 
-    @property
-    def is_worth_a_file(self) -> bool:
-        """Whether it is large, and has grown since it was saved."""
-        return len(self.index) >= _SAVE_FROM_ROWS and len(self.index) > self.saved_rows * _SAVE_AFTER_GROWTH
-
 
 class VectorIndex:
     """The indexes of a store's spaces, in memory and in files; threads may share it.
@@ -117,9 +112,10 @@ class VectorIndex:
         """Write what grew enough since the last file; older files of the space go."""
         with self._lock:
             for space_id, derived in self._derived.items():
-                if derived.is_worth_a_file:
+                rows = len(derived.index)
+                if rows >= _SAVE_FROM_ROWS and rows > derived.saved_rows * _SAVE_AFTER_GROWTH:
                     self._write(space_id, derived)
-                    derived.saved_rows = len(derived.index)
+                    derived.saved_rows = rows
 
     def discard(self) -> None:
         """Forget every index, in memory and on disk."""

@@ -272,6 +272,6 @@ class LookingTests:
         with store.reading() as tx:
             ids = [conversations.entries_of(tx, [message.uid]) for message in talk.messages]
             assert [len(found) for found in ids] == [1, 1, 1]
-            exchanges = conversations.exchanges_of(tx, set().union(*ids))
-            one, two, three = (exchanges[entry_id] for found in ids for entry_id in found)
+            facts = entry_facts(tx, [entry_id for found in ids for entry_id in found])
+            one, two, three = (facts[entry_id].exchange_id for found in ids for entry_id in found)
             assert one == two != three
