@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from decimal import Decimal
+from itertools import groupby
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -353,17 +354,13 @@ def to_model(messages: Sequence[ContextMessage]) -> list[ChatMessage]:
     """
     results = _results(messages)
     used: set[str] = set()
-    found: list[ChatMessage] = []
-    answer: list[ContextMessage] = []
-    for message in [*messages, None]:
-        if message is not None and message.role is Role.ASSISTANT:
-            answer.append(message)
-            continue
-        found.extend(_round(answer, results, used))
-        answer = []
-        if message is not None and message.role is not Role.TOOL:
-            found.append(ChatMessage(message.role, message.content))
-    return found
+    prompt: list[ChatMessage] = []
+    for is_answer, group in groupby(messages, key=lambda message: message.role is Role.ASSISTANT):
+        if is_answer:
+            prompt += _round(list(group), results, used)
+        else:
+            prompt += [ChatMessage(each.role, each.content) for each in group if each.role is not Role.TOOL]
+    return prompt
 
 
 def within(rounds: Sequence[ChatMessage], room_tokens: int) -> list[ChatMessage]:

@@ -19,13 +19,12 @@ from harken.context.layers import (
     last_asked,
     recognize,
 )
-from harken.context.past import past_quotes
-from harken.context.render import Quote, block, core_block, fenced, quoted
+from harken.context.render import Quote, block, core_block, fenced, past_quotes, quoted
 from harken.context.task_history import Run
 from harken.model.conversations import CoreFact, Message, MessageType, Role
 from harken.redact.redactor import Redactor
 from harken.search.past import PastRecall
-from harken.search.recall import AutoRag, Recalled, recall_query
+from harken.search.recall import AutoRag, Recalled
 from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_segment
 from harken.storage.enrichment.segments import segment_summary
@@ -92,7 +91,9 @@ class ContextBuilder:
         self.is_whole = len(self.tail) < limit
         said = recognize(pending, self.tail, lambda text: self.redactor.redact(valid_utf8(text)).text)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
-        self.query = recall_query([message.content for message in said]) if said else last_asked(self.tail)
+        self.query = (
+            " ".join(message.content for message in said if message.content.strip()) if said else last_asked(self.tail)
+        )
         if recalls and segment is not None and not self.is_whole:
             # The model works while the rest is put together.
             self.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, Pending
-from harken.context.past import MOST_SAVED, SAVED, latest_quotes, past_quotes, saved_quotes
-from harken.context.render import Quote
+from harken.context.past import MOST_SAVED, SAVED, latest_quotes, saved_quotes
+from harken.context.render import Quote, past_quotes
 from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, UsageError
 from harken.jobs.job import run_until_idle

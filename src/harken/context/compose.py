@@ -12,7 +12,7 @@ from harken.context.render import contained, document, shortened
 from harken.errors import NotFoundError, UsageError
 from harken.log import Log
 from harken.model.conversations import ContextItem, Hit, Trust
-from harken.model.views import AssembledView
+from harken.model.views import AssembledView, view_of
 from harken.search.candidates import trust_factor
 from harken.sources.source import SourceHit, relevance_of
 from harken.text import tokens
@@ -45,13 +45,8 @@ class FormattedContext:
 
     def view(self, has_items: bool = True) -> AssembledView:
         """The context as JSON; without its items where only the text is wanted."""
-        items = self.items if has_items else ()
-        return {
-            "markdown": self.markdown,
-            "items": [one.view() for one in items],
-            "token_count": self.token_count,
-            "sources_used": dict(self.sources_used),
-        }
+        items = [one.view() for one in self.items] if has_items else []
+        return view_of(AssembledView, self, items=items, sources_used=dict(self.sources_used))
 
 
 def ranked(found: SourceHit, config: AssembleConfig, now: datetime) -> list[ContextItem]:

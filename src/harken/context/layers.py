@@ -11,7 +11,7 @@ from typing import Any
 
 from harken.errors import UsageError
 from harken.model.conversations import Message, MessageType, Role
-from harken.model.views import ContextView, LayerItemView
+from harken.model.views import ContextView, LayerItemView, LayerView, view_of
 from harken.text import tokens
 
 # What a chat API adds around each message.
@@ -128,17 +128,9 @@ class ChatContext:
 
     def view(self, conversation_uid: str) -> ContextView:
         """The context as JSON, of the conversation that it was built for."""
-        return {
-            "conversation_id": conversation_uid,
-            "tokens": self.tokens,
-            "budget_tokens": self.budget_tokens,
-            "messages": [message.as_dict() for message in self.messages],
-            "layers": [
-                {"name": layer.name.value, "tokens": layer.tokens, "items": [item.view() for item in layer.items]}
-                for layer in self.layers
-            ],
-            "notes": list(self.notes),
-        }
+        layers = [view_of(LayerView, layer, items=[item.view() for item in layer.items]) for layer in self.layers]
+        messages = [message.as_dict() for message in self.messages]
+        return view_of(ContextView, self, conversation_id=conversation_uid, messages=messages, layers=layers)
 
 
 def chat_message(message: Message) -> ContextMessage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harken.context.compose import marked, on_one_scale
-from harken.context.render import Quote
+from harken.context.render import Quote, speakers
 from harken.model.conversations import (
     ContextItem,
     Message,
@@ -17,14 +17,13 @@ from harken.model.conversations import (
 )
 from harken.model.lookups import SearchResult
 from harken.search.candidates import Gate
-from harken.search.past import PastConversation, PastExchange
+from harken.search.past import PastConversation
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable
 from harken.text.shown import one_line
 from harken.text.words import content_terms
 
-_SHOWN_CHARS = 200
 _LAST_EXCHANGES = 3
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 MOST_SAVED, _SAVED_SHOWN = 12, 4
@@ -40,36 +39,6 @@ def saved_quotes(found: SearchResult, untrusted_margin: float) -> list[Quote]:
         for entry in reversed(near)
     }
     return list(reversed(once.values()))[:_SAVED_SHOWN]
-
-
-def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
-    """A quotation for each conversation, followed by one for each of its exchanges; best first."""
-    found: list[Quote] = []
-    for each in conversations:
-        found.append(_conversation_quote(each))
-        found.extend(_exchange_quote(exchange) for exchange in each.exchanges)
-    return found
-
-
-def _conversation_quote(found: PastConversation) -> Quote:
-    similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
-    count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
-    lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
-    if found.summary:
-        lines.append(f"Summary: {one_line(found.summary)}")
-    return Quote("\n".join(lines), "conversation", found.uid, "", found.at, found.trust.value)
-
-
-def _exchange_quote(found: PastExchange) -> Quote:
-    lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
-    lines.extend(f"{name}: {text}" for name, text in _said(found))
-    return Quote("\n".join(lines), "exchange", found.uid, "", found.at, found.trust.value)
-
-
-def _said(exchange: PastExchange) -> list[tuple[str, str]]:
-    """The speakers and their words, cut short."""
-    said = ("User", exchange.user), ("Assistant", exchange.assistant)
-    return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]
 
 
 def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
@@ -91,7 +60,7 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
     if found.summary:
         lines.append(one_line(found.summary))
     for exchange in found.exchanges:
-        lines.extend(f"- **{name}**: {text}" for name, text in _said(exchange))
+        lines.extend(f"- **{name}**: {text}" for name, text in speakers(exchange))
     metadata = {
         "id": found.uid,
         "title": title,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
+from harken.search.past import PastConversation, PastExchange
 from harken.text import tokens
 from harken.text.fence import AS_DATA
 from harken.text.shown import one_line
@@ -20,6 +21,7 @@ _STRUCTURE = re.compile(
 )
 _LOCATED = ("code", "document")
 _NAMED = ("experience", "conversation")
+_SHOWN_CHARS = 200
 
 
 def document(title: str, sections: Mapping[str, Sequence[ContextItem]], notes: Sequence[str], last_line: str) -> str:
@@ -206,3 +208,31 @@ def core_block(facts: Sequence[CoreFact]) -> str:
 def core_line(fact: CoreFact) -> str:
     """One fact as one line."""
     return harmless(f"- {fact.key}: {one_line(fact.value or '')}")
+
+
+def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
+    """A quotation for each conversation, followed by one for each of its exchanges; best first."""
+    return [
+        quote for each in conversations for quote in (_conversation_quote(each), *map(_exchange_quote, each.exchanges))
+    ]
+
+
+def _conversation_quote(found: PastConversation) -> Quote:
+    similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
+    count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
+    lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
+    if found.summary:
+        lines.append(f"Summary: {one_line(found.summary)}")
+    return Quote("\n".join(lines), "conversation", found.uid, "", found.at, found.trust.value)
+
+
+def _exchange_quote(found: PastExchange) -> Quote:
+    lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
+    lines.extend(f"{name}: {text}" for name, text in speakers(found))
+    return Quote("\n".join(lines), "exchange", found.uid, "", found.at, found.trust.value)
+
+
+def speakers(exchange: PastExchange) -> list[tuple[str, str]]:
+    """The speakers of an exchange and their words, cut short."""
+    said = ("User", exchange.user), ("Assistant", exchange.assistant)
+    return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]

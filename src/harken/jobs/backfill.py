@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Unpack
+from typing import Any, Unpack
 
 from harken.config.settings import Settings
 from harken.errors import UsageError
@@ -62,32 +62,16 @@ class KindPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class BackfillPlan:
-    """The effort of a backfill by one model, for each kind of item, and in all."""
+class BackfillPlan(KindPlan):
+    """The effort of a backfill by one model, in all, and for each kind of item."""
 
     model: str
     kinds: dict[str, KindPlan]
 
     @property
-    def calls(self) -> int:
-        """Calls of the model."""
-        return sum(plan.calls for plan in self.kinds.values())
-
-    @property
     def tokens(self) -> tuple[int, int]:
         """About how many go in, and come out."""
-        plans = self.kinds.values()
-        return sum(plan.input_tokens for plan in plans), sum(plan.output_tokens for plan in plans)
-
-    @property
-    def price_usd(self) -> Decimal | None:
-        """About; None where no price of the model is known."""
-        return _sum([plan.price_usd for plan in self.kinds.values()])
-
-    @property
-    def most_usd(self) -> Decimal | None:
-        """The price where every answer is as long as it may be."""
-        return _sum([plan.most_usd for plan in self.kinds.values()])
+        return self.input_tokens, self.output_tokens
 
 
 @dataclass(slots=True)
@@ -149,7 +133,9 @@ class Backfill:
                 done += len(some)
                 progress(done, count)
             kinds[kind] = self._priced(kind, len(due[kind]), counter)
-        return BackfillPlan(model.name, kinds)
+        columns = zip(*map(astuple, kinds.values()), strict=True)
+        whole: list[Any] = [None if None in column else sum(column) for column in columns]
+        return BackfillPlan(*[*whole, model.name, kinds])
 
     def run(
         self, backlog: SummaryBacklog, price_usd: Decimal | None, progress: Callable[[int], None] = lambda _done: None
@@ -258,8 +244,3 @@ def _count_conversations(tx: Transaction, due: Sequence[DueSummary], summarizer:
 _COUNT = {EXCHANGE: _count_exchanges, CONVERSATION: _count_conversations}
 # As long as the summary of an exchange without the form around it.
 _EXPECTED_SUMMARY = " ".join(["summary"] * (_EXPECTED[prompts.EXCHANGE] - 8))
-
-
-def _sum(prices: Sequence[Decimal | None]) -> Decimal | None:
-    known = [price for price in prices if price is not None]
-    return sum(known, Decimal(0)) if len(known) == len(prices) else None

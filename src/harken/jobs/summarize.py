@@ -142,9 +142,6 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
         return [self._summary(item, ExtractiveSummarizer(), short.get(item.item_id)) for item in items]
 
-    def _keep(self, tx: Transaction, made: Sequence[tuple[DueSummary, Summary]]) -> int:
-        return self._put(tx, self.kind, made)
-
     def _leave(self, items: Sequence[DueSummary]) -> None:
         super()._leave(items)
         if self.backlog is not None:
@@ -185,15 +182,15 @@ class SummarizeWork(Job[DueSummary, Summary]):
             if summarizer.name != EXTRACTIVE or number == len(waiting):
                 with self.store.writing() as tx:
                     if owned(tx, self.name, [item.item_id], self.owner):
-                        self._put(tx, TOOLS, [(item, Summary("\n\n".join(parts), model=told[-1].model))])
+                        self._keep(tx, [(item, Summary("\n\n".join(parts), model=told[-1].model))], TOOLS)
 
-    def _put(self, tx: Transaction, kind: str, made: Sequence[tuple[DueSummary, Summary]]) -> int:
+    def _keep(self, tx: Transaction, made: Sequence[tuple[DueSummary, Summary]], kind: str = "") -> int:
         uids = summaries.conversation_uids_of(tx, {item.conversation_id for item, _ in made})
         kept = []
         for item, summary in made:
             if uid := uids.get(item.conversation_id):
                 told = (summary.text, summary.title, summary.model)
-                kept.append((StoredSummary(kind, item.uid, *told, item.ended_at, self.now()), uid))
+                kept.append((StoredSummary(kind or self.kind, item.uid, *told, item.ended_at, self.now()), uid))
         summaries.put_summaries(tx, kept)
         return len(kept)
 

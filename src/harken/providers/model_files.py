@@ -119,11 +119,6 @@ class KnownModel:
     carried: Pin
     hub: HubCopy | None = None
 
-    @property
-    def pins(self) -> Mapping[str, Pin]:
-        """Every accepted pin, by the hash of its model."""
-        return {pin.model: pin for pin in (self.carried, *([self.hub.pin] if self.hub else []))}
-
 
 # One tokenizer serves both copies of the model; upstream publishes the same file.
 _BGE_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
@@ -235,9 +230,10 @@ def _take(hashes: FileHashes, name: str, folder: Path, fix: str) -> ModelFiles:
 
 
 def _check(files: ModelFiles, hashes: FileHashes, known: KnownModel, fix: str) -> None:
-    pin = known.pins.get(files.sha256)
+    pins = {pin.model: pin for pin in (known.carried, *([known.hub.pin] if known.hub else []))}
+    pin = pins.get(files.sha256)
     if pin is None:
-        raise _not_pinned(files.model, files.sha256, " or ".join(known.pins), fix)
+        raise _not_pinned(files.model, files.sha256, " or ".join(pins), fix)
     found = hashes.sha256(files.tokenizer)
     if pin.tokenizer is not None and found != pin.tokenizer:
         raise _not_pinned(files.tokenizer, found, pin.tokenizer, fix)

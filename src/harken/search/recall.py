@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -207,11 +207,6 @@ class _SegmentSearch:
             for entry_id, exchange in exchange_of.items()
             if exchange in met and entry_id not in passing
         }
-
-
-def recall_query(pending: Sequence[str]) -> str:
-    """What a search is made from: the words that the user says now, joined."""
-    return " ".join(text for text in pending if text.strip())
 
 
 def _packed(query: Query, hits: Iterable[Hit], config: AutoRagConfig, frame: Frame) -> Iterator[Recalled]:
