@@ -12,8 +12,6 @@ from harken.serve.cli.session import CommandSession, print_json, with_json
 from harken.serve.install.plan import Backups, make, plan_install, plan_uninstall
 from harken.serve.install.targets import TARGETS, Command, Target, Where, is_found, own_command, shared_command
 
-_UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
-
 
 @click.command("install")
 @click.argument("agent", type=click.Choice(list(TARGETS)))
@@ -44,7 +42,8 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
     changes = (plan_uninstall if undo else plan_install)(edits, backups)
     if not dry_run:
         make(changes, backups)
-    notes = [_UNINSTALLED] if undo else _notes(target, home, shared=project is not None)
+    stay = "Conversations that were recorded stay: see `harken status`."
+    notes = [stay] if undo else _notes(target, home, shared=project is not None)
     if as_json:
         facts = {"agent": agent, "scope": scope, "dry_run": dry_run, "command": list(command.words)}
         hooks = target.hooked.events if target.hooked and not undo else ()

@@ -263,8 +263,7 @@ OPERATIONS = (
         _forget,
         "Forget for good",
         ForgetAnswer,
-        lambda found, _wanted: found,
-        Effect.DESTROYS,
+        effect=Effect.DESTROYS,
     ),
     Operation(
         "memory search",
