@@ -119,7 +119,7 @@ class Toolbox:
         return tuple(tool.spec for tool in self._tools.values())
 
     def call(self, call: ToolCall, here: ToolContext) -> ToolOutcome:
-        """What the tool answers, or what was wrong with the call and how to call it instead."""
+        """The tool's answer, or what was wrong with the call and how to call it instead."""
         tool = self._tools.get(call.name)
         if tool is None:
             return ToolOutcome(f"There is no tool '{call.name}'. Tools: {', '.join(self._tools)}.", failed=True)
@@ -140,7 +140,7 @@ class Toolbox:
 
 
 def problems_of(error: ValidationError) -> str:
-    """What is wrong with arguments, in one line."""
+    """All that is wrong with arguments, in one line."""
     found = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         place = ".".join(str(part) for part in problem["loc"])

@@ -15,8 +15,6 @@ from harken.serve.cli.session import CommandSession, json_option, print_json
 from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.remote import ask_daemon, print_recorded
 
-_NO = "--no-"
-
 
 def command_of(operation: AnyOperation) -> click.Command:
     """The command of an operation that has one: its arguments parsed, run on the open store, the answer printed."""
@@ -68,17 +66,15 @@ def _parameter(argument: ArgumentField) -> click.Parameter:
     default = argument.default if spelling.default is ... else spelling.default
     name = spelling.option or f"--{argument.name.replace('_', '-')}"
     facts: dict[str, Any]
-    if argument.kind is bool and default is True and name.startswith(_NO):
-        facts = {"is_flag": True, "flag_value": False, "default": True}
-    elif argument.kind is bool:
+    if argument.kind is bool:
         facts = {"is_flag": True, "default": default}
-    elif spelling.separator:
-        facts = {"default": spelling.separator.join(default), "show_default": True}
-    elif argument.is_many:
+        facts |= {"flag_value": False} if default is True and name.startswith("--no-") else {}
+    elif argument.is_many and not spelling.separator:
         facts = {"type": kind, "multiple": True}
     elif is_required:
         facts = {"type": kind, "required": True}
     else:
+        default = spelling.separator.join(default) if spelling.separator else default
         facts = {"type": kind, "default": default, "show_default": default not in (None, "", 0)}
     help = spelling.help or argument.about.help
     return click.Option([name, argument.name], help=help, metavar=spelling.metavar, **facts)

@@ -139,7 +139,6 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
 
 
 def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None:
-    """Who embeds what waits, where that is not done now."""
     from harken.search.session import GO_ON
     from harken.serve.daemon.lock import holder
     from harken.serve.daemon.paths import DaemonPaths
@@ -188,10 +187,7 @@ def _print_report(session: CommandSession, report: ImportReport) -> None:
 
 
 def _is_agreed(session: CommandSession, formats: Mapping[str, TranscriptFormat], sources: Sources) -> bool:
-    """Say what exports among the files claim, and ask once whether all of it is to hold; False where nobody can answer.
-
-    Nothing has been written by then. Anything but a typed yes means no, and the files are imported as a stranger's.
-    """
+    """Say what exports among the files claim, and ask once whether all of it is to hold; anything but a yes is a no."""
     from harken.importers.merge import claims_of, exports_among
 
     claims = {

@@ -13,8 +13,6 @@ from harken.serve.cli.session import CommandSession, print_json, with_json
 from harken.serve.install.plan import Backups, make, plan
 from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Target, Where, own_command
 
-_UNINSTALLED = "Conversations that were recorded stay: see `harken status`."
-
 
 @click.command("install")
 @click.argument("agent", type=click.Choice(list(TARGETS)))
@@ -45,7 +43,8 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
     changes = plan(edits, backups, undo=undo)
     if not dry_run:
         make(changes, backups)
-    notes = [_UNINSTALLED] if undo else _notes(target, home, shared=project is not None)
+    stay = "Conversations that were recorded stay: see `harken status`."
+    notes = [stay] if undo else _notes(target, home, shared=project is not None)
     if as_json:
         facts = {"agent": agent, "scope": scope, "dry_run": dry_run, "command": list(command.words)}
         hooks = target.hooked.events if target.hooked and not undo else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -47,18 +48,15 @@ def rag(context: click.Context, as_json: bool) -> None:
         _show_state(context.obj, as_json)
 
 
-@rag.command()
 @click.pass_obj
-def on(session: CommandSession) -> None:
-    """Let past conversations come back."""
-    _switch(session, True)
+def _switch(session: CommandSession, enabled: bool) -> None:
+    with session.engine() as harken:
+        harken.run_time.set("rag.enabled", enabled)
+    session.say(f"Past conversations are {'on' if enabled else 'off'}.")
 
 
-@rag.command()
-@click.pass_obj
-def off(session: CommandSession) -> None:
-    """Keep past conversations out of every context."""
-    _switch(session, False)
+rag.command("on", help="Let past conversations come back.")(partial(_switch, enabled=True))
+rag.command("off", help="Keep past conversations out of every context.")(partial(_switch, enabled=False))
 
 
 @rag.command()
@@ -87,9 +85,8 @@ def set_value(session: CommandSession, key: str, value: str) -> None:
     name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)
     if name not in RagConfig.model_fields:
         known = ", ".join(_SEED_PREFIX + each for each in RagConfig.model_fields)
-        raise UsageError(
-            f"There is no setting '{key}' here. Say: {session.prefix}rag set KEY VALUE, KEY one of {known}"
-        )
+        said = f"{session.prefix}rag set KEY VALUE, KEY one of {known}"
+        raise UsageError(f"There is no setting '{key}' here. Say: {said}")
     with session.engine() as harken:
         kept = harken.run_time.set(_SECTION + name, value)
     session.say(f"Updated: {_seeds_key(kept.key)} = {_shown(kept)}")
@@ -155,12 +152,6 @@ def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
 
 def _similarity(value: float | None) -> list[str]:
     return [] if value is None else [f"Similarity: {value:.2f}"]
-
-
-def _switch(session: CommandSession, enabled: bool) -> None:
-    with session.engine() as harken:
-        harken.run_time.set("rag.enabled", enabled)
-    session.say(f"Past conversations are {'on' if enabled else 'off'}.")
 
 
 def _show_state(session: CommandSession, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""How background work stands, in words: summarizers and the embedding pipeline.
+"""The state of background work in words: summarizers and the embedding pipeline.
 
 Source: seed 003, command interface.
 """
@@ -62,10 +62,7 @@ def summarizer_lines(session: CommandSession, report: WorkerReport) -> list[str]
 
 
 def pipeline_lines(session: CommandSession, report: WorkerReport, vectors: VectorsBySource, model: str) -> list[str]:
-    """The embedding pipeline's state and progress, what it has embedded by kind, and what is unusual.
-
-    The name of the model is empty where the settings name none.
-    """
+    """The embedding pipeline's state, progress and counts by kind; the model is empty where the settings name none."""
     lines = [title_line(report, bool(model))]
     if report.counts.leased:
         lines.append("  State: Processing batch")
@@ -84,7 +81,7 @@ def pipeline_lines(session: CommandSession, report: WorkerReport, vectors: Vecto
 
 
 def by_kind(vectors: VectorsBySource) -> list[tuple[str, int]]:
-    """How many vectors there are, by what they are of in words: summaries always, the rest where there is any."""
+    """(kind in words, vectors): both kinds of summaries always, the rest where there are any."""
     counts = {CONVERSATION: 0, EXCHANGE: 0, **{source: vectors[source].embedded for source in sorted(vectors)}}
     return [(source_name(source), count) for source, count in counts.items()]
 
@@ -109,9 +106,8 @@ def summaries_words(harken: Harken, prefix: str) -> str:
 
 
 def _unusual(session: CommandSession, report: WorkerReport) -> list[str]:
-    """What a person should know or do: work that nobody does, that is tried again, given up, or stands still."""
-    what = "text" if report.name == EMBEDDINGS else report.name
-    awaited = "embedding" if report.name == EMBEDDINGS else "a summary"
+    """A line for each: work that nobody does, that is tried again, that was given up, or stands still."""
+    what, awaited = ("text", "embedding") if report.name == EMBEDDINGS else (report.name, "a summary")
     awaiting = f"⚠ Warning: {counted(report.waiting, what)} await{'s' if report.waiting == 1 else ''} {awaited}"
     lines = []
     if report.waiting and not report.enabled:

@@ -35,21 +35,12 @@ _TURN_SECONDS = 30.0
 @click.option("--tcp", "is_remote", is_flag=True, help="Listen over TCP as well, for clients that show the token.")
 @click.option("--host", default=HOST, show_default=True, help="Where; another address than loop-back needs TLS.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any.")
-@click.option("--tls-cert", type=_FILE, help="A certificate of TLS, in PEM.")
-@click.option("--tls-key", type=_FILE, help="Its key.")
+@click.option("--tls-cert", "certificate", type=_FILE, help="A certificate of TLS, in PEM.")
+@click.option("--tls-key", "key", type=_FILE, help="Its key.")
 @click.option("--claimed", type=int, hidden=True, help="A descriptor that holds the right to start, until it answers.")
 @with_json
 def serve(
-    session: CommandSession,
-    what: str | None,
-    quiet: bool,
-    is_remote: bool,
-    host: str,
-    port: int,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    claimed: int | None,
-    as_json: bool,
+    session: CommandSession, what: str, quiet: bool, is_remote: bool, claimed: int, as_json: bool, **address: Any
 ) -> None:
     """Keep the model loaded and the workers running, for hooks and other clients of this home.
 
@@ -62,7 +53,7 @@ def serve(
     elif what == "stop":
         _stop(session, place)
     else:
-        tcp = Tcp(host, port, tls_cert, tls_key)
+        tcp = Tcp(**address)
         if is_remote:
             tcp.check()
         elif tcp != Tcp():
@@ -118,10 +109,9 @@ def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
         # Another user listens where it would, or could.
         raise HarkenError(str(error)) from error
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
-    if found is not None:
-        facts |= {"pid": found.pid, "version": found.version, "answers": answers}
     line = "No daemon runs for this home; the first client starts one."
     if found is not None:
+        facts |= {"pid": found.pid, "version": found.version, "answers": answers}
         how = "answers" if answers else "does not answer"
         line = f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}."
     session.tell(as_json, facts, line)

@@ -90,7 +90,7 @@ class CommandSession:
             yield harken
 
     def settings(self) -> Settings:
-        """What is set for this run, without opening a store; values set at run time are not among it."""
+        """The settings of this run, read without opening a store; values set at run time are not among them."""
         from harken.config.settings import load_settings
 
         return load_settings(self.home, None, self.overrides).settings
@@ -222,7 +222,7 @@ def with_json(command: Callable[..., Result]) -> Callable[..., Result]:
 
 
 class CommandAnswer(NamedTuple):
-    """What a command answers: as JSON, or as lines for people, with notes beside them."""
+    """The answer of a command: as JSON, or as lines for people, with notes beside them."""
 
     view: object
     lines: Iterable[Piece]

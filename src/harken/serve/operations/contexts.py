@@ -14,7 +14,6 @@ from harken.serve.operations.operation import HIDDEN, WORD, WORDS, Caller, Inclu
 from harken.text.shown import counted, one_line
 
 if TYPE_CHECKING:
-    from harken.chat.details import DetailsPage
     from harken.context.compose import FormattedContext
     from harken.context.layers import ChatContext
     from harken.engine import Harken
@@ -107,13 +106,10 @@ class DetailsView(TypedDict):
     next_offset: int | None
 
 
-def _fetch(harken: Harken, wanted: DetailsWanted, _caller: Caller) -> DetailsPage:
+def _fetch(harken: Harken, wanted: DetailsWanted, _caller: Caller) -> DetailsView:
     from harken.chat.details import read_details
 
-    return read_details(harken.store, wanted)
-
-
-def _page(found: DetailsPage, wanted: DetailsWanted) -> DetailsView:
+    found = read_details(harken.store, wanted)
     text, more = found.cut(wanted.offset, _PAGE_TOKENS)
     return {"kind": found.kind, "id": found.uid, "text": text, "next_offset": more}
 
@@ -174,7 +170,6 @@ OPERATIONS = (
         _fetch,
         "Read a conversation",
         DetailsView,
-        _page,
     ),
     Operation(
         "assemble_context",

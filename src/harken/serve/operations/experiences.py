@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from harken.sources.experiences.candidates import Candidate
     from harken.sources.experiences.experiences import Active
 
+    _Reviewed = Experience | dict[str, str] | Sequence[Candidate]
+
 OneId = Annotated[str | None, Argument("Which; left out, the active one.", 6, 100)]
 _Session = Annotated[str, Argument("The agent's session, by which orphans are known.", most=200)]
 
@@ -223,24 +225,18 @@ class ReviewArguments:
     session: _Session = ""
 
 
-def _review(harken: Harken, wanted: ReviewArguments, _caller: Caller) -> Experience | str | Sequence[Candidate]:
+def _review(harken: Harken, wanted: ReviewArguments, _caller: Caller) -> _Reviewed:
     """The experience that was started, the id that was dismissed, or what there is to review."""
     given = asdict(wanted)
     accepted, dismissed = given.pop("accept"), given.pop("dismiss")
     if accepted:
         return harken.experiences.accept(accepted, **given)
-    return harken.experiences.dismiss(dismissed) if dismissed else harken.experiences.review()
+    return {"dismissed": harken.experiences.dismiss(dismissed)} if dismissed else harken.experiences.review()
 
 
-def _review_view(found: Experience | str | Sequence[Candidate]) -> object:
-    if isinstance(found, str):
-        return {"dismissed": found}
-    return found.written_view() if isinstance(found, Experience) else view_of(found)
-
-
-def _show_review(session: Printer, found: Experience | str | Sequence[Candidate]) -> None:
-    if isinstance(found, Experience | str):
-        session.say(f"Dismissed {found}." if isinstance(found, str) else f"Started {found.uid}")
+def _show_review(session: Printer, found: _Reviewed) -> None:
+    if isinstance(found, Experience | dict):
+        session.say(f"Dismissed {found['dismissed']}." if isinstance(found, dict) else f"Started {found.uid}")
         return
     for one in found:
         times = "once" if one.failures == 1 else f"{one.failures} times"
@@ -343,6 +339,6 @@ OPERATIONS = (
         _review,
         effect=Effect.CHANGES,
         show=_show_review,
-        shell_view=_review_view,
+        shell_view=lambda found: found.written_view() if isinstance(found, Experience) else view_of(found),
     ),
 )

@@ -1,4 +1,4 @@
-"""What an operation is: its arguments, its function, the JSON of its answer, its command, and who calls it.
+"""An operation: its arguments, its function, the JSON of its answer, its command, and who calls it.
 
 This module and those of the operations load nothing that takes long (no numpy, SQLAlchemy, pydantic, engine or rich):
 help and completion are made of them, and commands that the daemon carries out. What an operation needs to run is
@@ -30,7 +30,7 @@ LOST = "The daemon ended while it worked; whether it was done is not known. Look
 
 
 class Printer(Protocol):
-    """Where a command prints its answer for people."""
+    """Prints a command's answer for people."""
 
     def say(self, *pieces: Piece, lit: str = "") -> None:
         """A line of the answer; the style of the first piece is that of the whole line.
@@ -52,7 +52,7 @@ class Printer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
+    """The one who asks.
 
     Attributes:
         directory: the working directory; None where there is none, as over a network.
@@ -117,7 +117,7 @@ class Caller:
 
 
 class Effect(Enum):
-    """What an operation does to the store."""
+    """The effect of an operation on the store."""
 
     READS = "reads"
     ADDS = "adds"
@@ -131,7 +131,6 @@ WORD = Spelling(is_word=True)
 AT_MOST = Spelling(limits=(None, None), help="At most so many.")
 
 Project = Annotated[str | None, Argument("Only this project: its short name, key or folder.", most=1000)]
-Since = Annotated[str | None, Argument("Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.", most=100)]
 IncludeUntrusted = Annotated[
     bool,
     Argument(
@@ -155,10 +154,10 @@ class IdArguments:
 
 
 def view_of(found: Any) -> Any:
-    """The record's own JSON; of several records a list, of None null."""
-    if isinstance(found, Sequence):
+    """The record's own JSON; of several records a list; what is no record as it is."""
+    if isinstance(found, list | tuple):
         return [one.view() for one in found]
-    return None if found is None else found.view()
+    return found.view() if hasattr(found, "view") else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def ask_daemon(
 
 
 def answer_command(harken: Harken, request: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
-    """What the command prints: `view` for JSON, else `lines`.
+    """The command's output: `view` for JSON, else `lines`.
 
     Raises:
         HarkenError: this process would not answer as the one who asks: its clock or its settings file is another one.

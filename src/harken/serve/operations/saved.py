@@ -80,14 +80,6 @@ class MemoriesArguments:
     offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), Spelling(help="Pass over so many.")] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPage:
-    """Memories, newest first; `next_offset` is None where that is all."""
-
-    memories: Sequence[Memory]
-    next_offset: int | None
-
-
 class MemoriesAnswer(TypedDict):
     """Memories, newest first."""
 
@@ -95,12 +87,10 @@ class MemoriesAnswer(TypedDict):
     next_offset: int | None
 
 
-def _list(harken: Harken, wanted: MemoriesArguments, caller: Caller) -> MemoryPage:
+def _list(harken: Harken, wanted: MemoriesArguments, caller: Caller) -> Sequence[Memory]:
     # One more tells programs, which read page by page, whether there are others.
     asked = wanted.limit if caller.is_owner else wanted.limit + 1
-    found = harken.memories.list(**{**asdict(wanted), "limit": asked})
-    more = wanted.offset + wanted.limit if len(found) > wanted.limit else None
-    return MemoryPage(found[: wanted.limit], more)
+    return harken.memories.list(**{**asdict(wanted), "limit": asked})
 
 
 def _show_memories(session: Printer, found: Sequence[Memory], otherwise: str) -> None:
@@ -246,13 +236,15 @@ OPERATIONS = (
         _list,
         "List memories",
         MemoriesAnswer,
-        lambda found, _wanted: MemoriesAnswer(memories=view_of(found.memories), next_offset=found.next_offset),
+        lambda found, wanted: MemoriesAnswer(
+            memories=view_of(found[: wanted.limit]),
+            next_offset=wanted.offset + wanted.limit if len(found) > wanted.limit else None,
+        ),
         command="memory list",
         help="List memories, newest first.",
         show=lambda printer, found: _show_memories(
-            printer, found.memories, "No memories. Save one: harken memory add TEXT --category fact"
+            printer, found, "No memories. Save one: harken memory add TEXT --category fact"
         ),
-        shell_view=lambda found: view_of(found.memories),
     ),
     Operation(
         "forget",
@@ -262,8 +254,7 @@ OPERATIONS = (
         _forget,
         "Forget for good",
         ForgetAnswer,
-        lambda found, _wanted: found,
-        Effect.DESTROYS,
+        effect=Effect.DESTROYS,
     ),
     Operation(
         "memory search",

@@ -22,7 +22,6 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
-    Since,
     view_of,
 )
 from harken.text.dates import parse_since, parse_until
@@ -97,7 +96,9 @@ class SearchArguments:
         Argument("Only what these said.", most=3, choices=("user", "assistant", "tool")),
         Spelling("--role", help="Only what this role said."),
     ] = ()
-    since: Since = None
+    since: Annotated[
+        str | None, Argument("Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.", most=100)
+    ] = None
     until: Annotated[str | None, Argument("Not after this; a day counts to its end.", most=100)] = None
     limit: Annotated[
         int | None,
@@ -120,7 +121,7 @@ class SearchArguments:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         titles: of the conversations that hits are of, by id; for people alone.
@@ -190,7 +191,6 @@ def _show_hits(session: Printer, found: Search) -> None:
 
 
 def _label(trust: Trust) -> str:
-    """What stands behind what is not to be trusted."""
     return f"  {trust.label}" if trust.is_untrusted else ""
 
 

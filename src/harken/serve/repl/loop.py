@@ -136,6 +136,16 @@ def _footer(turn: Turn) -> str:
 
 
 @contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
 def _stopped_by_ctrl_c() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C sets; the second interrupts whatever does not heed it."""
     stop = threading.Event()
@@ -145,11 +155,8 @@ def _stopped_by_ctrl_c() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stop.set()
 
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
+    with _handled(interrupt, signal.SIGINT):
         yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def run_chat(context: click.Context, words: Sequence[str], continues: bool, conversation: str | None) -> None:
@@ -162,7 +169,7 @@ def run_chat(context: click.Context, words: Sequence[str], continues: bool, conv
     if continues and conversation is not None:
         raise UsageError("Say --continue or --conversation, not both.")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with session.engine() as harken, _ended_by_signals():
+    with session.engine() as harken, _handled(_end, signal.SIGHUP, signal.SIGTERM):
         session.opened, session.prefix = harken, "/"
         is_resumed = continues or conversation is not None
         session.talk = _find(harken, conversation) if is_resumed else harken.chat.begin(Path.cwd())
@@ -244,21 +251,11 @@ def _dim(session: CommandSession, words: str) -> None:
     session.err.print(Text(words, "dim"))
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """A closed terminal, or a request to end, ends the chat in good order: workers stop, what was said is kept."""
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:
-            # The terminal is gone, and whatever is written to it fails.
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            for descriptor in (1, 2):
-                os.dup2(nowhere, descriptor)
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGHUP, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _end(number: int, _frame: FrameType | None) -> None:
+    """End the chat in good order when its terminal is closed or it is asked to: workers stop, what was said is kept."""
+    if number == signal.SIGHUP:
+        # The terminal is gone, and whatever is written to it fails.
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+    raise SystemExit(128 + number)

@@ -78,17 +78,14 @@ class Slash:
             self._help(words)
         elif name in _LEAVING:
             raise UsageError(f"/{name} takes no words. Say: /{name}")
+        elif name not in self._commands:
+            near = difflib.get_close_matches(f"/{name}", self.names, n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            raise UsageError(f"There is no command /{name}.{meant} Commands: {', '.join(self.names)}")
         else:
-            self._command(name).main(
+            self._commands[name].main(
                 args=list(words), prog_name=f"/{name}", obj=self._session, standalone_mode=False, max_content_width=110
             )
-
-    def _command(self, name: str) -> click.Command:
-        if name in self._commands:
-            return self._commands[name]
-        near = difflib.get_close_matches(f"/{name}", self.names, n=1)
-        meant = f" Did you mean {near[0]}?" if near else ""
-        raise UsageError(f"There is no command /{name}.{meant} Commands: {', '.join(self.names)}")
 
     def _help(self, words: Sequence[str]) -> None:
         if len(words) > 1:
@@ -124,7 +121,7 @@ def _parsed(line: str) -> tuple[str, list[str]]:
 
 
 def _forms(command: click.Command) -> str:
-    """What may follow the command: its words, or those of its own commands."""
+    """The words that may follow a command, or its own commands."""
     if isinstance(command, click.Group):
         return f"[{'|'.join(command.commands)}]"
     forms = []

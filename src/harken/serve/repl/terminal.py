@@ -49,7 +49,7 @@ def terminal_reader(typed: TypedLines, commands: Sequence[str]) -> Callable[[], 
 
 
 class TypedLines(History):
-    """What was typed in earlier chats, one JSON string a line, in a file that only its owner can read.
+    """The lines typed in earlier chats, one JSON string a line, in a file that only its owner can read.
 
     Args:
         path: the file; made with the first line.
