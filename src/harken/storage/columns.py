@@ -12,7 +12,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Insert, LargeBinary, Select, Table, Text
+from sqlalchemy import BigInteger, ColumnElement, Connection, FromClause, Insert, LargeBinary, Select, Table, Text
 from sqlalchemy.engine import Dialect as SQLDialect
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
@@ -25,6 +25,9 @@ class Dialect(Protocol):
 
     def __hash__(self) -> int:
         """Statements are made once for each engine."""
+
+    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+        """The condition that rows to be counted are of a tenant; none where there is one tenant alone."""
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """Whether a column has one of the values, however many they are."""

@@ -221,7 +221,8 @@ class Transaction:
 
     def count(self, table: FromClause, *conditions: Any) -> int:
         """How many of the tenant's rows meet the conditions."""
-        statement = self.select(func.count(), of=table).select_from(table).where(*conditions)
+        of_tenant = self.dialect.of_tenant(table, self.tenant)
+        statement = select(func.count()).select_from(table).where(*of_tenant, *conditions)
         return int(self.connection.execute(statement).scalar_one())
 
     def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Text, bindparam, func, select, text
+from sqlalchemy import ColumnElement, Connection, FromClause, Insert, Select, Table, Text, bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SqliteDialect:
     """A `Dialect` of SQLite."""
+
+    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+        """None: no index has the tenant, which all rows have, so that every row would be read for it."""
+        return ()
 
     def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
         """By one bound list."""
