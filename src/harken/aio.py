@@ -10,7 +10,6 @@ import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from functools import partial, wraps
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import anyio
@@ -231,9 +230,7 @@ class AsyncHarken(AsyncPart, of=Harken):
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     def _open(self) -> None:

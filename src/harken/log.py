@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 _setting_up: Callable[[], None] | None = None
@@ -27,23 +28,7 @@ class Log:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def debug(self, event: str, **facts: Any) -> None:
-        """Write an event for whoever looks for a mistake."""
-        self._write("debug", event, facts)
-
-    def info(self, event: str, **facts: Any) -> None:
-        """Write an event that is worth knowing."""
-        self._write("info", event, facts)
-
-    def warning(self, event: str, **facts: Any) -> None:
-        """Write that something was left out or is tried again."""
-        self._write("warning", event, facts)
-
-    def error(self, event: str, **facts: Any) -> None:
-        """Write that a request failed."""
-        self._write("error", event, facts)
-
-    def _write(self, level: str, event: str, facts: dict[str, Any]) -> None:
+    def _write(self, level: str, event: str, /, **facts: Any) -> None:
         import structlog
 
         global _setting_up
@@ -52,3 +37,7 @@ class Log:
             if configure is not None:
                 configure()
         getattr(structlog.get_logger(self._name), level)(event, **facts)
+
+    # For whoever looks for a mistake; worth knowing; something was left out or is tried again; a request failed.
+    debug, info = partialmethod(_write, "debug"), partialmethod(_write, "info")
+    warning, error = partialmethod(_write, "warning"), partialmethod(_write, "error")

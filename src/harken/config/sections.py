@@ -31,7 +31,6 @@ class EmbeddingConfig(SettingsSection):
         path: a folder with `model.onnx` and `tokenizer.json`, for the embedder `onnx`.
         url: base URL of an OpenAI-compatible endpoint, up to and including `/v1`.
         threshold: stands in place of the model's calibrated one; `search.relevance_threshold` stands above it.
-        threads: CPU threads for a local model.
         allow_download: whether a local model that is nowhere on this machine may be fetched.
         usd_per_million: price of a million tokens at an endpoint, in place of the list's.
     """
@@ -140,8 +139,7 @@ class WorkerConfig(SettingsSection):
     """How background work runs.
 
     Attributes:
-        poll_seconds: how often work is looked for that nobody has signalled.
-        summary_poll_seconds: likewise for summaries of exchanges and conversations.
+        poll_seconds: how often work is looked for that nobody has signalled; `summary_poll_seconds` for summaries.
         rest_seconds: how long nothing must have been said in a conversation before it is summarized.
     """
 
@@ -197,7 +195,6 @@ class ContextConfig(SettingsSection):
     """What a model call gets to see.
 
     Attributes:
-        default_budget_tokens: size of the whole context.
         sliding_window: how many of the newest messages at most.
         subagent_history: how many earlier runs of its task a subagent sees.
         summary_tokens: what the summary of what left the window may take.
@@ -320,8 +317,7 @@ class AssembleConfig(SettingsSection):
         min_item_tokens: what one item may take however little that is.
         duplicate_similarity: texts from here on, 0 to 1, say the same; the less relevant one is left out.
         importance_lift: what a memory of importance 1 gains, as a factor over 1, and one of importance 0 loses.
-        recency_lift: what a commit or an experience of today gains, as a factor over 1.
-        recency_half_life_days: age at which that gain is half.
+        recency_lift: what a commit or an experience of today gains, as a factor over 1; half of it at the half-life.
     Source: SPEC-002-18; the numbers that it leaves open stand in docs/adr/0012-assembler.md.
     """
 

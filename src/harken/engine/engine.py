@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from harken.engine.parts import Parts
@@ -147,9 +146,9 @@ class Harken(Parts):
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:
         """Give every entry that waits for one its vector, in this thread; how many were stored.
 
-        Args:
-            progress: called with (done, in all) after each batch.
-            patient: wait for what backs off after a failure, or is leased to another process, until all is settled.
+        `progress` is called with (done, in all) after each batch. If patient, wait for what backs off after a failure,
+        or is leased to another process, until all is settled.
+
         Raises:
             ProviderError: the model cannot be opened, or, unless patient, its endpoint fails.
             MissingExtraError: what it needs is not installed.
@@ -258,7 +257,5 @@ class Harken(Parts):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()

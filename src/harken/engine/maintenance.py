@@ -21,7 +21,7 @@ from harken.storage.enrichment.spend import Spent
 from harken.storage.open import migrate_store
 from harken.storage.ports import Migrated, Store, Transaction
 from harken.storage.state import applied_bytes, read_counters
-from harken.storage.vectors import count_vectors, embeddable_texts, list_spaces
+from harken.storage.vectors import count_vectors, embeddable_texts, spaces_by_state
 
 if TYPE_CHECKING:
     from harken.config.settings import Settings
@@ -120,15 +120,14 @@ class Maintenance:
     def status(self) -> StoreStatus:
         """The size and the state of the store; opens no model."""
         with self.store.reading() as tx:
-            spaces = {space.state: space for space in reversed(list_spaces(tx))}
+            spaces = spaces_by_state(tx)
             active, filling = spaces.get("active"), spaces.get("filling")
             counts = count_all(tx, active.id if active else None)
-            target = filling or active
             # By what the rows have applied of each file, which is all of it: to look at them takes ten times as long.
             journal = {"journal": applied_bytes(tx)} if self.journal is not None else {}
             return StoreStatus(
                 counts=counts,
-                queue=jobs.count_unembedded(tx, target) if target else counts.embeddable,
+                queue=jobs.count_embedding(tx, filling or active)[1],
                 redactions=read_counters(tx, "redacted:"),
                 space=active.name if active else None,
                 filling=filling.name if filling else None,

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from harken.record.recorder import Recorder
     from harken.redact.redactor import Redactor
     from harken.search.search import Searcher
-    from harken.search.session import SearchSessions
     from harken.sources.experiences.experiences import Experiences
     from harken.sources.experiences.values import Values
     from harken.sources.memories.memories import Memories
@@ -74,11 +73,9 @@ class Parts:
     Args:
         home: where everything is kept; None takes `HARKEN_HOME`, else the platform's data directory.
         settings: values that stand above the settings file and the environment; nested or with dotted keys.
-        embedder: stands in place of the configured model.
-        reranker: likewise for the cross-encoder.
+        embedder: stands in place of the configured model, likewise the reranker.
         env: the environment; None takes the process's own.
         on_replay: called with (conversations done, in all) when the journal has what the database lacks.
-        now: the clock.
     Raises:
         ConfigError: a setting is unknown or out of range.
         StoreError: the store cannot be opened.
@@ -266,14 +263,10 @@ class Parts:
     @lazy_part
     def _searcher(self) -> Searcher:
         from harken.search.search import Searcher
-
-        return Searcher(self._sessions, self._open_reranker, self.spaces.is_configured)
-
-    @lazy_part
-    def _sessions(self) -> SearchSessions:
         from harken.search.session import SearchSessions
 
-        return SearchSessions(self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now)
+        sessions = SearchSessions(self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now)
+        return Searcher(sessions, self._open_reranker, self.spaces.is_configured)
 
     @property
     def settings(self) -> Settings:

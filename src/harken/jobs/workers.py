@@ -16,7 +16,6 @@ from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
 from harken.log import Log
 from harken.model.views import WorkerView, view_of
-from harken.storage.conversations import count_all
 from harken.storage.enrichment import jobs, segments, summaries
 from harken.storage.enrichment.consent import Consent, SummaryBacklog
 from harken.storage.enrichment.jobs import WorkCounts
@@ -24,7 +23,7 @@ from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
 from harken.storage.ports import Store, StoredSpace, Transaction
-from harken.storage.vectors import EMBED, VectorCounts, count_vectors, list_spaces
+from harken.storage.vectors import EMBED, VectorCounts, count_vectors, spaces_by_state
 
 if TYPE_CHECKING:
     from harken.jobs.backfill import Backfill
@@ -253,17 +252,14 @@ class Background:
         kind, now, worker = WORKERS[name], self.now(), self._workers.get(name)
         more: dict[str, Any] = {}
         if name == EMBEDDINGS:
-            target = _target(tx)
-            counts = count_all(tx, target.id if target else None)
-            done, waiting = counts.embedded, jobs.count_unembedded(tx, target) if target else counts.embeddable
+            done, waiting = jobs.count_embedding(tx, _target(tx))
         elif name == SEGMENT:
             done, waiting = segments.count_made(tx), segments.count_due(tx)
         else:
             consent, due = self._consent(), (name, now, self._config().rest_seconds)
-            done, waiting = jobs.count_summaries(tx, name), summaries.count_due(tx, *due, consent)
+            done, (waiting, stale) = jobs.count_summaries(tx, name), summaries.count_due_and_stale(tx, *due, consent)
             older = summaries.count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
-            stale, current = summaries.count_stale(tx, *due, consent), summaries.running(tx, name, now) or ""
-            more = {"stale": stale, "older": older, "current": current}
+            more = {"stale": stale, "older": older, "current": summaries.running(tx, name, now) or ""}
         return WorkerReport(
             name=name,
             enabled=jobs.is_enabled(tx, kind),
@@ -361,9 +357,8 @@ class Background:
 
 def _target(tx: Transaction) -> StoredSpace | None:
     """The space that is filled, else the one that answers."""
-    known = list_spaces(tx)
-    active = next((space for space in known if space.state == "active"), None)
-    return next((space for space in known if space.state == "filling"), active)
+    spaces = spaces_by_state(tx)
+    return spaces.get("filling") or spaces.get("active")
 
 
 def _kind_of(name: str) -> str:

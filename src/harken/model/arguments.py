@@ -69,7 +69,6 @@ class ArgumentField:
 
     Attributes:
         kind: `str`, `int`, `float` or `bool`.
-        is_many: whether there may be several.
         default: `dataclasses.MISSING` where it is required; None where it may be left out.
     """
 

@@ -186,7 +186,6 @@ class Message:
 
     Attributes:
         call_id: links a tool call with its result, as the agent named it.
-        tool_name: for tool calls and results.
         external_id: the id in the transcript it was read from, else empty.
         position: ascends in the order of the conversation's transcript; 0 until it has its place.
     """
@@ -258,7 +257,6 @@ class NewEntry:
 
     Attributes:
         part: tells a record's entries apart; empty where it has one.
-        text: what is indexed and embedded.
         facets: words `name:value` that a search can be limited by, such as `category:decision`.
         weight: importance, 1.0 is neutral.
         is_embedded: whether it is to be found by meaning as well as by its words.

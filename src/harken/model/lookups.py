@@ -35,8 +35,7 @@ class Surroundings:
 
     Attributes:
         message: the one that was asked for; None where the whole conversation was.
-        before: how many earlier messages there are that are not shown.
-        after: how many later ones.
+        before: how many earlier messages there are that are not shown; `after` of later ones.
     """
 
     conversation: Conversation

@@ -10,11 +10,9 @@ LANGUAGES = ("python", "javascript", "typescript", "rust", "go", "java", "c", "c
 
 @dataclass(frozen=True, slots=True)
 class CodeUnit:
-    """A named piece of source code.
+    """A named piece of source code, in one of `LANGUAGES`; its path is relative to the project.
 
     Attributes:
-        path: of its file, relative to the project.
-        language: one of `LANGUAGES`.
         unit_type: `function`, `class`, `method`, `module`, `constant`; in SQL also `table` and `view`.
         qualified_name: with the names of all that it stands in, as its language joins them.
         number: counts from 0 the units of one file that have the same qualified name.
@@ -65,7 +63,6 @@ class Commit:
 
     Attributes:
         additions: to code, for search alone; not kept beside it.
-        authored_at: when it was first made.
         committed_at: when it came to stand where it stands, which a rebase changes.
     """
 

@@ -219,6 +219,9 @@ class Dialect(Protocol):
     def __hash__(self) -> int:
         """Statements are made once for each engine."""
 
+    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+        """The condition that rows to be counted are of a tenant; none where there is one tenant alone."""
+
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """Whether a column has one of the values, however many they are."""
 
@@ -268,7 +271,8 @@ class Transaction:
 
     def count(self, table: FromClause, *conditions: Any) -> int:
         """How many of the tenant's rows meet the conditions."""
-        statement = self.select(func.count(), of=table).select_from(table).where(*conditions)
+        of_tenant = self.dialect.of_tenant(table, self.tenant)
+        statement = select(func.count()).select_from(table).where(*of_tenant, *conditions)
         return int(self.connection.execute(statement).scalar_one())
 
     def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -141,6 +141,11 @@ def list_spaces(tx: Transaction) -> list[StoredSpace]:
     return list(map(_stored_space, tx.connection.execute(_SPACES, {"of_tenant": tx.tenant}).all()))
 
 
+def spaces_by_state(tx: Transaction) -> dict[str, StoredSpace]:
+    """The oldest space of each state: that which is `active` answers, that which is `filling` is to take over."""
+    return {space.state: space for space in reversed(list_spaces(tx))}
+
+
 _stored_space = reader(StoredSpace, spec=dict)
 _HOLDS_SOME = exists().where(vectors.c.tenant == spaces.c.tenant, vectors.c.space_id == spaces.c.id)
 # Made once: it runs with every search.

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, or_
 
 from harken.storage.ports import StoredSpace, Transaction, batches
 from harken.storage.state import get_setting, set_setting
-from harken.storage.tables import entries, failed_work, reader, same, summaries, work
-from harken.storage.vectors import EMBED, list_spaces
+from harken.storage.tables import entries, failed_work, reader, same, summaries, vectors, work
+from harken.storage.vectors import EMBED, count_embeddable, list_spaces
 
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
 # Where failures are waited out, so that what was out of order is in use again within a minute of its repair.
@@ -71,8 +71,9 @@ def claim_unembedded(
     attempts = func.coalesce(work.c.attempts, 0)
     columns = (entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts"))
     ready = (
-        _waiting(tx, space, select(*columns))
-        .where(is_free(now))
+        tx.select(*columns)
+        .select_from(entries.outerjoin(work, and_(same(entries.c.id, work.c.item_id), work.c.kind == EMBED)))
+        .where(*_waiting(tx, space), is_free(now))
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
         .limit(limit)
     )
@@ -86,18 +87,20 @@ def claim_unembedded(
 
 
 def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
-    """Count the entries that still wait for a vector in the space, without those that were given up."""
-    return int(tx.connection.execute(_waiting(tx, space, select(func.count()))).scalar_one())
+    """How many entries still wait for a vector in the space; what was given up is not among them."""
+    return tx.count(entries, *_waiting(tx, space))
 
 
-def _waiting(tx: Transaction, space: StoredSpace, columns: Select[Any]) -> Select[Any]:
+def count_embedding(tx: Transaction, space: StoredSpace | None) -> tuple[int, int]:
+    """How many vectors the space has, and how many entries wait for one; without a space, all that may have one."""
+    if space is None:
+        return 0, count_embeddable(tx)
+    return tx.count(vectors, vectors.c.space_id == space.id), count_unembedded(tx, space)
+
+
+def _waiting(tx: Transaction, space: StoredSpace) -> tuple[ColumnElement[bool], ...]:
     others = [0, *(other.id for other in list_spaces(tx) if other.id != space.id)]
-    of_work = and_(same(entries.c.id, work.c.item_id), work.c.kind == EMBED)
-    return (
-        columns.select_from(entries.outerjoin(work, of_work))
-        .where(entries.c.tenant == tx.tenant, entries.c.space_id.in_(others))
-        .where(~is_given_up(tx, EMBED, entries.c.id))
-    )
+    return entries.c.space_id.in_(others), ~is_given_up(tx, EMBED, entries.c.id)
 
 
 def is_given_up(tx: Transaction, kind: str, item_id: ColumnElement[int]) -> ColumnElement[bool]:

@@ -192,10 +192,13 @@ def _covered() -> Select[Any]:
 
 def _uncovered(tx: Transaction, *columns: Any, outer: ColumnElement[bool] | None = None) -> Select[Any]:
     """Messages before their segment's mark that no summary covers, with work on the segment where that is joined."""
-    joined = segment_summaries.join(messages, _OF_SEGMENT)
+    # By their conversation, for they are indexed by it: without it, each look reads all messages there are.
+    of_conversation = messages.c.conversation_id == segments.c.conversation_id
+    within = and_(of_conversation, same(segments.c.id, messages.c.segment_id))
+    source = joined(segment_summaries, segments).join(messages, within)
     return (
         tx.select(*columns, of=segment_summaries)
-        .select_from(joined if outer is None else joined.outerjoin(work, outer))
+        .select_from(source if outer is None else source.outerjoin(work, outer))
         .where(_PLACE < _MARK, ~_covered().exists())
         .where(~is_given_up(tx, SUMMARIZE_SEGMENT, segment_summaries.c.segment_id))
     )

@@ -156,8 +156,8 @@ def spent_on_item(tx: Transaction, kind: str, item_uid: str) -> Spent:
 def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
     """The sums of each kind of work, of one day or of all."""
     within = [] if day is None else [spend.c.day == day]
-    kinds = tx.select(spend.c.kind).where(*within).distinct().order_by(spend.c.kind)
-    return {kind: spent_in_all(tx, spend.c.kind == kind, *within) for kind in tx.connection.scalars(kinds).all()}
+    sums = _SUMS.add_columns(spend.c.kind).where(spend.c.tenant == tx.tenant, *within)
+    return {row.kind: _spent(row) for row in tx.connection.execute(sums.group_by(spend.c.kind).order_by(spend.c.kind))}
 
 
 def mean_output_tokens(tx: Transaction, kind: str, model: str, least: int) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, true
 
 from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
 from harken.providers.summarizer import EXTRACTIVE
@@ -164,8 +164,8 @@ def find_due(
     """
     # In the order of an index, so that only what is returned is looked at while there is much to do.
     newest = exchanges.c.started_at if kind == EXCHANGE else conversations.c.updated_at
-    due = _due(tx, kind, now, rest_seconds, consent).where(is_free(now)).order_by(newest.desc()).limit(limit)
-    return [row.item_id for row in tx.connection.execute(due)]
+    due = _with_work(kind, _due(tx, kind, now, rest_seconds, consent)).where(is_free(now))
+    return [row.item_id for row in tx.connection.execute(due.order_by(newest.desc()).limit(limit))]
 
 
 def claim_due(
@@ -186,7 +186,7 @@ def claim_due(
         due = _backlog(tx, kind, now, rest_seconds, wanted)
     else:
         due = _due(tx, kind, now, rest_seconds, wanted)
-    ready = due.where(_ITEMS[kind].c.id.in_(item_ids), is_free(now))
+    ready = _with_work(kind, due).where(_ITEMS[kind].c.id.in_(item_ids), is_free(now))
     rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
     mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
     found = {row.item_id: _due_summary(row) for row in rows if row.item_id in mine}
@@ -194,18 +194,24 @@ def claim_due(
 
 
 def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
-    """Count the items that wait for a summary, without those that were given up."""
-    return _count(tx, _due(tx, kind, now, rest_seconds, consent))
+    """How many items wait for a summary; what was given up is not among them."""
+    return count_due_and_stale(tx, kind, now, rest_seconds, consent)[0]
 
 
-def count_stale(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent = NO_MODEL) -> int:
-    """Count those of them that have a summary already, which is stale."""
-    return _count(tx, _due(tx, kind, now, rest_seconds, consent).where(summaries.c.id.is_not(None)))
+def count_due_and_stale(
+    tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent
+) -> tuple[int, int]:
+    """How many items wait for a summary, and how many of them have one already, which is stale."""
+    counts = func.count(), func.count(summaries.c.id)
+    due = _due(tx, kind, now, rest_seconds, consent).with_only_columns(*counts, maintain_column_froms=True)
+    waiting, stale = tx.connection.execute(due).one()
+    return int(waiting), int(stale)
 
 
 def count_backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> int:
-    """Count the items that have no summary but an extract, and get no other unless somebody asks for it."""
-    return _count(tx, _backlog(tx, kind, now, rest_seconds, backlog))
+    """How many items have no summary but an extract, and get no other unless somebody asks for it."""
+    items = _backlog(tx, kind, now, rest_seconds, backlog).with_only_columns(func.count(), maintain_column_froms=True)
+    return int(tx.connection.execute(items).scalar_one())
 
 
 def list_backlog(
@@ -349,7 +355,7 @@ def _rests(now: datetime, rest_seconds: float) -> ColumnElement[bool]:
 
 
 def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool]) -> Select[Any]:
-    """Items with their summary and work, if there is any; what was given up is left out."""
+    """Items with their summary, if there is one; what was given up is left out."""
     item = _ITEMS[kind]
     columns: list[ColumnElement[Any]] = [item.c.id.label("item_id"), item.c.uid, _ENDED[kind].label("ended_at")]
     columns += [conversations.c.id.label("conversation_id"), is_new.label("is_new")]
@@ -362,17 +368,17 @@ def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool]) -> Select[An
     of_summary = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
     return (
         tx.select(*columns, of=item)
-        .select_from(source.outerjoin(summaries, of_summary).outerjoin(work, _of_work(kind)))
+        .select_from(source.outerjoin(summaries, of_summary))
         .where(~is_given_up(tx, SUMMARIZE[kind], item.c.id))
     )
 
 
+def _with_work(kind: str, items: Select[Any]) -> Select[Any]:
+    return items.outerjoin(work, _of_work(kind))
+
+
 def _of_work(kind: str) -> ColumnElement[bool]:
     return and_(same(_ITEMS[kind].c.id, work.c.item_id), work.c.kind == SUMMARIZE[kind])
-
-
-def _count(tx: Transaction, items: Select[Any]) -> int:
-    return int(tx.connection.execute(select(func.count()).select_from(items.subquery())).scalar_one())
 
 
 _due_summary = reader(DueSummary, status=ExchangeStatus, is_new=bool)

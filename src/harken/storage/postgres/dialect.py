@@ -8,7 +8,19 @@ from functools import cache
 from typing import Any
 
 import psycopg
-from sqlalchemy import ClauseElement, ColumnElement, Connection, Insert, Select, Table, Text, any_, bindparam, func
+from sqlalchemy import (
+    ClauseElement,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Insert,
+    Select,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    func,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.types import UserDefinedType
@@ -55,6 +67,10 @@ class _Listed(UserDefinedType[str]):
 @dataclass(frozen=True, slots=True)
 class PostgresDialect:
     """A `Dialect` of PostgreSQL."""
+
+    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+        """By the column that leads every index."""
+        return (table.c.tenant == tenant,)
 
     def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
         """By one bound array."""

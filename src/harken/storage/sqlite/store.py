@@ -19,6 +19,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    FromClause,
     Insert,
     Select,
     Table,
@@ -57,6 +58,10 @@ _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken
 @dataclass(frozen=True, slots=True)
 class SqliteDialect:
     """A `Dialect` of SQLite."""
+
+    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+        """None: no index has the tenant, which all rows have, so that every row would be read for it."""
+        return ()
 
     def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
         """By one bound list."""
