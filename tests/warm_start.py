@@ -109,7 +109,7 @@ class WarmStart:
         try:
             os.write(written, json.dumps(request).encode())
             with self._lock:
-                channel = self._open()
+                channel = self.open()
                 socket.send_fds(channel, [b"?"], [written, *streams, tells])
                 pid = int.from_bytes(channel.recv(4), "big")
         finally:
@@ -127,8 +127,8 @@ class WarmStart:
                 self._process.kill()
                 self._process.wait()
 
-    def _open(self) -> socket.socket:
-        """The way to the process."""
+    def open(self) -> socket.socket:
+        """The way to the process, which is started where none is."""
         if self._process is None or self._channel is None or self._process.poll() is not None:
             self.close()
             kept = {name: os.environ[name] for name in MEASURED if name in os.environ}
