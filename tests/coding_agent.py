@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from command_line import PYTHON, CommandLine
+from command_line import CommandLine
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.wire import DaemonError, exchange
@@ -41,10 +41,7 @@ class CodingAgent:
 
     def run(self, event: str, stdin: bytes, seconds: float = HOOK_SECONDS) -> subprocess.CompletedProcess[bytes]:
         """The same with any stdin; it must end with 0 and say nothing on stderr."""
-        env = {**self.cli.environment(), "HARKEN_HOOKS__DEADLINE_SECONDS": str(seconds)}
-        done = subprocess.run(
-            [*PYTHON, "hook", event], env=env, input=stdin, capture_output=True, timeout=PATIENCE_SECONDS, check=False
-        )
+        done = self.cli.run("hook", event, stdin=stdin, settings={"HARKEN_HOOKS__DEADLINE_SECONDS": str(seconds)})
         assert (done.returncode, done.stderr) == (0, b"")
         return done
 

@@ -65,13 +65,22 @@ class CommandLine:
         self, *arguments: str | Path, code: int = 0, stdin: str | None = None, settings: Mapping[str, str] | None = None
     ) -> Outcome:
         """Run a command to its end and check its exit code."""
+        done = self.run(*arguments, stdin=(stdin or "").encode(), settings=settings)
+        outcome = Outcome(done.returncode, _text(done.stdout), _text(done.stderr))
+        assert outcome.code == code, f"harken {' '.join(map(str, arguments))}: {outcome}"
+        return outcome
+
+    def run(
+        self, *arguments: str | Path, stdin: bytes = b"", settings: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a command to its end, however that is."""
         words, environment = list(map(str, arguments)), self.environment(settings)
         if FORKS and not self.cold:
-            outcome = Outcome(*warm_start().run(words, environment, stdin or "", TIMEOUT_SECONDS))
-        else:
-            outcome = _run_cold(words, environment, stdin or "")
-        assert outcome.code == code, f"harken {' '.join(words)}: {outcome}"
-        return outcome
+            return subprocess.CompletedProcess(words, *warm_start().run(words, environment, stdin, TIMEOUT_SECONDS))
+        words = [*PYTHON, *words]
+        return subprocess.run(
+            words, env=environment, input=stdin, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
+        )
 
     def imports(self, *arguments: str, settings: Mapping[str, str] | None = None) -> tuple[Outcome, set[str]]:
         """What a command ends with in a process of its own, and all modules that it imported."""
@@ -146,17 +155,8 @@ def warm_start() -> WarmStart:
     return WarmStart()
 
 
-def _run_cold(words: list[str], environment: Mapping[str, str], stdin: str) -> Outcome:
-    done = subprocess.run(
-        [*PYTHON, *words],
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+def _text(written: bytes) -> str:
+    return written.decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def rows(home: Path, table: str) -> int:

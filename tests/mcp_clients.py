@@ -72,11 +72,11 @@ class Remote:
 
 
 @contextmanager
-def serving(folder: Path, *options: str | Path, tls: Any = True) -> Iterator[Remote]:
-    """A daemon over TCP that may index one project."""
+def serving(folder: Path, *options: str | Path, tls: Any = True, cold: bool = False) -> Iterator[Remote]:
+    """A daemon over TCP that may index one project; cold, where others are to see what it was started with."""
     (folder / "person").mkdir()
     project = make_project(folder / "project")
-    cli = CommandLine(folder / "home", folder / "person", {"HARKEN_EMBEDDER": "none"})
+    cli = CommandLine(folder / "home", folder / "person", {"HARKEN_EMBEDDER": "none"}, cold)
     cli.home.mkdir()
     (cli.home / "harken.toml").write_text(f'[serve]\nroots = ["{project}"]\n', encoding="utf-8")
     with cli.running("serve", "--tcp", "--port", "0", *options, stderr=subprocess.PIPE) as process:

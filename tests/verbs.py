@@ -86,7 +86,7 @@ WRONG: Calls = [
     ("search", {"query": "x" * 3000}),
     ("search", {"query": "quay", "limit": 0}),
     ("search", {"query": "quay", "lmit": 3}),
-    ("search", {"query": "quay", "since": "the day the ship came"}),
+    ("search", {"query": "quay", "since": "2026-13-45"}),
     ("search", {"query": "quay", "project": "no-such-project"}),
     ("show", {"id": "ffffffff"}),
     ("show", {"id": 7}),

@@ -61,8 +61,8 @@ class WarmStart:
         atexit.register(self.close)
 
     def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], stdin: str, timeout_seconds: float
-    ) -> tuple[int, str, str]:
+        self, arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes, timeout_seconds: float
+    ) -> tuple[int, bytes, bytes]:
         """Run `harken` with these arguments; its exit code, stdout and stderr.
 
         Raises:
@@ -70,7 +70,8 @@ class WarmStart:
         """
         streams = [os.memfd_create(name) for name in ("in", "out", "err")]
         try:
-            os.write(streams[0], stdin.encode())
+            with os.fdopen(os.dup(streams[0]), "wb") as given:
+                given.write(stdin)
             os.lseek(streams[0], 0, os.SEEK_SET)
             pid, ended = self.spawn(arguments, environment, streams)
             with open(ended, "rb", buffering=0) as told:  # noqa: PTH123 - a number, no path
@@ -78,7 +79,7 @@ class WarmStart:
                     os.kill(pid, signal.SIGKILL)
                     raise TimeoutError(f"harken {' '.join(arguments)}: no answer within {timeout_seconds} s")
                 code = os.waitstatus_to_exitcode(int(told.read() or _KILLED))
-            out, err = (os.pread(stream, os.fstat(stream).st_size, 0).decode() for stream in streams[1:])
+            out, err = (os.pread(stream, os.fstat(stream).st_size, 0) for stream in streams[1:])
             return code, out, err
         finally:
             for stream in streams:
@@ -107,9 +108,10 @@ class WarmStart:
         }
         written = os.memfd_create("request")
         try:
-            os.write(written, json.dumps(request).encode())
+            with os.fdopen(os.dup(written), "wb") as given:
+                given.write(json.dumps(request).encode())
             with self._lock:
-                channel = self._open()
+                channel = self.open()
                 socket.send_fds(channel, [b"?"], [written, *streams, tells])
                 pid = int.from_bytes(channel.recv(4), "big")
         finally:
@@ -127,8 +129,8 @@ class WarmStart:
                 self._process.kill()
                 self._process.wait()
 
-    def _open(self) -> socket.socket:
-        """The way to the process."""
+    def open(self) -> socket.socket:
+        """The way to the process, which is started where none is."""
         if self._process is None or self._channel is None or self._process.poll() is not None:
             self.close()
             kept = {name: os.environ[name] for name in MEASURED if name in os.environ}

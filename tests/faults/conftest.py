@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from command_line import warm_start
 from disks import disk
+from warm_start import MEASURED
 
 __all__ = ["disk"]
 
@@ -21,10 +23,19 @@ def rounds() -> int:
 @pytest.fixture(scope="session")
 def seconds() -> float:
     """How long processes record together; HARKEN_TEST_SECONDS=60 for the long run."""
-    return float(os.environ.get("HARKEN_TEST_SECONDS", "8"))
+    return float(os.environ.get("HARKEN_TEST_SECONDS", "4"))
 
 
 @pytest.fixture
 def ready_home(tmp_path: Path) -> Path:
     """None is made: a fault may strike on the first day."""
     return tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure no coverage in processes that may be killed: what they have run would be lost."""
+    # Whose own environment is that of its start.
+    warm_start().open()
+    for name in MEASURED:
+        monkeypatch.delenv(name, raising=False)

@@ -137,7 +137,8 @@ def test_fifty_clients_that_are_killed_leave_one_daemon_or_none(
 ) -> None:
     rng = random.Random(20261127)
     # A hook that ends by itself has reported then, and has not only come to its deadline.
-    patient = replace(cli, settings={**cli.settings, "HARKEN_HOOKS__DEADLINE_SECONDS": str(HOOK_SECONDS)})
+    # Cold, as agents start them: some are killed while they import.
+    patient = replace(cli, settings={**cli.settings, "HARKEN_HOOKS__DEADLINE_SECONDS": str(HOOK_SECONDS)}, cold=True)
     clients = Clients(patient, agents, rng)
     waves = max(1, rounds // 4)
     for wave in range(waves):

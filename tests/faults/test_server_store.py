@@ -100,7 +100,8 @@ def test_a_worker_is_woken_by_what_another_process_records(
     ):
         worker.start_worker()
         for number in range(3):
-            time.sleep(1.5)
+            # Until it sleeps.
+            time.sleep(0.5)
             writer.record_message("c", "user", f"thing number {number} of three")
             wait_until(lambda number=number: worker.maintenance.status().counts.embedded == number + 1)
 

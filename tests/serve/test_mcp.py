@@ -20,14 +20,18 @@ from learning import learn_themes
 from mcp_clients import MODES, Remote, check_call, check_offers, check_refusal, check_tools, over_stdio, serving
 from verbs import REFUSED, WRONG, calls, fill, make_project
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets"),
+    # What is proved runs in processes of its own.
+    pytest.mark.no_cover,
+]
 
 PLACED = {"index_code", "index_commits", "index_documents"}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
-    with serving(tmp_path_factory.mktemp("remote")) as remote:
+    with serving(tmp_path_factory.mktemp("remote"), cold=True) as remote:
         yield remote
 
 

@@ -23,7 +23,11 @@ from hostile import HALF_CHARACTER, OTHER_KINDS, SECRET, TOO_DEEP, UNREADABLE, f
 from mcp_clients import PATIENCE_SECONDS, serving
 from verbs import check_answer, check_sentence, fill, make_project
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets"),
+    # What is proved runs in processes of its own.
+    pytest.mark.no_cover,
+]
 
 LONGEST_ERROR, LONGEST_ANSWER = 1000, 300_000
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "hostile", "version": "1"}}
