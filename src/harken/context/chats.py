@@ -21,7 +21,7 @@ from harken.record.recorder import Recorder
 from harken.search.past import PastConversations, PastRecall
 from harken.search.recall import AutoRag, Recall
 from harken.search.search import Searcher
-from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
+from harken.storage.conversations import begins_with, newest_conversation, newest_segment
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.past import list_retrievals
 from harken.storage.state import INJECTIONS, given_to, note_given
@@ -144,11 +144,6 @@ class Chats:
         """What a task's run gets to see: core memory and what the task did before, no window and no auto-RAG."""
         session = ContextSession(conversation_uid(TASK_CHANNEL, name), None)
         return self.build(session, [request], is_subagent=True, task_name=name, system_prompt=system).messages
-
-    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
-        """A line for people per conversation: its title, else its first words."""
-        with self._store.reading() as tx:
-            return read_titles(tx, conversation_uids)
 
     def recall(self, session: ContextSession, query: str, excluded: Collection[str] = ()) -> Recall:
         """What auto-RAG finds for a query in the session's segment."""

@@ -139,7 +139,7 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     asked = end if end is None or caller.is_owner else min(end + 1, _MOST_HITS)
     found = harken.search(wanted.query, scope=scope, limit=asked, mode=wanted.mode, rerank=wanted.rerank)
     shown = replace(found, hits=found.hits[wanted.offset : end])
-    titles = harken.chats.titles([hit.entry.conversation_uid for hit in shown.hits if hit.entry.conversation_uid])
+    titles = harken.maintenance.titles([hit.entry.conversation_uid for hit in shown.hits if hit.entry.conversation_uid])
     return Search(shown, titles, end if end is not None and len(found.hits) > end else None)
 
 

@@ -250,7 +250,7 @@ def _greet(session: CommandSession, harken: Harken) -> None:
 
 def _recall(session: CommandSession, harken: Harken, conversation_uid: str) -> None:
     """Where the conversation was left."""
-    title = harken.chats.titles([conversation_uid]).get(conversation_uid, "untitled")
+    title = harken.maintenance.titles([conversation_uid]).get(conversation_uid, "untitled")
     said = [
         message
         for message in harken.show(conversation_uid).messages
