@@ -22,7 +22,7 @@ from harken.search.past import PastConversations, PastRecall
 from harken.search.query import is_small_talk, parse_query
 from harken.search.recall import AutoRag, Recall
 from harken.search.search import Searcher
-from harken.storage.conversations import begins_with, newest_conversation, newest_segment, read_titles
+from harken.storage.conversations import begins_with, newest_conversation, newest_segment
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.entries import present_sources
 from harken.storage.past import list_retrievals
@@ -137,11 +137,6 @@ class Chats:
         """The context of a task's run: core memory and what the task did before, no window and no auto-RAG."""
         session = ContextSession(conversation_uid(TASK_CHANNEL, name), None)
         return self.build(session, [request], is_subagent=True, task_name=name, system_prompt=system).messages
-
-    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
-        """A line for people per conversation: its title, else its first words."""
-        with self._store.reading() as tx:
-            return read_titles(tx, conversation_uids)
 
     def recall(self, session: ContextSession, query: str, excluded: Collection[str] = ()) -> Recall:
         """Search the session's segment as auto-RAG does."""

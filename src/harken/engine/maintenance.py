@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from harken.errors import UsageError
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
 from harken.model.views import StatusView, view_of
-from harken.storage.conversations import Counts, count_all, list_projects, messages_holding
+from harken.storage.conversations import Counts, count_all, list_projects, messages_holding, read_titles
 from harken.storage.enrichment import jobs, spend
 from harken.storage.enrichment.jobs import FailedWork
 from harken.storage.enrichment.spend import Spent
@@ -105,10 +105,7 @@ def migrate(settings: Settings, language: str | None = None, role: str | None = 
 
 @dataclass(eq=False, repr=False)
 class Maintenance:
-    """Status, doctor, forgetting, rebuilding, backup and export; reached as `Harken.maintenance`.
-
-    The recorder is opened, and what a verb alone needs imported, when it is first asked for: status needs neither.
-    """
+    """Status, doctor, forgetting, rebuilding, backup and export; opens the recorder for what needs it."""
 
     store: Store
     journal: Journal | None
@@ -144,6 +141,11 @@ class Maintenance:
         """(key, name, conversations) of every project, the busiest first."""
         with self.store.reading() as tx:
             return list_projects(tx)
+
+    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
+        """A line for people per conversation: its title, else its first words."""
+        with self.store.reading() as tx:
+            return read_titles(tx, conversation_uids)
 
     def failures(self, limit: int = 100) -> list[FailedWork]:
         """Work that was given up, newest first."""

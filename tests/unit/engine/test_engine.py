@@ -170,7 +170,7 @@ class TestEmbeddingAndSearching:
 
     def test_a_conversation_is_called_by_its_title_or_its_first_words(self, harken: Harken) -> None:
         message = harken.record_message("talk", "user", "where are the zebras?")
-        assert harken.chats.titles([message.conversation_uid, "nothing"]) == {
+        assert harken.maintenance.titles([message.conversation_uid, "nothing"]) == {
             message.conversation_uid: "where are the zebras?"
         }
 

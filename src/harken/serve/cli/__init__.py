@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 __all__ = ["main"]
@@ -14,6 +15,8 @@ def main() -> None:
         from harken.serve.hooks.client import main as answer_hook
 
         answer_hook(sys.argv[2:])
+    # All that is imported stays: to look for garbage among it as often as is usual takes an eighth of a command's time.
+    gc.set_threshold(20_000, 20, 20)
     # First, for a client may go while the rest is being imported.
     from harken.serve.process import EXIT_INTERRUPTED
 

@@ -154,7 +154,7 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     found = harken.search(wanted.query, scope=scope, limit=asked, mode=wanted.mode, rerank=wanted.rerank)
     shown = replace(found, hits=found.hits[wanted.offset : end])
     uids = [hit.entry.conversation_uid for hit in shown.hits if caller.is_owner and hit.entry.conversation_uid]
-    titles = harken.chats.titles(uids) if uids else {}
+    titles = harken.maintenance.titles(uids) if uids else {}
     return Search(shown, titles, end if end is not None and len(found.hits) > end else None, wanted.explain)
 
 

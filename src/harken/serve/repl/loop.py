@@ -236,7 +236,7 @@ def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) ->
 
 
 def _show_last(session: CommandSession, harken: Harken, conversation_uid: str) -> None:
-    title = harken.chats.titles([conversation_uid]).get(conversation_uid, "untitled")
+    title = harken.maintenance.titles([conversation_uid]).get(conversation_uid, "untitled")
     said = [
         message
         for message in harken.show(conversation_uid).messages
