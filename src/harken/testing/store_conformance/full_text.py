@@ -129,8 +129,9 @@ class FullTextTests:
             talk_of("quoted", "He said: the early, small bird!", "What of it?"),
             talk_of("other", "bird small early the"),
         )
+        expected = entry_ids(store, quoted.messages[:1])
         with store.reading() as tx:
-            assert quoting(tx, "early small bird") == entry_ids(store, quoted.messages[:1])
+            assert quoting(tx, "early small bird") == expected
             assert quoting(tx, " ?! ") == []
 
     @pytest.mark.parametrize("quote", ["where is the small bird", "Where's the small bird", "is it", "the small bird"])
@@ -140,8 +141,9 @@ class FullTextTests:
             talk_of("quoted", "Well, where is the small bird? Where's the small bird? Is it here?"),
             talk_of("turned", "a small one is the bird, where it is"),
         )
+        expected = entry_ids(store, quoted.messages)
         with store.reading() as tx:
-            assert quoting(tx, quote) == entry_ids(store, quoted.messages)
+            assert quoting(tx, quote) == expected
             assert quoting(tx, "where is the small beast") == []
 
     def test_characters_of_chinese_in_another_order_are_another_word(self, store: Store) -> None:
