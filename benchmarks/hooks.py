@@ -151,6 +151,8 @@ def kill_when_it_serves(agent: Agent) -> None:
     os.kill(found.pid, signal.SIGKILL)
     while holder(agent.place) is not None:
         time.sleep(0.02)
+    # Else the next hook takes it for one that cannot start, and starts none for ten seconds.
+    os.truncate(agent.place.starting, 0)
 
 
 def broken(agent: Agent, pid: int, prompts: Iterator[str]) -> dict[str, list[float]]:

@@ -20,7 +20,7 @@ import numpy as np
 from sqlalchemy import select
 
 from harken.engine import Harken
-from harken.search import recall as autorag
+from harken.search import candidates
 from harken.storage.tables import entries
 from harken.storage.vectors import put_vectors
 from measuring import Figure, Times, times_of, watched
@@ -47,10 +47,10 @@ def in_a_segment(home: Path, queries: Sequence[str]) -> Iterator[Figure]:
         model = harken.spaces.embedder()
         parts = {
             "embed the query": (model, "embed_query"),
-            "full text": (harken.store.text, "search"),
+            "full text": (harken.store.text, "find"),
             "vectors": (harken.store.nearest, "compare"),
-            "facts": (autorag, "entry_facts"),
-            "load": (autorag, "load_entries"),
+            "facts": (candidates, "entry_facts"),
+            "load": (candidates, "load_entries"),
         }
         whole = Times()
         with watched(parts) as found:

@@ -231,6 +231,9 @@ class VectorMatrix:
         if among is not None:
             places = self._places(among)
             places = places[places >= 0]
+            if len(places) and (last := int(places.max())) - (first := int(places.min())) < len(places):
+                # Side by side, as those of a segment mostly are: rows that are picked one by one are copied.
+                places = slice(first, last + 1)
         scores = similarities(self._matrix[places], asked.query)
         seen = self._numbers[places] <= asked.newest
         return best_of(self._ids[places][seen], scores[seen], limit)
