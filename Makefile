@@ -25,7 +25,7 @@ demo: $(READY)   ## Import real conversations, embed them, search them
 
 test: $(READY)   ## Run every test
 	@set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
-	PYTHONDONTWRITEBYTECODE= COVERAGE_FILE="$$folder/coverage" $(BIN)/python -m pytest -n 3 --dist worksteal --basetemp="$$folder/pytest" \
+	PYTHONDONTWRITEBYTECODE= COVERAGE_FILE="$$folder/coverage" $(BIN)/python -m pytest -n 2 --dist worksteal --basetemp="$$folder/pytest" \
 		--cov --cov-report=term-missing:skip-covered
 
 check: $(READY)  ## Format, lint, types, import contracts, the house
