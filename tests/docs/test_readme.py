@@ -54,8 +54,10 @@ def test_the_first_snippet_finds_who_signs_off(cli: CommandLine, tmp_path: Path)
 @needs_model
 def test_the_agent_loop_brings_back_what_left_the_window(cli: CommandLine, tmp_path: Path) -> None:
     printed = run_snippet(cli, tmp_path, "agent-memory")
-    assert [line.partition(":")[0] for line in printed] == ["core", "auto_rag", "window", "pending"]
-    assert "Priya signs it off" in printed[1]
+    layers = {line.partition(":")[0]: line for line in printed}
+    layers.pop("summary", None)  # the worker beside the loop may have made one by now
+    assert list(layers) == ["core", "auto_rag", "window", "pending"]
+    assert "Priya signs it off" in layers["auto_rag"]
 
 
 @needs_model
