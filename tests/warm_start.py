@@ -75,7 +75,10 @@ class WarmStart:
             os.lseek(streams[0], 0, os.SEEK_SET)
             pid, ended = self.spawn(arguments, environment, streams)
             with open(ended, "rb", buffering=0) as told:  # noqa: PTH123 - a number, no path
-                if not select.select([told], [], [], timeout_seconds)[0]:
+                # `select` knows no file above the thousandth.
+                ending = select.poll()
+                ending.register(told, select.POLLIN)
+                if not ending.poll(timeout_seconds * 1000):
                     os.kill(pid, signal.SIGKILL)
                     raise TimeoutError(f"harken {' '.join(arguments)}: no answer within {timeout_seconds} s")
                 code = os.waitstatus_to_exitcode(int(told.read() or _KILLED))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -10,12 +15,17 @@ import httpx2
 import pytest
 import trustme
 
-from coding_agent import PATIENCE_SECONDS
+from coding_agent import PATIENCE_SECONDS, CodingAgent
 from command_line import CommandLine
 from harken.errors import HarkenError, UsageError
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.http.tcp import Tcp, own_token
-from mcp_clients import MODES, check_call, serving
+from mcp_clients import MODES, Remote, check_call, serving
+
+if sys.platform == "win32":
+    pytest.skip("no Unix sockets", allow_module_level=True)
+
+import resource
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", ""])
@@ -70,6 +80,66 @@ def test_over_tls_it_answers_who_shows_the_token(tmp_path: Path) -> None:
 
         for mode in MODES:
             anyio.run(talk, mode)
+
+
+HALF = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\nx-half: "
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Files enough for more connections than a daemon may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        pytest.skip("so many connections cannot be held here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets the limits of another process")
+def test_half_requests_by_the_thousand_keep_neither_hooks_nor_who_has_the_token_waiting(tmp_path: Path) -> None:
+    with serving(tmp_path) as remote, ExitStack() as held:
+        resource.prlimit(remote.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+        cli = CommandLine(Path(remote.place.home), tmp_path / "person", {"HARKEN_EMBEDDER": "none"})
+        cli("core", "set", "user", "name", "Maya")
+        hanging = [held.enter_context(connected(remote, HALF)) for _ in range(1100)]
+        for number in range(3):
+            agent = CodingAgent(cli, remote.project, f"session-{number}")
+            assert "Maya" in agent.hook("SessionStart", source="startup")
+            answer = httpx2.post(
+                f"{remote.url}/v1/status",
+                json={},
+                headers={"authorization": f"Bearer {remote.token}"},
+                timeout=PATIENCE_SECONDS,
+            )
+            assert answer.status_code == 200
+        # Who has the token is not sent away for those who have none, and those are after a time.
+        assert all(is_ended(stream) for stream in hanging)
+
+
+def test_without_the_token_no_body_is_waited_for(tmp_path: Path) -> None:
+    head = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n{"
+    with serving(tmp_path) as remote, connected(remote, head) as stream:
+        answer = b"".join(iter(partial(stream.recv, 65536), b""))
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"Send: Authorization: Bearer TOKEN" in answer
+
+
+def connected(remote: Remote, sent: bytes) -> socket.socket:
+    """A connection over TCP on which this was sent."""
+    port = int(remote.url.rpartition(":")[2])
+    stream = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
+    stream.sendall(sent)
+    return stream
+
+
+def is_ended(stream: socket.socket) -> bool:
+    """Whether the other side hangs up, without a word."""
+    try:
+        return stream.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_the_command_refuses_in_a_line(cli: CommandLine) -> None:

@@ -17,7 +17,7 @@ import fcntl
 from harken.errors import HarkenError
 from harken.serve.daemon.lock import DaemonRunsError, held, holder
 from harken.serve.daemon.paths import DaemonPaths
-from harken.serve.daemon.starting import claim
+from harken.serve.daemon.starting import answered, claim
 
 
 @pytest.fixture
@@ -62,6 +62,41 @@ def test_a_lock_that_is_a_link_is_neither_followed_nor_emptied(place: DaemonPath
         with pytest.raises(HarkenError, match="is a link"):
             holder(place)
     assert diary.read_text() == "dear diary"
+
+
+@pytest.mark.parametrize("name", ["daemon.lock", "starting.lock"])
+def test_a_lock_that_is_another_file_by_a_second_name_is_not_written(
+    place: DaemonPaths, tmp_path: Path, name: str
+) -> None:
+    diary = tmp_path / "diary"
+    diary.write_text("dear diary")
+    Path(place.folder).mkdir(parents=True)
+    os.link(diary, Path(place.folder) / name)
+    if name == "daemon.lock":
+        with pytest.raises(HarkenError, match="no file of this user's"), held(place):
+            raise AssertionError("it is held")
+    else:
+        with pytest.raises(PermissionError):
+            claim(place)
+    assert diary.read_text() == "dear diary"
+
+
+def test_a_lock_is_written_over_and_never_truncated(place: DaemonPaths) -> None:
+    with held(place):
+        inside = holder(place)
+        size = Path(place.lock).stat().st_size
+    assert inside is not None
+    assert inside.pid == os.getpid()
+    assert Path(place.lock).read_text() == " " * size
+    assert holder(place) is None
+    claimed = claim(place)
+    assert claimed is not None
+    answered(claimed)
+    assert Path(place.starting).stat().st_size == len("starting")
+    again = claim(place)
+    assert again is not None, "what answered has not failed"
+    os.close(again)
+    assert claim(place) is None, "it ended before it answered"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make files of another user")

@@ -21,6 +21,8 @@ from harken.serve.daemon.wire import OTHER_FOLDER
 
 # Looking at the lock takes it for a moment.
 _LOOK_SECONDS = 2.0
+# What one holder writes, blanks behind it, hides what another wrote.
+_LOCK_BYTES = 256
 
 
 class DaemonRunsError(HarkenError):
@@ -49,12 +51,11 @@ def held(paths: DaemonPaths) -> Iterator[None]:
         raise _unusable(paths, error) from error
     try:
         _take(descriptor, paths)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": __version__}).encode(), 0)
+        _write(descriptor, json.dumps({"pid": os.getpid(), "version": __version__}))
         try:
             yield
         finally:
-            os.ftruncate(descriptor, 0)
+            _write(descriptor, "")
     finally:
         os.close(descriptor)
 
@@ -100,6 +101,11 @@ def _check_own(folder: Path) -> None:
 def _unusable(paths: DaemonPaths, error: OSError) -> HarkenError:
     why = "is a link" if error.errno == errno.ELOOP else error.strerror
     return HarkenError(f"{paths.lock} is no lock of this user's: {why}. Remove it: rm '{paths.lock}'")
+
+
+def _write(descriptor: int, content: str) -> None:
+    """Write over what the lock says; it is never truncated."""
+    os.pwrite(descriptor, content.ljust(_LOCK_BYTES).encode(), 0)
 
 
 def _take(descriptor: int, paths: DaemonPaths) -> None:

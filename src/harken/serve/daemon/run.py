@@ -26,7 +26,7 @@ from harken.serve.daemon import spool
 from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
 from harken.serve.http.guard import Guard
-from harken.serve.http.tcp import Tcp
+from harken.serve.http.tcp import Door, Tcp
 from harken.serve.mcp.mount import Mount
 
 _log = Log(__name__)
@@ -55,7 +55,7 @@ class Remote:
     """What clients over TCP come to: a listening socket, and the token that they have to show."""
 
     tcp: Tcp
-    listening: socket.socket
+    listening: Door
     token: str = field(repr=False)
 
 
@@ -122,7 +122,7 @@ class Daemon:
     async def _serve(self, app: ASGIApp, listening: socket.socket) -> None:
         served = [(_server(app), listening)]
         if (remote := self._remote) is not None:
-            guarded = Guard(app, remote.token, self._harken.settings.serve.hosts)
+            guarded = Guard(app, remote.token, self._harken.settings.serve.hosts, remote.listening.admit)
             served.append((_server(guarded, remote.tcp), remote.listening))
         self._servers = [server for server, _ in served]
         watching = asyncio.create_task(self._watch())
@@ -187,6 +187,8 @@ def _server(app: ASGIApp, tcp: Tcp | None = None) -> _DaemonServer:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=int(_DRAIN_SECONDS),
+            # Who asks is told by the connection, never by a header.
+            proxy_headers=False,
             ws="none",
             ssl_certfile=tcp.certificate if tcp else None,
             ssl_keyfile=tcp.key if tcp else None,

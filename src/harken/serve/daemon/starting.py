@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 # A second of processor time each: what is wrong may be put right meanwhile.
 _AGAIN_SECONDS = 10.0
+# Of one length: a lock file is written over, and never truncated.
+_STARTING, _ANSWERED = b"starting", b"answered"
 
 
 def open_lock(path: str, make: bool) -> int:
-    """Open a lock file, to make or write it or else to read it: never another user's, nor what a link leads to.
+    """Open a lock file, to make or write it or else to read it: never another user's, nor one reached by any link.
 
     Raises:
         OSError: it cannot be opened, or is no file of this user's.
@@ -33,7 +35,8 @@ def open_lock(path: str, make: bool) -> int:
     # A pipe that stands there is not waited for.
     descriptor = os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+    # What has a second name may be anything.
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_nlink == 1:
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, "no file of this user's", path)
@@ -85,9 +88,10 @@ def claim(paths: DaemonPaths) -> int | None:
         # One of this version that holds the lock only does not answer.
         is_held = f'"version": "{__version__}"'.encode() in (held_content(paths) or b"")
         found = os.fstat(descriptor)
-        has_just_failed = found.st_size > 0 and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
+        is_unanswered = os.pread(descriptor, len(_STARTING), 0) == _STARTING
+        has_just_failed = is_unanswered and 0 <= time.time() - found.st_mtime < _AGAIN_SECONDS
         if not is_held and not has_just_failed:
-            os.pwrite(descriptor, b"starting", 0)
+            os.pwrite(descriptor, _STARTING, 0)
             return descriptor
     except BlockingIOError:
         pass
@@ -100,7 +104,7 @@ def claim(paths: DaemonPaths) -> int | None:
 
 def answered(claimed: int) -> None:
     """Give the right back, by the daemon that has it: what was under way came to its end."""
-    os.ftruncate(claimed, 0)
+    os.pwrite(claimed, _ANSWERED, 0)
     os.close(claimed)
 
 

@@ -21,10 +21,16 @@ _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Guard:
-    """Lets in what is meant for this machine or one of `hosts`, with the token; marks it as from afar."""
+    """Lets in what is meant for this machine or one of `hosts`, with the token; marks it as from afar.
 
-    def __init__(self, app: ASGIApp, token: str, hosts: Sequence[str] = ()) -> None:
+    It decides by the headers: of a request that it refuses, the body is not read. `admit` is told who came in.
+    """
+
+    def __init__(
+        self, app: ASGIApp, token: str, hosts: Sequence[str] = (), admit: Callable[[Any], None] = lambda _client: None
+    ) -> None:
         self._app = app
+        self._admit = admit
         self._token = token.encode()
         self._hosts = frozenset(name.lower() for name in (*hosts, socket.gethostname()))
 
@@ -33,6 +39,10 @@ class Guard:
         if scope["type"] != "http":
             return
         refused = self._refusal(scope)
+        if refused is None:
+            self._admit(scope.get("client"))
+        else:
+            refused.headers["connection"] = "close"
         await (refused or self._app)({**scope, REMOTE: True}, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
