@@ -52,8 +52,8 @@ class DeleteCore:
     key: Annotated[str, Argument("The name under which it is kept.", 1)]
 
 
-def core_tools(core: CoreMemory) -> list[Tool]:
-    """Tools to read, set and forget what stands in every context."""
+def core_tools(core: CoreMemory, reads_only: bool = False) -> list[Tool]:
+    """Tools to read, set and forget what stands in every context, or only to read it."""
 
     def read(wanted: ReadCore, here: ToolContext) -> ToolOutcome:
         facts = [fact for fact in core.list(wanted.section) if wanted.key in (None, fact.key)]
@@ -76,8 +76,11 @@ def core_tools(core: CoreMemory) -> list[Tool]:
         known = ", ".join(fact.uid for fact in core.list(section))
         return ToolOutcome(f"Core memory has no '{key}'. There is: {known or 'nothing'}.", failed=True)
 
+    reading = Tool("core_memory_get", "Read core memory: small facts that stand in every context.", ReadCore, read)
+    if reads_only:
+        return [reading]
     return [
-        Tool("core_memory_get", "Read core memory: small facts that stand in every context.", ReadCore, read),
+        reading,
         Tool(
             "core_memory_update",
             "Keep a lasting fact of the user or of yourself in core memory, in place of the one under the same key. "
