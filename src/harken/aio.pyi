@@ -6,8 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
+from harken.chat.rounds import Listen
 from harken.chat.tasks import Answer, TaskRun, TaskState
-from harken.chat.turn import Listen, Turn
+from harken.chat.turn import Turn
 from harken.config.settings import LoadedSettings, Settings, SettingValue
 from harken.context.builder import ContextSession
 from harken.context.compose import FormattedContext
@@ -366,8 +367,17 @@ class AsyncSourceSearcher:
     ) -> SourceHit: ...
 
 class AsyncTasks:
+    @property
+    def prompt(self) -> str: ...
     async def run(
-        self, name: str, message: str, answer: Answer | None = ..., deliver: str | None = ..., *, system: str = ...
+        self,
+        name: str,
+        message: str,
+        answer: Answer | None = ...,
+        deliver: str | None = ...,
+        *,
+        system: str = ...,
+        listen: Listen = ...,
     ) -> TaskRun: ...
     async def context(self, name: str, message: str, *, system: str = ...) -> list[ContextMessage]: ...
     async def list(self) -> list[TaskState]: ...

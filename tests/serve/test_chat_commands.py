@@ -119,6 +119,49 @@ class TestCommands:
         assert outcome.err.count("\n") == 1
         assert outcome.out == "Nothing is kept. Keep something: /core set user KEY VALUE\nuser name: Ada\n"
 
+    def test_whatever_of_the_command_line_makes_sense_in_a_chat_is_there(
+        self, cli: CommandLine, write: Write, tmp_path: Path
+    ) -> None:
+        old, notes, again = write("old.jsonl", OLD), tmp_path / "notes", tmp_path / "again.jsonl"
+        notes.mkdir()
+        (notes / "harvest.md").write_text("# Harvest\nThe quinces are ripe in October.\n", encoding="utf-8")
+        done = chat(
+            cli, f"/import jsonl {old}", f"/index docs {notes}", f"/export {again}", f"/backup {tmp_path / 'b'}"
+        )
+        assert "4 new messages in 2 conversations" in done.out
+        assert "documents: 1 file read" in done.out
+        assert len(again.read_text(encoding="utf-8").splitlines()) > 4
+        said = (
+            *("doctor", "config", "assemble ripe quinces --types documents", "premortem debugging", "worker status"),
+            *("experience list", "values list", "documents search quinces", "commits search quinces", "code search x"),
+        )
+        inside, outside = chat(cli, *(f"/{words}" for words in said)), [cli(*words.split()) for words in said]
+        assert _steady(inside.out) == [line for each in outside for line in _steady(each.out)]
+        assert "All agrees" in inside.out
+        assert "The quinces are ripe in October." in inside.out
+        for apart in ("serve", "mcp", "restore", "reindex", "chat"):
+            assert f"There is no command /{apart}." in chat(cli, f"/{apart}").err
+        assert "A chat runs the workers already." in chat(cli, "/worker run").err
+
+    def test_what_a_search_finds_is_opened_or_handed_to_another_command(self, cli: CommandLine, write: Write) -> None:
+        cli("import", "jsonl", write("old.jsonl", OLD))
+        first, second = (hit["id"] for hit in cli.search("kitchen tap")[:2])
+        for words, uid in (("", first), (" 2", second)):
+            assert chat(cli, f"/search kitchen tap | /open{words}").out == cli("show", uid).out
+        assert chat(cli, "/search kitchen tap | /show").out == cli("show", first).out
+        for line, said in {
+            "/search kitchen tap | /open 9": "There is no number 9: 2 things found.",
+            "/search zanzibar | /open": "There is no number 1: 0 things found.",
+            "/search kitchen tap | /opne": "There is no command /opne. Did you mean /open?",
+        }.items():
+            failed = chat(cli, line, "/core list")
+            assert said in failed.err
+            assert failed.out == "Nothing is kept. Keep something: /core set user KEY VALUE\n"
+        refused = chat(cli, "/search kitchen tap | /forget", "y")
+        assert "To do it all the same, add --yes." in refused.err
+        chat(cli, "/search kitchen tap | /forget --yes 2")
+        assert [hit["id"] for hit in cli.search("kitchen tap")] == [first]
+
     def test_a_store_that_is_damaged_meanwhile_does_not_end_the_chat(self, cli: CommandLine) -> None:
         chat(cli, "/core set user name Ada")
         with cli.running("chat", stdin=-1, stdout=-1, stderr=-1) as process:

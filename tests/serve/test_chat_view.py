@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harken.chat.turn import TextPiece, ToolEnded, ToolStarted
+from harken.chat.rounds import TextPiece, ToolEnded, ToolStarted
 from harken.serve.repl.showing import PlainAnswer, TerminalAnswer
 from harken.serve.repl.terminal import TypedLines
 

@@ -59,6 +59,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "  rag_exchange_limit_per_conversation: 2\n"
         "  rag_share_places: true\n"
         "  rag_min_similarity: 0.70  (run time)\n"
+        "  rag_saved: true\n"
         "\n"
         "To update: harken rag set <key> <value>\n"
         "Example: harken rag set rag_conversation_limit 5\n"
@@ -70,6 +71,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "rag.exchange_limit_per_conversation": (2, "default"),
         "rag.share_places": (True, "default"),
         "rag.min_similarity": (0.7, "run time"),
+        "rag.saved": (True, "default"),
     }
 
 

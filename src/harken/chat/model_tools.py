@@ -15,15 +15,17 @@ from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS, SearchScop
 from harken.model.lookups import SearchResult
 from harken.record.core_memory import CoreMemory
 from harken.sources.memories.memories import Memories
+from harken.sources.searches import item_of
 from harken.storage.conversations import find_conversation
 from harken.storage.ports import Store
 from harken.text import tokens
-from harken.text.fence import SAVED
+from harken.text.fence import KNOWN, SAVED
 
 _MOST_FOUND = 20
 _HIT_TOKENS = 200
 # What was saved or read from the disk is no part of what was said.
-_SAID = SearchScope(without_sources=(*KEPT_FOLDERS, *DERIVED_SOURCES))
+_NOT_SAID = (*KEPT_FOLDERS, *DERIVED_SOURCES)
+_SAID = SearchScope(without_sources=_NOT_SAID)
 _DID = {"added": "Saved", "merged": "Known already, merged", "superseded": "Saved in place of what it replaces,"}
 
 
@@ -52,8 +54,8 @@ class DeleteCore:
     key: Annotated[str, Argument("The name under which it is kept.", 1)]
 
 
-def core_tools(core: CoreMemory) -> list[Tool]:
-    """Tools to read, set and forget what stands in every context."""
+def core_tools(core: CoreMemory, reads_only: bool = False) -> list[Tool]:
+    """Tools to read, set and forget what stands in every context, or only to read it."""
 
     def read(wanted: ReadCore, here: ToolContext) -> ToolOutcome:
         facts = [fact for fact in core.list(wanted.section) if wanted.key in (None, fact.key)]
@@ -76,8 +78,11 @@ def core_tools(core: CoreMemory) -> list[Tool]:
         known = ", ".join(fact.uid for fact in core.list(section))
         return ToolOutcome(f"Core memory has no '{key}'. There is: {known or 'nothing'}.", failed=True)
 
+    reading = Tool("core_memory_get", "Read core memory: small facts that stand in every context.", ReadCore, read)
+    if reads_only:
+        return [reading]
     return [
-        Tool("core_memory_get", "Read core memory: small facts that stand in every context.", ReadCore, read),
+        reading,
         Tool(
             "core_memory_update",
             "Keep a lasting fact of the user or of yourself in core memory, in place of the one under the same key. "
@@ -147,6 +152,10 @@ class SearchHistory:
     query: Annotated[str, Argument("What to look for, in plain words.", 1, 2000)]
     limit: Annotated[int, Argument("How many messages at most.", 1, _MOST_FOUND)] = 5
     offset: Annotated[int, Argument(OFFSET, 0, 500)] = 0
+    sources: Annotated[
+        tuple[str, ...],
+        Argument("In place of what was said: what was saved or indexed, of these kinds.", most=20, choices=_NOT_SAID),
+    ] = ()
 
 
 def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Tool]:
@@ -163,15 +172,18 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
     def look(wanted: SearchHistory, here: ToolContext) -> ToolOutcome:
         # One more tells whether there are others.
         asked = wanted.offset + wanted.limit + 1
-        result = search(wanted.query, scope=_SAID, limit=asked + _MOST_FOUND)
+        scope = SearchScope(sources=wanted.sources) if wanted.sources else _SAID
+        result = search(wanted.query, scope=scope, limit=asked + _MOST_FOUND)
         hits = [hit for hit in result.hits if hit.entry.exchange_uid != here.exchange_uid][wanted.offset : asked]
         most = min(_HIT_TOKENS, here.room_tokens // 3)
         entries = [hit.entry for hit in hits[: wanted.limit]]
+        with store.reading() as tx:
+            items = [item_of(tx, hit) for hit in hits[: wanted.limit]]
         shown = _fitting(
             (
-                f"conversation_id={entry.conversation_uid} exchange_id={entry.exchange_uid}\n"
-                f"{quoted(entry, tokens.clip_middle(entry.text, most))}"
-                for entry in entries
+                (f"conversation_id={entry.conversation_uid} exchange_id={entry.exchange_uid}\n" if not item else "")
+                + quoted(entry, tokens.clip_middle(item.content if item else entry.text, most))
+                for entry, item in zip(entries, items, strict=True)
             ),
             here.room_tokens,
         )
@@ -179,7 +191,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         notes = " ".join(result.notes)
         if not shown:
             return ToolOutcome(f"Nothing was found. Try other words. {notes}".rstrip())
-        text = "\n".join([block("Said before:", shown), more, *([notes] if notes else [])])
+        text = "\n".join([block(KNOWN if wanted.sources else "Said before:", shown), more, *([notes] if notes else [])])
         ids = ", ".join(entry.ref_uid for entry in entries[: len(shown)])
         return ToolOutcome(text, kept=f"(Found {len(shown)} messages: {ids}; recalled, not said.)")
 
@@ -193,7 +205,8 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         ),
         Tool(
             "search_history",
-            "Search everything that was ever said, in all conversations, by words and meaning.",
+            "Search everything that was ever said, in all conversations, by words and meaning; or, with sources, what "
+            "was saved or indexed: memories, experiences, values, code, commits, documents.",
             SearchHistory,
             look,
         ),

@@ -227,6 +227,7 @@ class RagConfig(SettingsSection):
             no conversation has more than its own.
         min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
             calibration.
+        saved: whether memories, experiences, values, documents, code and commits come back in chats as well.
     Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
     """
 
@@ -235,6 +236,7 @@ class RagConfig(SettingsSection):
     exchange_limit_per_conversation: Annotated[int, Field(ge=1, le=20)] = 2
     share_places: bool = True
     min_similarity: Ratio | None = None
+    saved: bool = True
 
 
 class HooksConfig(SettingsSection):

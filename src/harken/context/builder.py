@@ -31,7 +31,7 @@ from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
 from harken.text import tokens
 from harken.text.characters import valid_utf8
-from harken.text.fence import PAST, RECALLED, SUMMARIZED
+from harken.text.fence import KNOWN, PAST, RECALLED, SUMMARIZED
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
 _EDGE = 16
@@ -157,19 +157,30 @@ class ContextBuilder:
 
     def others(self, recall: PastRecall, note: str) -> None:
         """Quote other conversations about the query, under a heading with a note where there is one."""
+        self._failed(recall.failure)
         heading = f"{PAST}\n{note}" if note else PAST
-        if recall.failure:
-            self.failures.append(recall.failure)
-            self.notes.append(recall.failure)
+        self._quote(LayerName.PAST, heading, past_quotes(recall.conversations), "from another conversation")
+
+    def known(self, quotes: Sequence[Quote], failure: str) -> None:
+        """Quote what was saved or indexed about the query."""
+        self._failed(failure)
+        self._quote(LayerName.KNOWN, KNOWN, quotes, "saved or indexed before")
+
+    def _failed(self, failure: str) -> None:
+        if failure:
+            self.failures.append(failure)
+            self.notes.append(failure)
+
+    def _quote(self, name: LayerName, heading: str, quotes: Sequence[Quote], why: str) -> None:
+        """Quotations, best first, as many as fit into their share of the room."""
         room = int(self.room * _PAST_SHARE)
         chosen: list[Quote] = []
-        for quote in past_quotes(recall.conversations):
+        for quote in quotes:
             if ContextMessage(Role.SYSTEM, block(heading, [fenced(q) for q in [*chosen, quote]])).tokens <= room:
                 chosen.append(quote)
         if chosen:
-            why = "from another conversation"
             items = [_described(each.uid, each.text, why, source=each.source, trust=each.trust) for each in chosen]
-            self._speak(LayerName.PAST, block(heading, [fenced(quote) for quote in chosen]), items)
+            self._speak(name, block(heading, [fenced(quote) for quote in chosen]), items)
 
     def talk(self) -> None:
         """Window and auto-RAG, which share what is left: reserve, select, hand back."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, Pending
-from harken.context.past import MOST_SAVED, SAVED, latest_quotes, saved_quotes
+from harken.context.past import MOST_SAVED, SAVED, known_quotes, latest_quotes, saved_quotes
 from harken.context.render import Quote, past_quotes
 from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, UsageError
@@ -19,9 +19,10 @@ from harken.record.ids import conversation_uid
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.search.past import PastConversations, PastRecall
-from harken.search.query import is_small_talk, parse_query
+from harken.search.query import asks_nothing, is_small_talk, parse_query
 from harken.search.recall import AutoRag, Recall
 from harken.search.search import Searcher
+from harken.search.session import SearchSession, attempted
 from harken.storage.conversations import begins_with, newest_conversation, newest_segment
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.entries import present_sources
@@ -89,8 +90,8 @@ class Chats:
     ) -> ChatContext:
         """Everything that the model gets to see, in order.
 
-        System prompt, core memory, summary, other conversations, auto-RAG, window, pending. A subagent sees its
-        task's earlier runs in place of all that a conversation brings.
+        System prompt, core memory, summary, other conversations, what was saved or indexed, auto-RAG, window, pending.
+        A subagent sees its task's earlier runs in place of all that a conversation brings.
 
         Args:
             session: whose segment is looked at.
@@ -127,6 +128,7 @@ class Chats:
                 builder.summary()
                 past = self._past.search(builder.query, session.conversation_uid, searches)
                 builder.others(past, past_note)
+                builder.known(*self._known(builder, searches))
                 builder.talk()
             context = builder.context()
         if context.left_before is not None and not is_preview:
@@ -162,6 +164,17 @@ class Chats:
                     saved = saved_quotes(found, searches.config.untrusted_margin)
             past = self._past.search(prompt, conversation_uid, searches)
         return [*saved, *past_quotes(past.conversations)]
+
+    def _known(self, builder: ContextBuilder, searches: SearchSession) -> tuple[list[Quote], str]:
+        """What was saved or indexed and answers, unless just said; and why it was not searched where that failed."""
+        query, config = parse_query(builder.query), builder.settings.rag
+        quotes, failures = list[Quote](), list[str]()
+        if config.enabled and config.saved and not asks_nothing(query, searches.config.min_query_tokens):
+            least = searches.config.relevance_threshold if config.min_similarity is None else config.min_similarity
+            with attempted("saved", failures, "What was saved or indexed was not searched: {error}."):
+                said = [message.text for message in builder.tail]
+                quotes = known_quotes(self._searcher, query, searches, least, said)
+        return quotes, " ".join(failures)
 
     def latest(self, directory: str, conversation_uid: str) -> list[Quote]:
         """The outcome of the conversation before this one in a folder's project, as a quotation; none where none is."""

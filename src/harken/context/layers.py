@@ -36,6 +36,7 @@ class LayerName(StrEnum):
     CORE = "core"
     SUMMARY = "summary"
     PAST = "past"
+    KNOWN = "known"
     AUTO_RAG = "auto_rag"
     HISTORY = "history"
     WINDOW = "window"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harken.context.compose import marked, on_one_scale
 from harken.context.render import Quote, speakers
 from harken.model.conversations import (
+    DERIVED_SOURCES,
     ContextItem,
     Message,
     MessageType,
@@ -16,17 +18,61 @@ from harken.model.conversations import (
     least_trusted,
 )
 from harken.model.lookups import SearchResult
-from harken.search.candidates import Gate
+from harken.search.candidates import Gate, RareWords
 from harken.search.past import PastConversation
+from harken.search.query import Query
+from harken.search.search import Searcher
+from harken.search.session import SearchSession
+from harken.sources.searches import item_of
 from harken.storage.conversations import messages_of_exchange
+from harken.storage.entries import present_sources, row_scope
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable
+from harken.text import tokens
 from harken.text.shown import one_line
 from harken.text.words import content_terms
 
 _LAST_EXCHANGES = 3
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 MOST_SAVED, _SAVED_SHOWN = 12, 4
+# What one of them may take of a chat's context; its file or its id tells the rest.
+_KNOWN_TOKENS = 300
+# A passage tells of several things, and so is less like a question about one: with enough of its words, so much less.
+_PASSAGE_LEEWAY = 0.2
+
+
+def known_quotes(
+    searcher: Searcher, query: Query, searches: SearchSession, least: float | None, said: Sequence[str]
+) -> list[Quote]:
+    """What was saved or indexed and answers a question, best first, as assembled contexts show it; not what was `said`.
+
+    Each is near enough by meaning, at `least` that near where something is set, or nearly so, or without a vector, and
+    then has enough of the question's rare words.
+    """
+    with searches.view.reading() as tx:
+        scope = SearchScope(sources=present_sources(tx, (*SAVED.sources, *DERIVED_SOURCES)))
+    if not scope.sources:
+        # Another search would cost the person who waits as much as that of past conversations.
+        return []
+    found = searcher.search(query.text, scope, MOST_SAVED, session=searches)
+    asked = searches.vector(query, known_scripts_only=True) if found.threshold is not None else ""
+    own = Gate.of(None if isinstance(asked, str) else asked, least, searches.config)
+    quotes: list[Quote] = []
+    with searches.view.reading() as tx:
+        rare = RareWords.read(tx, query, row_scope(tx, scope))
+        for hit in found.hits:
+            if any(hit.entry.text in text for text in said):
+                continue
+            entry, is_untrusted = hit.entry, hit.entry.trust.is_untrusted
+            gate = replace(own, leeway=_PASSAGE_LEEWAY) if own.leeway and entry.source == "document" else own
+            admitted = gate.admits(hit.similarity, is_untrusted, hit.keyword_rank is not None)
+            if admitted is None:
+                is_near = hit.similarity is not None and gate.threshold is not None
+                admitted = rare.admit(entry.id, is_near, is_untrusted)
+            if admitted and (item := item_of(tx, hit)):
+                text = tokens.clip_middle(item.content, _KNOWN_TOKENS)
+                quotes.append(Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value))
+    return quotes[:_SAVED_SHOWN]
 
 
 def saved_quotes(found: SearchResult, untrusted_margin: float) -> list[Quote]:

@@ -17,6 +17,7 @@ from harken.storage.state import SCRUB_DUE, get_setting, journal_offsets
 
 if TYPE_CHECKING:
     from harken.chat.tasks import Tasks
+    from harken.chat.tools import Toolbox
     from harken.chat.turn import Chat
     from harken.context.assembler import ContextAssembler
     from harken.context.chats import Chats
@@ -232,21 +233,22 @@ class Parts:
         """Scheduled tasks that see their own earlier runs."""
         from harken.chat.tasks import Tasks
 
-        return Tasks(self.recorder, self.chats, self._current)
+        model, toolbox = self._language_model, self._toolbox(reads_core_only=True)
+        return Tasks(self.recorder, self.chats, self._current, model, toolbox)
 
     @lazy_part
     def chat(self) -> Chat:
         """Talks with the configured language model."""
-        from harken.chat.model_tools import core_tools, history_tools, memory_tools
-        from harken.chat.tools import Toolbox
         from harken.chat.turn import Chat
 
-        tools = [
-            *history_tools(self.store, self._searcher.search),
-            *core_tools(self.core),
-            *memory_tools(self.memories),
-        ]
-        return Chat(self.recorder, self.chats, self._language_model, self._current, Toolbox(tools))
+        return Chat(self.recorder, self.chats, self._language_model, self._current, self._toolbox())
+
+    def _toolbox(self, reads_core_only: bool = False) -> Toolbox:
+        from harken.chat.model_tools import core_tools, history_tools, memory_tools
+        from harken.chat.tools import Toolbox
+
+        history, core = history_tools(self.store, self._searcher.search), core_tools(self.core, reads_core_only)
+        return Toolbox([*history, *core, *memory_tools(self.memories)])
 
     @lazy_part
     def _redactor(self) -> Redactor:

@@ -69,6 +69,13 @@ def _value_item(saved: SavedRecord, hit: Hit) -> ContextItem:
 
 
 EXPERIENCES, VALUES = LearnedSource(EXPERIENCE, _experience_item), LearnedSource(VALUE, _value_item)
+_ALL: tuple[Source, ...] = (MemorySource(), EXPERIENCES, VALUES, CodeSource(), CommitSource(), DocumentSource())
+
+
+def item_of(tx: Transaction, hit: Hit) -> ContextItem | None:
+    """A hit of any source as a context shows it; None where it is of a conversation, or its record is gone."""
+    mine = (each for each in _ALL if each.name == hit.entry.source)
+    return next((item for source in mine for item in source.items(tx, [hit])), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ RECALLED = "From earlier in this conversation:"
 SUMMARIZED = "Summary of what was said before in this conversation:"
 PAST = "From earlier conversations:"
 SAVED = "Saved before:"
+KNOWN = "From what was saved or indexed:"
 BRIEF = "What this project's memory has:"
 PREMORTEM = "Premortem: what earlier work says about what has just failed."
 
@@ -22,7 +23,7 @@ _CLOSING = re.compile(rf"{_LESS}\s{{0,9}}\\?/\s{{0,9}}{RECALL_FENCE}\s{{0,9}}{_M
 # quotes or compares lines may stand before it.
 _OWN_FACTS = re.compile(r"\s+source=\\*(?:\"|&quot;|&#34;)\w", re.IGNORECASE)
 _BEFORE_LINE = re.compile(r"(?:\A|\n)[\s\d>|+\u2192:-]{0,20}\Z")
-_HEADINGS = "|".join(map(re.escape, (RECALLED, SUMMARIZED, PAST, SAVED, BRIEF, PREMORTEM)))
+_HEADINGS = "|".join(map(re.escape, (RECALLED, SUMMARIZED, PAST, SAVED, KNOWN, BRIEF, PREMORTEM)))
 _HEADING = re.compile(
     rf"(?:(?:{_HEADINGS})(?:\\{{1,8}}n|[ \t]*\r?\n[\s\d>|+\u2192:-]{{0,20}}))?{re.escape(AS_DATA)}(?:\\{{1,8}}n)?"
 )

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, Turn, TurnEvent
+from harken.chat.rounds import TextPiece, ToolEnded, ToolStarted, TurnEvent
+from harken.chat.turn import Turn
 from harken.context.builder import ContextSession
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.chat.turn import to_model, within
+from harken.chat.rounds import to_model, within
 from harken.context.layers import ContextMessage
 from harken.model.conversations import MessageType, Role
 from harken.providers import chat_model

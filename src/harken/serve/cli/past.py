@@ -34,6 +34,7 @@ _MEANINGS = {
     "exchange_limit_per_conversation": "RAG will now show up to {} exchanges of each conversation.",
     "share_places": "Whether a better conversation may take places of a worse one: {}.",
     "min_similarity": "RAG will now bring back only what has a similarity of at least {}.",
+    "saved": "Whether what was saved or indexed comes back as well: {}.",
 }
 _EXCERPT = 200
 _LISTED = 20

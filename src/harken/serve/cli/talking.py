@@ -164,20 +164,48 @@ def _core_view(fact: CoreFact) -> dict[str, Any]:
 @click.argument("message")
 @click.option("--answer", metavar="TEXT|-", help="What another program has answered; - reads it from stdin.")
 @click.option("--deliver", metavar="CONVERSATION", help="Record the answer in this conversation too, by its id.")
-@on_store
-def run(harken: Harken, name: str, message: str, answer: str | None, deliver: str | None) -> CommandAnswer:
+@click.option("--show-context", is_flag=True, help="Show, before the answer, all that the model gets to see.")
+@with_json
+def run(
+    session: CommandSession,
+    name: str,
+    message: str,
+    answer: str | None,
+    deliver: str | None,
+    show_context: bool,
+    as_json: bool,
+) -> None:
     """Run a task once and record it: what it was asked, what was answered, how it ended.
 
-    The answer is silent: it stands in the task's own history, and nowhere else unless it is delivered.
+    The configured model answers, with its tools, unless an --answer is given. The answer is silent: it stands in the
+    task's own history, and nowhere else unless it is delivered.
     """
+    from harken.serve.repl.showing import PlainAnswer
+
     given = sys.stdin.read() if answer == "-" else answer
     if given is not None and not given.strip():
         raise UsageError("The answer is empty. Nothing was recorded.")
-    done = harken.run_task(name, message, None if given is None else lambda _context: given, deliver)
+    with session.engine() as harken:
+        context = harken.tasks.context(name, message, system=harken.tasks.prompt) if show_context else []
+        for shown in [] if as_json else context:
+            session.say((f"{shown.role.value}: ", "bold"), shown.content)
+        with PlainAnswer(session.err) as view:
+            listen = (lambda _event: None) if as_json else view.listen
+            said = None if given is None else lambda _context: given
+            done = harken.tasks.run(name, message, said, deliver, listen=listen)
     delivered = done.delivered.uid if done.delivered else None
-    said = f", delivered as {delivered}" if delivered else ""
-    view = {"task": done.task, **_run_view(done.run), "delivered": delivered}
-    return CommandAnswer(view, [f"Recorded run {done.run.uid} of {done.task}{said}."])
+    facts = {"task": done.task, **_run_view(done.run), "delivered": delivered}
+    if show_context:
+        facts["context"] = [shown.as_dict() for shown in context]
+    line = f"Recorded run {done.run.uid} of {done.task}{f', delivered as {delivered}' if delivered else ''}."
+    failure = done.run.error if given is None else None
+    if given is not None or as_json:
+        session.tell(as_json, facts, line)
+    elif not failure:
+        # The answer stands on stdout already.
+        session.note(line)
+    if failure:
+        raise HarkenError(f"Run {done.run.uid} of {done.task} failed: {failure}")
 
 
 @task.command("list")
@@ -190,7 +218,7 @@ def list_tasks(harken: Harken) -> CommandAnswer:
         views.append({**facts, "last_at": format_moment(one.last_at), "last_status": one.last_status.value})
         last = f"{one.last_status.value} {one.last_at:%Y-%m-%d %H:%M}"
         lines.append(f"{one.name}  {counted(one.runs, 'run')}, {one.completed} completed, last {last}")
-    return CommandAnswer(views, lines or ["No task has run. Run one: harken task run NAME MESSAGE --answer TEXT"])
+    return CommandAnswer(views, lines or ["No task has run. Run one: harken task run NAME MESSAGE"])
 
 
 @task.command()

@@ -32,7 +32,7 @@ def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
     session.tell(as_json, view, *(lines or ["All agrees: database, journal, full text, vectors, leases."]))
     if not is_well:
         if not fix:
-            session.note("Repair with: harken doctor --fix")
+            session.note(f"Repair with: {session.prefix}doctor --fix")
         raise click.exceptions.Exit(1)
 
 
@@ -49,6 +49,8 @@ def forget(session: CommandSession, yes: bool, as_json: bool, **named: Any) -> N
         doomed = harken.maintenance.plan_forget(**named)
         if not doomed.tombstones:
             raise UsageError("No message holds all of these words.")
+        if not yes and session.opened is not None and not sys.stdin.isatty():
+            raise UsageError("Nothing was forgotten, for nobody can answer here. To do it all the same, add --yes.")
         if not yes and not _agrees(f"Forget {counted(doomed.messages, 'message')} for good?"):
             raise HarkenError("Nothing was forgotten.")
         with session.progress("Forgetting", "records") as show:

@@ -34,6 +34,8 @@ worker = click.Group("worker")
 @with_json
 def run(session: CommandSession, until_idle: bool, as_json: bool) -> None:
     """Summarize what ended, rests or has left a window, and embed what waits for it, the newest first."""
+    if session.opened is not None and not until_idle:
+        raise UsageError("A chat runs the workers already. Say: /worker run --until-idle, or /worker status")
     if as_json and not until_idle:
         raise UsageError("Only what ends has facts to print. Give --json together with --until-idle.")
     with session.engine() as harken:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EXCERPT_CHARS = 160
 _PAGE_TOKENS = 2000
 _MOST_TOKENS = 20_000
-_RECALLED = ("auto_rag", "past", "summary")
+_RECALLED = ("auto_rag", "known", "past", "summary")
 _MaxTokens = Annotated[
     int, Argument("Soft limit of all; for more raise it.", 1, _MOST_TOKENS), Spelling(limits=(1, None))
 ]

@@ -124,11 +124,13 @@ def _footer(turn: Turn) -> str:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if turn.price_usd is not None and turn.price_usd > 0:
         parts.append(f"${turn.price_usd:.4f}")
-    past, earlier = turn.context.layer(LayerName.PAST), turn.context.layer(LayerName.AUTO_RAG)
+    past, known, earlier = map(turn.context.layer, (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG))
     back = []
     if past is not None:
         talks = sum(item.facts.get("source") == "conversation" for item in past.items)
         back.append(counted(talks, "past conversation"))
+    if known is not None:
+        back.append(counted(len(known.items), "saved item"))
     if earlier is not None:
         back.append(counted(len(earlier.items), "earlier message"))
     parts.append(f"back came {', '.join(back)}" if back else "nothing came back")

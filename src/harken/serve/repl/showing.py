@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.text import Text
 
-from harken.chat.turn import TextPiece, ToolEnded, ToolStarted, TurnEvent
+from harken.chat.rounds import TextPiece, ToolEnded, ToolStarted, TurnEvent
 from harken.text.characters import printable
 from harken.text.shown import one_line
 
