@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,6 +81,156 @@ def test_a_journal_that_lost_what_the_rows_hold_gets_it_back(told: CommandLine, 
     assert_whole(told)
 
 
+def in_journal(cli: CommandLine, old: bytes, new: bytes) -> None:
+    file = journal_file(cli.home, old)
+    file.write_bytes(file.read_bytes().replace(old, new))
+
+
+def in_rows(cli: CommandLine, statement: str) -> None:
+    with closing(sqlite3.connect(cli.home / "harken.db")) as database, database:
+        assert database.execute(statement).rowcount == 1
+
+
+def without_checksums(cli: CommandLine) -> None:
+    """As an older Harken wrote it."""
+    for file in (cli.home / "conversations").glob("*/*.jsonl"):
+        file.write_bytes(re.sub(rb',"crc":"[0-9a-f]{8}"}\n', b"}\n", file.read_bytes()))
+    cli("reindex", "--from-journal")
+
+
+def said_in_journal(cli: CommandLine) -> list[str]:
+    lines = [line for file in (cli.home / "conversations").glob("*/*.jsonl") for line in file.read_bytes().splitlines()]
+    return sorted(event["text"] for line in lines if (event := json.loads(line))["event"] == "message")
+
+
+def assert_found_and_repaired(cli: CommandLine, *words: str) -> None:
+    """The doctor finds it, says who is right, and repairs it in both places; nothing is doubled."""
+    found = cli("doctor", code=1)
+    assert all(part in found.out for part in words), found.out
+    cli("doctor", "--fix")
+    assert_whole(cli)
+    assert said_in_journal(cli) == sorted(line["content"] for line in TALK)
+    assert cli.status()["messages"] == len(TALK)
+
+
+def test_a_word_changed_in_a_whole_line_of_the_journal_is_found_and_no_reindex_believes_it(told: CommandLine) -> None:
+    in_journal(told, b"hangs behind", b"stood behind")
+    assert_found_and_repaired(told, "1 lines of the journal", "are damaged.", "lacks 1 messages")
+    in_journal(told, b"hangs behind", b"stood behind")
+    told("reindex", "--from-journal")
+    assert_whole(told)
+    assert said_in_journal(told) == sorted(line["content"] for line in TALK)
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["with checksums", "of an older Harken"])
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE messages SET text = 'The key is lost.' WHERE text LIKE '%clock%'", "differ from the journal, which"),
+        ("UPDATE entries SET text = 'The key is lost.' WHERE text LIKE '%clock%'", "otherwise than they are"),
+        ("UPDATE messages SET position = 7 WHERE text LIKE '%clock%'", "differ from the journal, which is right"),
+        ("UPDATE messages SET role = 'usfr' WHERE text LIKE '%clock%'", "cannot be read; the journal is right"),
+        ("UPDATE messages SET metadata = '{' WHERE text LIKE '%clock%'", "cannot be read; the journal is right"),
+        ("UPDATE messages SET text = CAST(x'FF6E' AS TEXT) WHERE text LIKE '%clock%'", "cannot be read; the journal"),
+        ("UPDATE entries SET text = CAST(x'FF6E' AS TEXT) WHERE text LIKE '%clock%'", "cannot be read; the journal"),
+        ("UPDATE messages SET uid = 'x' || uid WHERE text LIKE '%clock%'", "differ from the journal, which is right"),
+        ("UPDATE messages SET tenant = 'locam' WHERE text LIKE '%clock%'", "1 rows belong to nothing"),
+        ("UPDATE messages SET conversation_id = 77 WHERE text LIKE '%clock%'", "1 rows belong to nothing"),
+        (
+            "UPDATE messages SET conversation_id = (SELECT id FROM conversations WHERE id <> conversation_id)"
+            " WHERE text LIKE '%clock%'",
+            "The rows lack 1 messages",
+        ),
+        (
+            "UPDATE conversations SET uid = 'x' || uid WHERE id = (SELECT min(id) FROM conversations)",
+            "The rows lack 2 messages",
+        ),
+    ],
+)
+def test_a_row_that_was_changed_behind_harken_is_found_and_set_right_from_the_journal(
+    told: CommandLine, sealed: bool, statement: str, words: str
+) -> None:
+    if not sealed:
+        without_checksums(told)
+    in_rows(told, statement)
+    assert_found_and_repaired(told, words)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"text":"The boathouse key', b'"text":"The boathousg key'),
+        (b'"at":"2026-05-08T09:02:00', b'"at":"2026-05-08T09:03:00'),
+        (
+            b'"role":"assistant","type":"text","at":"2026-05-08T09:02',
+            b'"role":"asshstant","type":"text","at":"2026-05-08T09:02',
+        ),
+    ],
+    ids=["text", "time", "role"],
+)
+def test_of_a_line_without_a_checksum_the_rows_are_right_that_agree_among_each_other(
+    told: CommandLine, old: bytes, new: bytes
+) -> None:
+    without_checksums(told)
+    file = journal_file(told.home, b"hangs behind")
+    file.write_bytes(
+        b"".join(
+            line.replace(old, new) if b"hangs" in line else line for line in file.read_bytes().splitlines(keepends=True)
+        )
+    )
+    assert_found_and_repaired(told)
+
+
+def newer_line(**fields: object) -> bytes:
+    line = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+    return line[:-2] + f',"crc":"{zlib.crc32(line):08x}"}}\n'.encode()
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["with checksums", "without"])
+def test_what_a_newer_harken_wrote_outlives_every_rewrite(told: CommandLine, sealed: bool) -> None:
+    file = journal_file(told.home, b"dinghy")
+    conversation = file.parent.name
+    mood = newer_line(event="mood", id="m1", conversation=conversation, mood={"of": "FUTUREEVENT"}, at="2026-05-08")
+    role = newer_line(
+        **{"event": "message", "id": "m2", "conversation": conversation, "segment": "s", "exchange": "e"},
+        **{"role": "narrator", "type": "text", "trust": "owner", "text": "FUTUREROLE", "at": "2026-05-08T09:00:00Z"},
+    )
+    first, *others = file.read_bytes().splitlines(keepends=True)
+    head = newer_line(**{key: value for key, value in json.loads(first).items() if key != "crc"}, shade="FUTUREKEY")
+    lines = [head, mood, role]
+    if not sealed:
+        lines = [re.sub(rb',"crc":"[0-9a-f]{8}"', b"", line) for line in lines]
+    file.write_bytes(b"".join([lines[0], *others, *lines[1:]]))
+    told("search", "dinghy")
+    assert told("doctor").out.startswith("All agrees")
+    told("reindex", "--from-journal")
+    told("forget", "--query", "nylon", "--yes")
+    told("doctor", "--fix")
+    assert not (told.home / "torn").exists()
+    assert set(lines) <= set(file.read_bytes().splitlines(keepends=True))
+    assert b"nylon" not in file.read_bytes()
+    told("forget", "--conversation", conversation, "--yes")
+    assert [path for path in told.home.rglob("*") if path.is_file() and b"FUTURE" in path.read_bytes()] == []
+
+
+def test_what_a_newer_harken_says_of_a_forgotten_message_goes_with_it(told: CommandLine) -> None:
+    file = journal_file(told.home, b"nylon")
+    [hit] = [hit for hit in told.search("nylon") if "nylon" in hit["text"]]
+    note = newer_line(event="reaction", id="r1", conversation=file.parent.name, message=hit["id"], text="nylon!")
+    file.write_bytes(file.read_bytes() + note)
+    told("forget", hit["id"], "--yes")
+    assert [path for path in told.home.rglob("*") if path.is_file() and b"nylon" in path.read_bytes()] == []
+
+
+def test_a_bit_of_a_messages_id_doubles_nothing(told: CommandLine) -> None:
+    uid = told.search("clock")[0]["id"].encode()
+    in_journal(told, b'"id":"' + uid, b'"id":"' + uid[:-1] + bytes([uid[-1] ^ 1]))
+    assert_found_and_repaired(told, "are damaged.", "lacks 1 messages")
+    without_checksums(told)
+    in_journal(told, b'"id":"' + uid, b'"id":"' + uid[:-1] + bytes([uid[-1] ^ 1]))
+    assert_found_and_repaired(told, "differ from the rows, which are right")
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -103,6 +257,11 @@ def test_a_damaged_database_names_the_command_that_makes_it_anew(
     assert outcome.out == "The database holds 4 messages of the journal.\n"
     assert_whole(told)
     assert told.search("boathouse dinghy") == before
+    database.write_bytes(content)
+    if content:
+        assert "is damaged" in told("doctor", code=1).out
+        assert "fixed: " in told("doctor", "--fix").out
+        assert_whole(told)
 
 
 def test_a_damaged_database_that_was_set_aside_goes_with_what_is_forgotten(told: CommandLine) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -22,6 +23,7 @@ from harken.errors import JournalError, StoreFullError, StoreReadOnlyError
 from harken.files import make_private
 from harken.model.conversations import (
     EMPTY,
+    KEPT_FOLDERS,
     Conversation,
     CoreFact,
     Event,
@@ -65,15 +67,67 @@ def line_from_event(event: Event) -> bytes:
     for (key, write), value in zip(form.written, form.values(event), strict=True):
         if value or value == 0:
             fields[key] = write(value) if write else value
+    return _line(fields)
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
     return _encode(fields).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def event_from_line(line: bytes) -> Event | None:
-    """The event of a line; None when the line is not a whole event of a kind we know."""
+# The end of a line with its checksum: CRC-32 of the line without it, which finds any change of up to 32 bits in a row.
+_SEAL, _SEALED = b',"crc":"', len(b',"crc":"01234567"}\n')
+
+
+def sealed(line: bytes) -> bytes:
+    """The line with its checksum."""
+    return b'%b%b%08x"}\n' % (line[:-2], _SEAL, zlib.crc32(line))
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """A line of the journal.
+
+    Attributes:
+        raw: its bytes, the newline included.
+        end: the offset after it in its file.
+        event: what it tells; None where this Harken cannot read it.
+        fields: its JSON, where that is whole and its checksum, if it has one, is right; else nothing.
+        is_sealed: it has a checksum, and that is right. Lines of an older Harken have none.
+    """
+
+    raw: bytes
+    end: int
+    event: Event | None
+    fields: Mapping[str, Any]
+    is_sealed: bool
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is no whole line, of any version: one of a newer Harken stays as it is."""
+        name = self.fields.get("event")
+        if self.event is not None or not isinstance(name, str):
+            return self.event is None
+        if self.is_sealed or name not in _BY_NAME:
+            return False
+        words = ((self.fields.get(key), known) for key, known in _WORDS.items())
+        return not any(isinstance(word, str) and word not in known for word, known in words)
+
+
+def read_line(raw: bytes, end: int) -> JournalLine:
+    """What a line says."""
+    seal, line = raw[-_SEALED:], raw
+    has_seal = seal.startswith(_SEAL)
+    if has_seal:
+        line = raw[:-_SEALED] + b"}\n"
+        if sealed(line) != raw:
+            return JournalLine(raw, end, None, EMPTY, is_sealed=False)
     try:
-        return event_from_fields(json.loads(line.decode("utf-8", "surrogatepass")))
+        fields = json.loads(line.decode("utf-8", "surrogatepass")) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
-        return None
+        fields = None
+    if not isinstance(fields, dict):
+        return JournalLine(raw, end, None, EMPTY, is_sealed=False)
+    return JournalLine(raw, end, event_from_fields(fields), fields, has_seal)
 
 
 def event_from_fields(fields: Any) -> Event | None:
@@ -179,6 +233,14 @@ _FORMS: dict[type, _LineForm] = {
     SavedRecord: _form("kept", _make_saved, "source uid at project fields"),
 }
 _BY_NAME = {form.name: form for form in _FORMS.values()}
+# Where a newer Harken may know other words.
+_WORDS = {
+    "role": [*Role],
+    "type": [*MessageType],
+    "trust": [*Trust],
+    "status": [*ExchangeStatus],
+    "source": KEPT_FOLDERS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +293,7 @@ class Journal:
         grouped: dict[str, list[bytes]] = {}
         for event in events:
             folder = getattr(event, "conversation_uid", None) or event.uid  # type: ignore[union-attr]
-            grouped.setdefault(f"{folder}/{event_time(event).date()}.jsonl", []).append(line_from_event(event))
+            grouped.setdefault(f"{folder}/{event_time(event).date()}.jsonl", []).append(sealed(line_from_event(event)))
         done: list[Appended] = []
         with _translated(self._folder):
             try:
@@ -268,14 +330,15 @@ class Journal:
         """Files whose size is not what the rows have applied of them, in the order of replay."""
         return [path for path, size in self.files() if applied.get(path, 0) != size]
 
-    def read(self, path: str, start: int = 0) -> Iterator[tuple[Event | None, int]]:
-        """The events of a file from an offset on, each with the offset after it; None for a broken line."""
+    def read(self, path: str, start: int = 0) -> Iterator[JournalLine]:
+        """The lines of a file from an offset on; from its beginning where no line begins there."""
         with _translated(self._folder / path), (self._folder / path).open("rb") as file:
-            file.seek(start)
-            offset = start
-            for line in file:
-                offset += len(line)
-                yield (event_from_line(line) if line.endswith(b"\n") else None), offset
+            file.seek(max(0, start - 1))
+            offset = start if start == 0 or file.read(1) == b"\n" else 0
+            file.seek(offset)
+            for raw in file:
+                offset += len(raw)
+                yield read_line(raw, offset)
 
     def set_aside(self, path: str, start: int, end: int) -> TornLine:
         """Move broken bytes out of a file, so that what follows or is appended stays readable."""
@@ -291,19 +354,34 @@ class Journal:
                 _replace(target, content[:start] + content[end:])
         return TornLine(path, start, len(content[start:end]), kept_in)
 
-    def rewrite(self, conversation_uid: str, change: Callable[[Event], Event | None]) -> dict[str, int]:
+    def rewrite(
+        self,
+        conversation_uid: str,
+        change: Callable[[Event], Event | None],
+        keep: Callable[[JournalLine], bool] = lambda _line: True,
+    ) -> dict[str, int]:
         """Rewrite a conversation's files atomically, each event replaced by what `change` gives, None dropping it.
+
+        Lines that stay as they are stay so to the byte, and a changed one keeps the keys that a newer Harken has given
+        it. Of lines that only such a one can read, those stay that are to `keep`; broken ones go.
 
         Returns:
             The new size of every file of the conversation; 0 for one that is gone.
         """
+
+        def written(line: JournalLine) -> bytes:
+            if line.event is None:
+                return b"" if line.is_broken or not keep(line) else line.raw
+            changed = change(line.event)
+            return line.raw if changed is line.event else b"" if changed is None else _changed_line(line, changed)
+
         sizes: dict[str, int] = {}
         with _translated(self._folder / conversation_uid):
             for path, _ in self.files(conversation_uid):
                 file = self._folder / path
-                kept = [changed for event, _ in self.read(path) if event is not None and (changed := change(event))]
+                kept = b"".join(map(written, self.read(path)))
                 if kept:
-                    _replace(file, b"".join(line_from_event(event) for event in kept))
+                    _replace(file, kept)
                 else:
                     file.unlink()
                 sizes[path] = file.stat().st_size if kept else 0
@@ -340,6 +418,15 @@ class Journal:
             return Appended(path, start, start + len(content))
         finally:
             os.close(descriptor)
+
+
+def _changed_line(line: JournalLine, event: Event) -> bytes:
+    """The line of an event that stands in place of another, with what a newer Harken has said of the same."""
+    plain = line_from_event(event)
+    if type(event) is not type(line.event):
+        return sealed(plain)
+    known = {key for key, _ in _FORMS[type(event)].written} | {"crc"}
+    return sealed(_line({**json.loads(plain), **{key: line.fields[key] for key in line.fields.keys() - known}}))
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

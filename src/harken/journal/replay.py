@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import groupby
 from pathlib import Path
 from time import strftime
 
-from harken.journal.journal import Journal, Replayed, event_time
+from harken.journal.journal import Journal, JournalLine, Replayed, event_time
 from harken.log import Log
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -22,7 +22,14 @@ from harken.model.conversations import (
 )
 from harken.storage.conversations import find_known, tombstones_of
 from harken.storage.enrichment.summaries import restore_summaries
-from harken.storage.events import Ingest, delete_conversation_rows
+from harken.storage.events import (
+    EventName,
+    Ingest,
+    delete_conversation_rows,
+    drop_damaged_rows,
+    events_of,
+    name_of,
+)
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import SOURCE_OF_FOLDER, drop_kept
 from harken.storage.state import (
@@ -99,7 +106,11 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
         written.add(grave.uid)
         return grave if first else None
 
-    for path, size in journal.rewrite(folder, without_forgotten).items():
+    def is_of_others(line: JournalLine) -> bool:
+        named = (value for value in line.fields.values() if isinstance(value, str))
+        return folder not in graves and graves.keys().isdisjoint(named)
+
+    for path, size in journal.rewrite(folder, without_forgotten, is_of_others).items():
         if size == 0:
             drop_journal_offset(tx, path)
     sizes = dict(journal.files(folder))
@@ -111,13 +122,14 @@ def _sound_events(journal: Journal, path: str, start: int, done: Replayed) -> tu
     events: list[Event] = []
     broken: list[tuple[int, int]] = []
     offset = start
-    for event, end in journal.read(path, start):
-        if event is None:
-            begin = broken.pop()[0] if broken and broken[-1][1] == offset else offset
-            broken.append((begin, end))
-        else:
-            events.append(event)
-        offset = end
+    for line in journal.read(path, start):
+        begin = line.end - len(line.raw)
+        if line.is_broken:
+            begin = broken.pop()[0] if broken and broken[-1][1] == begin else begin
+            broken.append((begin, line.end))
+        elif line.event is not None:
+            events.append(line.event)
+        offset = line.end
     for begin, end in reversed(broken):
         torn = journal.set_aside(path, begin, end)
         _log.warning("journal_line_set_aside", file=path, offset=torn.offset, length=torn.length)
@@ -164,27 +176,58 @@ def _with_heads(tx: Transaction, events: list[Event]) -> list[Event]:
 def reindex(store: Store, journal: Journal, ingest: IngestOf, done: Replayed) -> Iterator[tuple[int, int]]:
     """Make every conversation's rows anew from the journal, yielding (conversations done, in all).
 
-    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, and
-    summaries, which the journal has not, where what they summarize does.
+    What a damaged line told and the rows still hold goes back to the journal first.
     """
     folders = sorted({path.partition("/")[0] for path, _ in journal.files()})
     for number, folder in enumerate(folders, start=1):
         with store.writing() as tx:
-            kept = vectors_of_folder(tx, folder, SOURCE_OF_FOLDER.get(folder))
-            delete_conversation_rows(tx, folder)
-            if folder == CORE_MEMORY:
-                drop_core_facts(tx)
-            if folder in SOURCE_OF_FOLDER:
-                drop_kept(tx, SOURCE_OF_FOLDER[folder])
-            for path, _ in journal.files(folder):
-                if journal_offset(tx, path) != FORGETTING:
-                    put_journal_offset(tx, path, 0)
-            replay_conversation(tx, journal, folder, ingest(tx), done)
-            restore_summaries(tx, folder)
-            restore_vectors(tx, kept)
+            torn = len(done.torn)
+            found = [_sound_events(journal, path, 0, done)[0] for path, _ in journal.files(folder)]
+            if len(done.torn) > torn:
+                told = {name_of(event) for events in found for event in events}
+                give_back(tx, journal, folder, [event for event in events_of(tx, folder) if name_of(event) not in told])
+            del found
+            remake(tx, journal, folder, ingest(tx), done)
         done.conversations = number
         yield number, len(folders)
     store.nearest.discard()
+
+
+def give_back(tx: Transaction, journal: Journal, folder: str, events: list[Event]) -> None:
+    """Give the journal back what it has lost of a folder and the rows still hold."""
+    sizes = dict(journal.files(folder))
+    for part in journal.append(events, lambda path: sizes.get(path, 0), lambda _path: None):
+        if journal_offset(tx, part.path) == part.start:
+            put_journal_offset(tx, part.path, part.end)
+
+
+def remake(
+    tx: Transaction,
+    journal: Journal,
+    folder: str,
+    ingest: Ingest,
+    done: Replayed | None = None,
+    damaged: Collection[EventName] = (),
+) -> None:
+    """Make a folder's rows anew from the journal; where they are damaged, those of all these names wherever they are.
+
+    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, and
+    summaries, which the journal has not, where what they summarize does.
+    """
+    kept = vectors_of_folder(tx, folder, SOURCE_OF_FOLDER.get(folder))
+    if damaged:
+        drop_damaged_rows(tx, folder, damaged)
+    delete_conversation_rows(tx, folder)
+    if folder == CORE_MEMORY:
+        drop_core_facts(tx)
+    if folder in SOURCE_OF_FOLDER:
+        drop_kept(tx, SOURCE_OF_FOLDER[folder])
+    for path, _ in journal.files(folder):
+        if journal_offset(tx, path) != FORGETTING:
+            put_journal_offset(tx, path, 0)
+    replay_conversation(tx, journal, folder, ingest, done)
+    restore_summaries(tx, folder)
+    restore_vectors(tx, kept)
 
 
 def set_database_aside(database: Path) -> list[Path]:

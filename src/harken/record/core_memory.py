@@ -79,7 +79,9 @@ class CoreMemory:
         if journal is None:
             return
         with self.recorder.store.writing() as tx:
-            events = [event for path, _ in journal.files(CORE_MEMORY) for event, _ in journal.read(path) if event]
+            events = [
+                event for path, _ in journal.files(CORE_MEMORY) for line in journal.read(path) if (event := line.event)
+            ]
             ours = [isinstance(event, CoreFact) and event.uid == gone.uid for event in events]
             values = [isinstance(event, CoreFact) and event.value is not None for event in events]
             # What another process has set since the last deletion stays.

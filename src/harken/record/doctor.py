@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from harken.errors import StoreError
+from harken.journal.compare import Lost, compare, settle
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, replay_conversation, replay_tail
-from harken.model.conversations import Message, SavedRecord, Tombstone
 from harken.record.forget import finish_forgetting
 from harken.record.recorder import Recorder
 from harken.storage.enrichment.jobs import stale_leases
-from harken.storage.events import EventName, events_of, known_conversations, name_of, names_held
+from harken.storage.events import known_conversations, stray_rows
 from harken.storage.ports import Store, Transaction
-from harken.storage.records.rows import SOURCE_OF_FOLDER
-from harken.storage.state import journal_offset, journal_offsets, put_journal_offset
+from harken.storage.state import journal_offset, journal_offsets
 from harken.storage.vectors import misplaced_vectors
 
 
@@ -41,12 +41,15 @@ class Doctor:
     def examine(self) -> list[Finding]:
         """Return each disagreement, in the order of the checks; an empty list when all agrees."""
         damage = [Finding("database", problem) for problem in self.store.check()]
-        if damage:
+        if damage and not (self.fix and self.store.mend()):
             return damage
         return [
+            *(replace(finding, fixed=True) for finding in damage),
             *(Finding("rights", right.problem, right.fixed) for right in self.store.check_rights(self.fix)),
-            *self._journal(),
+            # Damaged full text could not be changed, and is behind changes of damaged rows.
             *self._full_text(),
+            *(journalled := list(self._journal())),
+            *(self._full_text() if self.fix and journalled else ()),
             *self._vectors(),
             *self._leases(),
             *self._freed_space(),
@@ -66,34 +69,40 @@ class Doctor:
             if self.fix:
                 replay_tail(self.store, self.journal, self.recorder.ingest)
             yield Finding("journal", f"{len(waiting)} journal files differ from what the rows have seen.", self.fix)
+        lost, differing = Lost(), []
         for uid in sorted(uids):
             with self.store.writing() as tx:
                 of_uid = {path: journal_offset(tx, path) for path, _ in self.journal.files(uid)}
                 self._finish_rewriting(tx, self.journal, of_uid)
-                found = _compare(tx, self.journal, uid)
+                found = compare(tx, self.journal, uid)
+                differing += [uid] if any(found.problems()) else []
+                lost.add(self.journal, found)
+        for uid in differing:
+            with self.store.writing() as tx:
+                found = compare(tx, self.journal, uid, lost)
                 if self.fix:
-                    self._settle(tx, self.journal, uid, found)
-            for problem in found.problems(uid):
+                    settle(tx, self.journal, found, self.recorder.ingest)
+            for problem in found.problems():
                 yield Finding("journal", problem, self.fix)
+        with self.store.writing() as tx:
+            strays = stray_rows(tx, self.fix)
+        if strays:
+            yield Finding("rows", f"{strays} rows belong to nothing.", self.fix)
 
     def _finish_rewriting(self, tx: Transaction, journal: Journal, offsets: Mapping[str, int]) -> None:
         """Take forgotten words out of the journal for whoever is about to, or died over it: that is no disagreement."""
         for folder in sorted({path.partition("/")[0] for path, applied in offsets.items() if applied == FORGETTING}):
             replay_conversation(tx, journal, folder, self.recorder.ingest(tx))
 
-    def _settle(self, tx: Transaction, journal: Journal, uid: str, found: _Compared) -> None:
-        if found.unforgotten or found.lacking or found.unburied:
-            for path, _ in journal.files(uid):
-                put_journal_offset(tx, path, FORGETTING if found.unforgotten else 0)
-            replay_conversation(tx, journal, uid, self.recorder.ingest(tx))
-        if found.missing:
-            self.recorder.journal_again(tx, [event for event in events_of(tx, uid) if name_of(event) in found.missing])
-
     def _full_text(self) -> Iterator[Finding]:
-        with self.store.writing() as tx:
-            problems = tx.text.problems(tx.connection)
-            if problems and self.fix:
-                tx.text.rebuild(tx.connection)
+        try:
+            with self.store.writing() as tx:
+                problems = tx.text.problems(tx.connection)
+                if problems and self.fix:
+                    tx.text.rebuild(tx.connection)
+        except StoreError:
+            # An entry that cannot be read; it is made anew, and the full text after it.
+            problems = []
         for problem in problems:
             yield Finding("full_text", problem, self.fix)
 
@@ -120,49 +129,3 @@ class Doctor:
             stale = stale_leases(tx, self.now, self.fix)
         if stale:
             yield Finding("leases", f"{stale} pieces of work were left by a process that is gone.", self.fix)
-
-
-_SPOKEN_OR_KEPT = (Message.__name__, SavedRecord.__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """Differences of one conversation: names missing from the journal, records lacking in the rows, and forgotten ones.
-
-    `unburied` is forgotten in the journal alone, `unforgotten` in the rows alone.
-    """
-
-    missing: set[EventName]
-    lacking: int
-    unburied: int
-    unforgotten: int
-
-    def problems(self, uid: str) -> Iterator[str]:
-        """One sentence for each kind of difference."""
-        place, what = (uid, "records") if uid in SOURCE_OF_FOLDER else (f"conversation {uid}", "messages")
-        if self.missing:
-            count = sum(1 for kind, _ in self.missing if kind in _SPOKEN_OR_KEPT)
-            others = len(self.missing) - count
-            yield f"The journal of {place} lacks {count} {what} and {others} other events of the rows."
-        if self.lacking:
-            yield f"The rows lack {self.lacking} {what} of the journal of {place}."
-        if self.unburied:
-            yield f"The rows do not know that {self.unburied} records of {place} were forgotten."
-        if self.unforgotten:
-            yield f"The journal still has {self.unforgotten} forgotten {what} of {place}."
-
-
-def _compare(tx: Transaction, journal: Journal, uid: str) -> _Compared:
-    """By names alone: a conversation may have a hundred thousand messages."""
-    written = {name_of(event) for path, _ in journal.files(uid) for event, _ in journal.read(path) if event is not None}
-    held = names_held(tx, uid)
-    journalled, kept = _of_kind(written, *_SPOKEN_OR_KEPT), _of_kind(held, *_SPOKEN_OR_KEPT)
-    graves = _of_kind(held, Tombstone.__name__)
-    forgotten = journalled if uid in graves else journalled & graves
-    buried = _of_kind(written, Tombstone.__name__)
-    unburied = buried - graves | (kept if uid in buried else kept & buried)
-    return _Compared(held - written, len(journalled - kept - forgotten), len(unburied), len(forgotten))
-
-
-def _of_kind(names: set[EventName], *kinds: str) -> set[str]:
-    return {uid for name, uid in names if name in kinds}

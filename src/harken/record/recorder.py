@@ -138,8 +138,8 @@ class _Writing:
     ingest: Ingest
     appended: list[Appended] = field(default_factory=list)
 
-    def write(self, events: Sequence[Event], checked: bool = True, rows: bool = True) -> None:
-        """Write events in order, to the journal first and then, unless these have them already, to the rows.
+    def write(self, events: Sequence[Event], checked: bool = True) -> None:
+        """Write events in order, to the journal first and then to the rows.
 
         `checked` says that none was applied before and none is of something forgotten.
         """
@@ -152,7 +152,7 @@ class _Writing:
                 repair=lambda path: replay_conversation(tx, journal, path.partition("/")[0], self.recorder.ingest(tx)),
             )
             self.appended += appended
-        if events and rows:
+        if events:
             self.ingest.apply(events, checked)
         for part in appended:
             put_journal_offset(tx, part.path, part.end)
@@ -308,10 +308,6 @@ class Recorder:
     def new_uid(self) -> str:
         """An id for a record that comes into being now."""
         return new_uid(self.now())
-
-    def journal_again(self, tx: Transaction, events: Sequence[Event]) -> None:
-        """Give the journal back what it has lost and the rows still hold; nothing where there is no journal."""
-        _Writing(self, tx, self.ingest(tx)).write(events, rows=False)
 
     def ingest(self, tx: Transaction) -> Ingest:
         """Make what turns events into rows, with this recorder's rules."""

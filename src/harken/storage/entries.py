@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,13 +24,23 @@ from sqlalchemy import (
     union_all,
 )
 
-from harken.errors import NotFoundError
-from harken.model.conversations import UNTRUSTED, Entry, NewEntry, Role, SearchScope, Trust
+from harken.errors import NotFoundError, StoreCorruptError
+from harken.model.conversations import (
+    UNTRUSTED,
+    Entry,
+    Message,
+    MessageType,
+    NewEntry,
+    Role,
+    SearchScope,
+    Trust,
+)
 from harken.storage.conversations import conversations_named
 from harken.storage.enrichment.jobs import drop_work
 from harken.storage.ports import MESSAGE_SOURCE, Dialect, RowScope, Transaction, bare_among, batches, rows_by, rows_in
 from harken.storage.projects import project_row
 from harken.storage.tables import (
+    REPAIR,
     conversations,
     entries,
     entry_facets,
@@ -55,7 +66,14 @@ _EMBEDDED_ROLES = (Role.USER, Role.ASSISTANT)
 _NEIGHBOURS = 2
 # Among entries of one position, the one that comes now stands last: its id is the highest.
 _LAST_OF_POSITION = 2**62
-_TRUST = {trust.value: trust for trust in Trust}
+
+
+class _Known(dict[str, Trust]):
+    def __missing__(self, key: str) -> Trust:
+        raise StoreCorruptError(f"The database is damaged: an entry holds what cannot be. {REPAIR}")
+
+
+_TRUST = _Known({trust.value: trust for trust in Trust})
 # As its bare number: a column's type takes longer to convert it than all the rest of the row.
 _MOMENT = type_coerce(entries.c.created_at, BigInteger)
 
@@ -125,10 +143,11 @@ _TURNS_AROUND = union_all(
 )
 
 
-def remove_entries(tx: Transaction, condition: ColumnElement[bool]) -> None:
+def remove_entries(tx: Transaction, condition: ColumnElement[bool], is_indexed: bool = True) -> None:
     """Remove the entries that a condition on their table names, with all that hangs on them.
 
-    What stood beside them gets its new context.
+    What stood beside them gets its new context; not so damaged ones, whose words are not those that were indexed: they
+    are to be left in the full text until that is rebuilt.
     """
     entry_ids = list(tx.connection.scalars(tx.select(entries.c.id).where(condition)))
     if not entry_ids:
@@ -138,7 +157,7 @@ def remove_entries(tx: Transaction, condition: ColumnElement[bool]) -> None:
     columns = tx.select(entries.c.id, entries.c.conversation_id, entries.c.position, entries.c.is_turn)
     rows = rows_in(tx, columns, entries.c.id, entry_ids)
     touched = set(_turns_around(tx, [(row.conversation_id, (row.position, row.id)) for row in rows if row.is_turn]))
-    touched |= set(entry_ids)
+    touched = touched | set(entry_ids) if is_indexed else set()
     tx.text.remove(tx.connection, sorted(touched))
     for batch in batches(entry_ids):
         tx.delete(entry_facets, entry_facets.c.entry_id.in_(batch))
@@ -188,6 +207,46 @@ def drop_record_entries(tx: Transaction, source: str, uids: Sequence[str]) -> No
     """Have search no longer see records; those that have no entries are no error."""
     for batch in batches(uids):
         remove_entries(tx, and_(entries.c.source == source, entries.c.ref_uid.in_(batch)))
+
+
+_SEARCHABLE = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT)
+
+
+def is_searchable(message: Message) -> bool:
+    """Whether search sees a message."""
+    return message.type in _SEARCHABLE and message.role is not Role.SYSTEM and bool(message.text.strip())
+
+
+class MessageEntry(NamedTuple):
+    """What the entry of a message says; of its text, so many characters and their checksum."""
+
+    role: str | None
+    author: str | None
+    trust: str
+    created_at: datetime
+    position: int
+    is_turn: bool
+    chars: int
+    checksum: int
+
+    def is_of(self, message: Message) -> bool:
+        """Whether it is what search is to see of the message; of tools' texts it sees the beginning."""
+        is_text = message.type is MessageType.TEXT
+        chars = len(message.text) if is_text else self.chars
+        said = (message.role, message.author, message.trust, message.created_at, message.position, is_text, chars)
+        return is_searchable(message) and self == (*said, zlib.crc32(message.text[:chars].encode()))
+
+
+def message_entries(tx: Transaction, conversation_uid: str) -> dict[str, MessageEntry]:
+    """The entries of a conversation's messages, by the messages' ids."""
+    columns = (entries.c.ref_uid, entries.c.role, entries.c.author, entries.c.trust, entries.c.created_at)
+    statement = tx.select(*columns, entries.c.position, entries.c.is_turn, entries.c.text)
+    of_it = select(conversations.c.id).where(
+        conversations.c.tenant == tx.tenant, conversations.c.uid == conversation_uid
+    )
+    mine = entries.c.source == MESSAGE_SOURCE, entries.c.conversation_id == of_it.scalar_subquery()
+    rows = tx.connection.execute(statement.where(*mine), execution_options={"yield_per": 1000})
+    return {row[0]: MessageEntry._make((*row[1:7], len(row[7]), zlib.crc32(row[7].encode()))) for row in rows}
 
 
 def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int) -> bool:

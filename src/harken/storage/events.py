@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, insert, update
+from sqlalchemy import ColumnElement, Row, Select, Table, and_, bindparam, delete, func, insert, select, update
 
+from harken.errors import StoreCorruptError
 from harken.model.conversations import (
     CORE_MEMORY,
     Conversation,
@@ -20,7 +22,6 @@ from harken.model.conversations import (
     Grave,
     Message,
     MessageType,
-    Role,
     SavedRecord,
     Segment,
     Titled,
@@ -37,13 +38,14 @@ from harken.storage.conversations import (
 )
 from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
 from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
-from harken.storage.entries import BLANK_ENTRY, add_entries, gets_vector, remove_entries
-from harken.storage.ports import MESSAGE_SOURCE, Transaction, rows_by
+from harken.storage.entries import BLANK_ENTRY, add_entries, gets_vector, is_searchable, remove_entries
+from harken.storage.ports import MESSAGE_SOURCE, Transaction, batches, rows_by
 from harken.storage.positions import STEP, last_position
 from harken.storage.projects import ensure_project, known_project, project_identity
-from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
+from harken.storage.records.rows import SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
 from harken.storage.state import apply_core_fact, core_facts, count_up, drop_given, redaction_counts
 from harken.storage.tables import (
+    REPAIR,
     conversations,
     entries,
     exchanges,
@@ -122,7 +124,6 @@ _TABLES: dict[type[_Placed], Table] = {
     Exchange: exchanges,
     Message: messages,
 }
-_SEARCHABLE = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT)
 
 
 class Ingest:
@@ -224,7 +225,7 @@ class Ingest:
         self._tx.connection.execute(_INSERT_MESSAGES, rows)
         entry_rows: list[dict[str, Any]] = []
         for event, row in zip(fresh, rows, strict=True):
-            if event.type in _SEARCHABLE and event.role is not Role.SYSTEM and event.text.strip():
+            if is_searchable(event):
                 is_text = event.type is MessageType.TEXT
                 waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
                 entry = {
@@ -276,7 +277,7 @@ class Ingest:
     def _required(self, table: Table, uid: str) -> int:
         self._learn(table, (uid,))
         if uid not in self._row_ids:
-            raise KeyError(f"{table.name} has no {uid}")
+            raise StoreCorruptError(f"The database is damaged: {table.name} has no {uid}. {REPAIR}")
         return self._row_ids[uid]
 
     def _learn(self, table: Table, uids: Iterable[str]) -> None:
@@ -329,24 +330,6 @@ def name_of(event: Event) -> EventName:
     return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
 
 
-def names_held(tx: Transaction, uid: str) -> set[EventName]:
-    """The names of everything that the rows hold of a conversation."""
-    held: set[EventName] = {(Tombstone.__name__, grave.uid) for grave in tombstones_of(tx, uid)}
-    if uid in SOURCE_OF_FOLDER:
-        saved = tx.connection.scalars(tx.select(KEPT[SOURCE_OF_FOLDER[uid]].table.c.uid))
-        held.update((SavedRecord.__name__, found) for found in saved)
-    conversation_id = tx.connection.scalar(tx.select(conversations.c.id).where(conversations.c.uid == uid))
-    if conversation_id is None:
-        return held
-    held.add((Conversation.__name__, uid))
-    ended = exchanges.c.status != ExchangeStatus.IN_PROGRESS.value
-    parts = ((Segment, segments), (Exchange, exchanges), (Message, messages), (ExchangeEnd, exchanges, ended))
-    for kind, table, *conditions in parts:
-        uids = tx.select(table.c.uid).where(table.c.conversation_id == conversation_id, *conditions)
-        held.update((kind.__name__, found) for found in tx.connection.scalars(uids))
-    return held
-
-
 def forget_rows(tx: Transaction, event: Grave) -> None:
     """Remove every row of what was forgotten and leave the tombstone."""
     if isinstance(event, SavedRecord):
@@ -386,6 +369,38 @@ def delete_conversation_rows(tx: Transaction, uid: str) -> None:
     tx.delete(conversations, conversations.c.id == conversation_id)
 
 
+def drop_damaged_rows(tx: Transaction, folder: str, names: Collection[EventName]) -> None:
+    """Remove a folder's rows, and those of these names wherever a damaged reference has put them, whatever is in them.
+
+    Full text is to be rebuilt afterwards.
+    """
+    of_it = tx.select(conversations.c.id).where(conversations.c.uid == folder).scalar_subquery()
+    source = SOURCE_OF_FOLDER.get(folder)
+    remove_entries(tx, entries.c.source == source if source else entries.c.conversation_id == of_it, is_indexed=False)
+    for kind, table in _TABLES.items():
+        for uids in batches(uid for name, uid in names if name == kind.__name__):
+            if kind is Message:
+                of_them = entries.c.source == MESSAGE_SOURCE, entries.c.ref_uid.in_(uids)
+                remove_entries(tx, and_(*of_them), is_indexed=False)
+            tx.connection.execute(delete(table).where(table.c.uid.in_(uids)))
+
+
+def stray_rows(tx: Transaction, fix: bool) -> int:
+    """How many rows are of no conversation and no tenant that there is; to fix that is to remove them."""
+    known = select(conversations.c.id).where(conversations.c.tenant == tx.tenant)
+    count = 0
+    for table in (conversations, segments, exchanges, messages, entries):
+        lost = table.c.tenant != tx.tenant
+        if table is not conversations:
+            lost |= and_(table.c.conversation_id.is_not(None), table.c.conversation_id.not_in(known))
+        if table is entries:
+            lost |= and_(entries.c.source == MESSAGE_SOURCE, entries.c.conversation_id.is_(None))
+        count += int(tx.connection.execute(select(func.count()).select_from(table).where(lost)).scalar_one())
+        if fix:
+            tx.connection.execute(delete(table).where(lost))
+    return count
+
+
 def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
     """Say of a conversation what it would say had a message of that moment never been: it is as new as its newest."""
     row = tx.connection.execute(
@@ -401,5 +416,7 @@ def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
 
 def _delete_messages(tx: Transaction, condition: ColumnElement[bool]) -> None:
     facts = tx.connection.scalars(tx.select(messages.c.metadata).where(condition, messages.c.metadata.is_not(None)))
-    count_up(tx, {name: -amount for name, amount in redaction_counts(facts).items()})
+    # What cannot be read was counted, and stays so.
+    with suppress(StoreCorruptError):
+        count_up(tx, {name: -amount for name, amount in redaction_counts(facts).items()})
     tx.delete(messages, condition)

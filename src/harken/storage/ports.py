@@ -334,6 +334,9 @@ class Store(Readable, Protocol):
     def check(self) -> list[str]:
         """One sentence for each damage that the engine itself can see."""
 
+    def mend(self) -> bool:
+        """Repair what can be repaired from the rows themselves; whether no such damage is left."""
+
     def check_rights(self, fix: bool = False) -> list[Right]:
         """Each way in which others may use the store than its operator has let in, repaired where this login may.
 

@@ -35,7 +35,10 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect as SQLDialect
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
+from harken.errors import StoreCorruptError
+
 metadata = MetaData()
+REPAIR = "Repair it: harken doctor --fix"
 _Record = TypeVar("_Record")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,6 +55,14 @@ def from_microseconds(value: int) -> datetime:
     return _EPOCH + value * _MICROSECOND
 
 
+def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
+    """What a value of a row stands for; one that stands for nothing was damaged from outside."""
+    try:
+        return convert(value)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise StoreCorruptError(f"The database is damaged: a row holds what cannot be. {REPAIR}") from error
+
+
 class Instant(TypeDecorator[datetime]):
     """A timezone-aware moment, stored as microseconds since 1970 UTC."""
 
@@ -64,7 +75,7 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: int | None, dialect: SQLDialect) -> datetime | None:
         """From the database."""
-        return None if value is None else from_microseconds(value)
+        return None if value is None else _converted(from_microseconds, value)
 
 
 class Json(TypeDecorator[Mapping[str, Any]]):
@@ -79,7 +90,7 @@ class Json(TypeDecorator[Mapping[str, Any]]):
 
     def process_result_value(self, value: str | None, dialect: SQLDialect) -> Mapping[str, Any]:
         """From the database."""
-        return json.loads(value) if value else {}
+        return _converted(json.loads, value) if value else {}
 
 
 class Listed(TypeDecorator[Sequence[Any]]):
@@ -94,7 +105,7 @@ class Listed(TypeDecorator[Sequence[Any]]):
 
     def process_result_value(self, value: str | None, dialect: SQLDialect) -> Sequence[Any]:
         """From the database."""
-        return json.loads(value) if value else []
+        return _converted(json.loads, value) if value else []
 
 
 class _ServerHalves(UserDefinedType[str]):
@@ -181,7 +192,7 @@ def reader(
     def read(row: Row[Any], **others: Any) -> _Record:
         values = list(values_of(row))
         for place, convert in changes:
-            values[place] = convert(values[place])
+            values[place] = _converted(convert, values[place])
         return record(**dict(zip(names, values, strict=True)), **others) if besides else record(*values)
 
     return read

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.journal.journal import event_from_line, event_time, line_from_event
+from harken.journal.journal import event_time, line_from_event, read_line
 from harken.model.conversations import (
     Conversation,
     Event,
@@ -80,6 +80,14 @@ FIELDS = st.fixed_dictionaries(
 )
 KEPT = st.builds(SavedRecord, st.just("memory"), NAMES, MOMENTS, st.none() | FIELDS, st.none() | PROJECTS)
 EVENTS = st.one_of(EVENTS, KEPT)
+
+
+def event_from_line(line: bytes) -> Event | None:
+    found = read_line(line.rstrip(b"\n") + b"\n", len(line))
+    assert found.event is None or not found.is_broken
+    return found.event
+
+
 HEAD = Conversation("c", "test", "name", "", datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 5, 8, tzinfo=UTC))
 
 

@@ -28,7 +28,7 @@ def append(journal: Journal, *events: Event, expected: dict[str, int] | None = N
 
 
 def events(journal: Journal, path: str, start: int = 0) -> list[Event | None]:
-    return [event for event, _ in journal.read(path, start)]
+    return [line.event for line in journal.read(path, start)]
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ class TestUndoing:
 class TestReading:
     def test_each_event_comes_with_the_offset_behind_it(self, journal: Journal) -> None:
         append(journal, message(1), message(2))
-        ends = [end for _, end in journal.read("c/2023-05-08.jsonl")]
+        ends = [line.end for line in journal.read("c/2023-05-08.jsonl")]
         assert [events(journal, "c/2023-05-08.jsonl", end) for end in ends] == [[message(2)], []]
 
     def test_a_broken_line_is_none_and_the_rest_is_read(self, journal: Journal, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ class TestReading:
     def test_a_reader_may_stop_in_the_middle(self, journal: Journal) -> None:
         append(journal, *(message(number) for number in range(3_000)))
         reader = journal.read("c/2023-05-08.jsonl")
-        assert next(reader)[0] == message(0)
+        assert next(reader).event == message(0)
         reader.close()  # type: ignore[attr-defined]
 
     def test_a_file_that_is_gone_is_named(self, journal: Journal) -> None:
@@ -213,7 +213,7 @@ class TestSettingAside:
     def test_broken_bytes_move_to_a_file_of_their_own(self, journal: Journal, tmp_path: Path) -> None:
         append(journal, message(1), message(2), message(3))
         path = "c/2023-05-08.jsonl"
-        first, second = [end for _, end in journal.read(path)][:2]
+        first, second = [line.end for line in journal.read(path)][:2]
         torn = journal.set_aside(path, first, second)
         assert events(journal, path) == [message(1), message(3)]
         assert (torn.path, torn.offset, torn.length) == (path, first, second - first)

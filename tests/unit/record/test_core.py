@@ -8,7 +8,8 @@ import pytest
 
 from command_line import files_holding
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import CoreFact
+from harken.journal.replay import give_back
+from harken.model.conversations import CORE_MEMORY, CoreFact
 from harken.record.core_memory import CoreMemory
 from harken.record.recorder import Recorder
 from recorded import RecordedHome
@@ -141,7 +142,7 @@ def test_a_value_that_a_dead_process_left_in_the_journal_outlives_the_deletion_o
 
     def dies_before_its_commit() -> None:
         with place.store.writing() as tx:
-            core.recorder.journal_again(tx, [CoreFact("user", "name", "Maya", place.clock())])
+            give_back(tx, place.journal, CORE_MEMORY, [CoreFact("user", "name", "Maya", place.clock())])
             tx.connection.rollback()
 
     recorder.another = dies_before_its_commit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from harken.text.shown import counted, readable_bytes
 if TYPE_CHECKING:
     from harken.config.settings import SettingValue
     from harken.engine import Harken
+    from harken.record.doctor import Finding
 
 
 @click.command()
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 @with_json
 def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
     """Check that database, journal, full text and vectors agree; exit 0 only when all does."""
-    with session.engine() as harken:
-        findings = harken.maintenance.doctor(fix)
+    findings = _examined(session, fix)
+    damaged = any(found.check == "database" and not found.fixed for found in findings)
+    if fix and damaged and session.opened is None and session.settings().store is None:
+        _set_database_aside(session)
+        findings = [*(replace(found, fixed=True) for found in findings), *_examined(session, fix)]
     is_well = all(found.fixed for found in findings)
     lines = [f"{'fixed' if found.fixed else 'problem'}: {found.problem}" for found in findings]
     view = {"ok": is_well, "findings": [asdict(found) for found in findings]}
@@ -34,6 +38,25 @@ def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
         if not fix:
             session.note(f"Repair with: {session.prefix}doctor --fix")
         raise click.exceptions.Exit(1)
+
+
+def _examined(session: CommandSession, fix: bool) -> list[Finding]:
+    try:
+        with session.engine() as harken:
+            return harken.maintenance.doctor(fix)
+    except StoreCorruptError as error:
+        from harken.record.doctor import Finding
+
+        return [Finding("database", str(error))]
+
+
+def _set_database_aside(session: CommandSession) -> None:
+    """Move a damaged database away; whoever opens the store next makes it anew from the journal."""
+    from harken.journal.journal import DATABASE_NAME
+    from harken.journal.replay import set_database_aside
+
+    for moved in set_database_aside(session.settings().home / DATABASE_NAME):
+        session.note(f"The damaged database was moved to {moved}")
 
 
 @click.command()
@@ -84,15 +107,13 @@ def reindex(session: CommandSession, from_journal: bool, as_json: bool) -> None:
     if settings.store is not None:
         raise UsageError("The store that the settings name keeps no journal: its database is the truth.")
     from harken.journal.journal import DATABASE_NAME
-    from harken.journal.replay import set_database_aside
 
     database = settings.home / DATABASE_NAME
     try:
         # Opening brings in whatever a database that is missing lacks, so there is nothing left to rebuild then.
         count = _reindex(session, rebuild=database.exists())
     except StoreCorruptError:
-        for moved in set_database_aside(database):
-            session.note(f"The damaged database was moved to {moved}")
+        _set_database_aside(session)
         count = _reindex(session, rebuild=False)
     session.tell(as_json, {"messages": count}, f"The database holds {counted(count, 'message')} of the journal.")
 

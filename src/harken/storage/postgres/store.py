@@ -95,6 +95,10 @@ class PostgresStore:
             return [str(error)]
         return []
 
+    def mend(self) -> bool:
+        """Nothing: that is a matter of the server's operator."""
+        return False
+
     def check_rights(self, fix: bool = False) -> list[Right]:
         """Functions of ours that others may call than those who may use the tables."""
         with self.writing() as tx:

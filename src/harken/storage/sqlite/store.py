@@ -41,6 +41,7 @@ from harken.storage import migrations
 from harken.storage.ports import AMONG, Right, Transaction
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
+from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ _STEP_SECONDS = 0.003
 # The rest of an error's code says which kind of busy it is.
 _PRIMARY_CODE = 0xFF
 _COMPILER = dialect(paramstyle="named")
+REBUILD = "Rebuild it from the journal: harken reindex --from-journal"
+_DAMAGE = ("malformed", "not a database", "corrupt", "no such table", "no such column", "fts5", "vtable constructor")
 _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken --home PATH, or HARKEN_HOME"
 
 
@@ -144,14 +147,14 @@ class SqliteStore:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A consistent view that writes nothing."""
-        with self._turn, translated(self._place), self._engine.begin() as connection:
+        with self._turn, self._damage_told(), translated(self._place), self._engine.begin() as connection:
             _begin(connection, to_write=False)
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     @contextmanager
     def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
         """A transaction that holds the write lock from its start; there is one lock for everything."""
-        with self._turn, translated(self._place), self._engine.begin() as connection:
+        with self._turn, self._damage_told(), translated(self._place), self._engine.begin() as connection:
             _begin(connection, to_write=True)
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
@@ -167,6 +170,15 @@ class SqliteStore:
             return [str(error)]
         # From 3.44 on SQLite looks into the full text as well, which is the text index's own matter.
         return [f"The database is damaged: {row}" for row in rows if row != "ok" and fulltext.INDEX not in row]
+
+    def mend(self) -> bool:
+        """Make the indexes anew from the rows; whether all is well then."""
+        try:
+            with self.writing() as tx:
+                tx.connection.exec_driver_sql("REINDEX")
+        except StoreError:
+            return False
+        return not self.check()
 
     def check_rights(self, fix: bool = False) -> list[Right]:
         """None: the file's own mode guards it."""
@@ -234,6 +246,16 @@ class SqliteStore:
         except (OSError, DBAPIError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
             raise StoreReadOnlyError(f"{self._place} cannot be written: {reason}. {_ANOTHER_HOME}") from error
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        """Tell of damage where something else came of it."""
+        try:
+            yield
+        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+            if problems := self.check():
+                raise StoreCorruptError(f"{problems[0]}. {REBUILD}") from error
+            raise
 
     @contextmanager
     def _driver(self) -> Iterator[sqlite3.Connection]:
@@ -347,8 +369,9 @@ def _translate(error: DBAPIError | sqlite3.Error, place: str) -> StoreError:
         return StoreFullError(f"{place} cannot grow: {reason}. Free some space; nothing that was acknowledged is lost.")
     if "readonly" in reason or "read-only" in reason or "unable to open" in reason:
         return StoreReadOnlyError(f"{place} cannot be written: {reason}. {_ANOTHER_HOME}")
-    if "malformed" in reason or "not a database" in reason or "corrupt" in reason:
-        return StoreCorruptError(
-            f"{place} is damaged: {reason}. Rebuild it from the journal: harken reindex --from-journal"
-        )
+    if "decode to UTF-8" in reason or "user-defined function" in reason:
+        # The reason would quote what somebody said.
+        return StoreCorruptError(f"{place} is damaged: a text in it is none. {REPAIR}")
+    if any(sign in reason for sign in _DAMAGE):
+        return StoreCorruptError(f"{place} is damaged: {reason}. {REBUILD}")
     return StoreError(f"{place}: {reason}")
