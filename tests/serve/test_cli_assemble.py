@@ -143,6 +143,27 @@ def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field
     assert facts["items"][0].keys() == {"source", "content", "relevance", "metadata"}
 
 
+def test_the_last_item_of_a_source_is_relevant_as_well(cli: CommandLine) -> None:
+    """A script that leaves out what has no relevance loses nothing that is on topic."""
+    for words in ("The price cache is purged on deploy", "The price cache has a key", "A cache of prices is on disk"):
+        cli("memory", "add", words)
+    items = cli("assemble", "price cache purged", "--types", "memories", "--json").json()["items"]
+    assert len(items) == 3
+    assert all(item["relevance"] > 0.1 for item in items)
+
+
+@pytest.mark.parametrize("status", ["confirmed", "abandoned"])
+def test_what_surprised_is_told_however_it_ended(cli: CommandLine, status: str) -> None:
+    cli("experience", "start", *STORY)
+    cause = ("--cause", "oversight", "--cause-description", "Nobody reads the edge's manual")
+    cli("experience", "resolve", status, "--result", "It went", "--surprise", "The edge keeps two copies", *cause)
+    said = cli("premortem", "debugging").out
+    _, surprises, causes = said.partition("## Unexpected Outcomes")[2].partition("## Root Causes to Watch")
+    assert surprises
+    assert said.count("- **Surprise**: The edge keeps two copies") == 1
+    assert "- **Root cause**: oversight - Nobody reads the edge's manual" in causes
+
+
 def test_nothing_is_said_on_stdout_where_nothing_is_known(cli: CommandLine) -> None:
     outcome = cli("assemble", "anything", "--types", "memories")
     assert (outcome.out, outcome.err) == ("", "Nothing was found.\n")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,3 +129,28 @@ def test_a_setting_that_is_wrong_is_named_with_its_place(
     cli.home.mkdir()
     (cli.home / "harken.toml").write_text(file, encoding="utf-8")
     assert words in cli.fails("status", settings=settings)
+
+
+def test_an_old_settings_file_of_the_seeds_holds_in_what_it_says_of_memory(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "engine.json"
+    old = {
+        "providers": {"zai": {"type": "openai-compatible", "endpoint": "https://api.example/v1"}},
+        "routing": {"default": "zai/glm", "fallback": []},
+        "context": {"defaultBudgetTokens": 5000, "slidingWindow": 12, "subagentWindow": 3},
+        "autoRag": {"topK": 4, "relevanceThreshold": 1.2},
+        "search": True,
+    }
+    file.write_text(json.dumps(old), encoding="utf-8")
+    named = {"HARKEN_CONFIG": str(file)}
+    shown = cli("config", "--json", settings=named)
+    facts = {each["key"]: (each["value"], each["origin"]) for each in shown.json()}
+    assert facts["context.sliding_window"] == (12, "engine.json")
+    assert facts["auto_rag.top_k"] == (4, "engine.json")
+    assert 0 < facts["auto_rag.relevance_threshold"][0] < 0.001
+    assert "nothing reads it: context.subagent_window, providers.zai.endpoint, " in shown.err
+    assert cli("status", settings=named).err == ""
+    file.write_text(json.dumps({"context": {"slidingWindow": 0}}), encoding="utf-8")
+    assert "context.sliding_window: " in cli.fails("status", settings=named)
+    # In a file of our own an unknown name is a mistake.
+    (cli.home / "harken.yaml").write_text("routing:\n  default: x\n", encoding="utf-8")
+    assert "routing: there is no such setting" in cli.fails("status")

@@ -75,6 +75,34 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
     }
 
 
+def test_what_is_said_of_a_limit_is_what_comes_back(cli: CommandLine, write: Write) -> None:
+    lines = [
+        {"conversation": name, "role": role, "content": f"{text} {number}", "ts": f"2024-05-01T1{number}:0{at}:00Z"}
+        for name, texts in {
+            "tap": ("Why does the kitchen tap drip?", "The seal of the kitchen tap is worn out."),
+            "dance": ("Which tap shoes fit?", "Those of a size more."),
+        }.items()
+        for number in range(4)
+        for at, (role, text) in enumerate(zip(("user", "assistant"), texts, strict=True))
+    ]
+    cli("import", "jsonl", write("talk.jsonl", lines))
+    cli("worker", "run", "--until-idle")
+
+    def shown() -> list[int]:
+        found = cli("rag", "test", "kitchen tap seal drip", "--json").json()["conversations"]
+        return [len(each["exchanges"]) for each in found]
+
+    said = cli("rag", "set", "rag_exchange_limit_per_conversation", "1").out
+    assert "RAG will now show up to 1 exchanges per conversation on average: one that answers better takes" in said
+    assert max(shown()) > 1
+    held, meaning = said.splitlines()[-1].split("To hold each to its own: harken ")
+    assert held
+    cli(*meaning.split())
+    said = cli("rag", "set", "rag_exchange_limit_per_conversation", "1").out
+    assert said.endswith("RAG will now show up to 1 exchanges of each conversation.\n")
+    assert max(shown()) == 1
+
+
 def test_a_limit_that_is_none_or_makes_no_sense_is_refused(harken: CommandLine) -> None:
     refused = harken.fails("rag", "set", "colour", "red", code=2)
     assert refused.startswith(

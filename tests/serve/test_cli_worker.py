@@ -15,6 +15,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.testing import ChatServer, EmbeddingServer, Reply
 from harken.testing.endpoints import Says
+from harken.testing.local_server import Request, error_body
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 TALK = [
@@ -270,3 +271,59 @@ def test_embeddings_are_counted_by_what_they_are_of(remote: CommandLine, write: 
 def test_a_form_that_is_none_is_refused_with_the_right_ones(cli: CommandLine, words: list[str], forms: str) -> None:
     said = cli.fails(*words, code=2)
     assert said == f"'{' '.join(words[1:])}' is not understood here. Say: {forms}"
+
+
+def test_what_is_too_small_for_a_summary_gets_none(cli: CommandLine, write: Write) -> None:
+    lines = [
+        {
+            "conversation": name,
+            "role": role,
+            "content": f"{role} {number} says that the tap of {name} drips",
+            "ts": "2024-05-01T10:00:00Z",
+        }
+        for name, count in (("short", 1), ("long", 3))
+        for number in range(count)
+        for role in ("user", "assistant", "assistant")[: count if number else 3]
+    ]
+    lines.append({**lines[0], "content": "And does the tap of the bath drip as well?"})
+    cli("import", "jsonl", write("talk.jsonl", lines))
+    cli("config", "set", "worker.min_messages_for_exchange_summary", "3")
+    cli("config", "set", "worker.min_exchanges_for_conversation_summary", "3")
+    cli("worker", "run", "--until-idle")
+    made = {each["name"]: each["done"] for each in cli("worker", "status", "--json").json()["workers"]}
+    # Of two and three exchanges; four exchanges have three messages.
+    assert (made["exchange"], made["conversation"]) == (4, 1)
+    cli("config", "unset", "worker.min_messages_for_exchange_summary")
+    cli("config", "unset", "worker.min_exchanges_for_conversation_summary")
+    cli("worker", "run", "--until-idle")
+    made = {each["name"]: each["done"] for each in cli("worker", "status", "--json").json()["workers"]}
+    assert (made["exchange"], made["conversation"]) == (5, 2)
+
+
+def test_a_text_that_fails_is_tried_again_as_often_as_is_set(
+    remote: CommandLine, write: Write, server: EmbeddingServer
+) -> None:
+    well = server.answer
+
+    def answer(request: Request) -> Reply:
+        is_bad = any("pangolins" in text for text in request.body["input"])
+        return Reply(400, error_body(400)) if is_bad else well(request)
+
+    server.answer = answer  # type: ignore[method-assign]
+    remote("import", "jsonl", write("talk.jsonl", TALK), "--no-embed")
+    once = {"HARKEN_WORKER__EMBEDDING_MAX_RETRIES": "1"}
+    remote("worker", "run", "--until-idle", code=1, settings=once)
+    # Those that shared its batch are not given up with it.
+    assert "EndpointError after 2 attempts" in remote("worker", "status").out
+    assert remote.status()["embedded"] == 3
+
+
+def test_one_call_of_an_endpoint_takes_a_hundred_texts(
+    remote: CommandLine, write: Write, server: EmbeddingServer
+) -> None:
+    lines = [
+        {"conversation": "c", "role": "user", "content": f"Sentence {number} about the animals in the zoo"}
+        for number in range(100)
+    ]
+    remote("import", "jsonl", write("talk.jsonl", lines))
+    assert max(len(request.body["input"]) for request in server.requests) == 100

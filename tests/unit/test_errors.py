@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.errors import UsageError, sentence_of
+import harken
+from harken.context import compose
+from harken.errors import ContextAssemblyError, InvalidContextTypeError, UsageError, sentence_of
+from harken.model.conversations import ContextItem
 
 
 @given(st.text(st.characters(), max_size=3000))
@@ -31,3 +34,14 @@ def test_what_can_be_read_stays_as_it_is() -> None:
     assert sentence_of("There is no project 'größer\\n'.\n  Look:\tharken status") == (
         "There is no project 'größer\\n'. Look: harken status"
     )
+
+
+def test_what_callers_of_the_assembler_need_is_at_the_top_of_the_package() -> None:
+    """Seed 004's error classes and results, beside the names that `__all__` lists."""
+    assert (harken.ContextAssemblyError, harken.InvalidContextTypeError) == (
+        ContextAssemblyError,
+        InvalidContextTypeError,
+    )
+    assert (harken.FormattedContext, harken.ContextItem) == (compose.FormattedContext, ContextItem)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        harken.Nothing  # noqa: B018

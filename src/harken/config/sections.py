@@ -139,15 +139,22 @@ class WorkerConfig(SettingsSection):
     """How background work runs.
 
     Attributes:
+        batch_size: also how many texts one call of an embedding endpoint gets at most.
         poll_seconds: how often work is looked for that nobody has signalled; `summary_poll_seconds` for summaries.
         rest_seconds: how long nothing must have been said in a conversation before it is summarized.
+        embedding_max_retries: how often embedding a text is tried again before it is given up.
+        min_messages_for_exchange_summary: exchanges with fewer messages, tool calls included, get none.
+        min_exchanges_for_conversation_summary: conversations with fewer exchanges get none.
     """
 
-    batch_size: Annotated[int, Field(ge=1, le=100)] = 64
+    batch_size: Annotated[int, Field(ge=1, le=100)] = 100
     poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
     summary_poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     rest_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
     lease_seconds: Annotated[float, Field(ge=5, le=3600)] = 120.0
+    embedding_max_retries: Annotated[int, Field(ge=1, le=100)] = 6
+    min_messages_for_exchange_summary: Annotated[int, Field(ge=1, le=10_000)] = 1
+    min_exchanges_for_conversation_summary: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
 class RecordConfig(SettingsSection):

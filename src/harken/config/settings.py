@@ -22,6 +22,8 @@ _PREFIX = "HARKEN_"
 _NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG"}
 # Their keys are anybody's.
 _FREE_TABLES = frozenset({"redaction.patterns"})
+# What a distance of 1 or more becomes: the seeds let everything pass then that is found at all.
+_ANY_LIKENESS = 1e-9
 _REASONS = {
     "extra_forbidden": "there is no such setting",
     "model_type": "is a section, which holds settings of its own",
@@ -72,10 +74,11 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Validated settings with the origin of each value."""
+    """Validated settings with the origin of each value, and the keys of a seed's JSON file that are none of ours."""
 
     settings: Settings
     origins: Mapping[str, str]
+    passed_over: tuple[str, ...] = ()
 
     def values(self) -> list[SettingValue]:
         """Return every setting in the order of the classes above, secrets masked."""
@@ -123,27 +126,35 @@ def load_settings(
     folder = (Path(home).expanduser() if home is not None else default_home(env)).absolute()
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for origin, layer in _layers(folder, env, stored or {}, overrides or {}):
+    layers, passed_over = _layers(folder, env, stored or {}, overrides or {})
+    for origin, layer in layers:
         for key, value in layer.items():
             merged[key] = value
             origins[key] = origin(key) if callable(origin) else origin
     merged["home"] = str(folder)
     origins["home"] = "argument" if home is not None else ("HARKEN_HOME" if "HARKEN_HOME" in env else "default")
-    return LoadedSettings(_validate(_nest(merged), origins), origins)
+    return LoadedSettings(_validate(_nest(merged), origins), origins, passed_over)
 
 
 def _layers(
     home: Path, env: Mapping[str, str], stored: Mapping[str, Any], overrides: Mapping[str, Any]
-) -> list[tuple[Any, dict[str, Any]]]:
+) -> tuple[list[tuple[Any, dict[str, Any]]], tuple[str, ...]]:
+    """Each layer with its origin, and what a JSON file has that is no setting."""
     layers: list[tuple[Any, dict[str, Any]]] = []
+    passed_over: tuple[str, ...] = ()
     if (file := _settings_file(home, env)) is not None:
-        layers.append((file.name, _flatten(_understood(_read_file(file), file), stop=_FREE_TABLES)))
+        found = _flatten(_understood(_read_file(file), file), stop=_FREE_TABLES)
+        if file.suffix == ".json":
+            # An old engine.json of the seeds: their parser is lenient, and most of its sections are another's matter.
+            passed_over = tuple(sorted(found.keys() - known_keys()))
+            found = {key: value for key, value in found.items() if key not in passed_over}
+        layers.append((file.name, found))
     layers += [(_variable, _from_environment(env)), ("run time", dict(stored))]
     layers.append(("argument", _flatten(overrides, stop=_FREE_TABLES)))
     for _, layer in layers:
         if "auto_rag.min_message_tokens" in layer:
             layer.setdefault("embedding.min_message_tokens", layer["auto_rag.min_message_tokens"])
-    return layers
+    return layers, passed_over
 
 
 def _settings_file(home: Path, env: Mapping[str, str]) -> Path | None:
@@ -250,12 +261,12 @@ def _understood(data: dict[str, Any], file: Path) -> dict[str, Any]:
         distance = section["relevanceThreshold"]
         if isinstance(distance, bool) or not isinstance(distance, int | float):
             raise ConfigError(f"autoRag.relevanceThreshold: must be a number, a cosine distance (from {file.name})")
-        if not 0 < distance < 1:
-            words = "relevanceThreshold must be > 0" + (" and < 1, for it is a cosine distance" if distance else "")
-            raise ConfigError(f"autoRag.relevanceThreshold: {words}, got {distance} (from {file.name})")
+        if not distance > 0:
+            words = f"relevanceThreshold must be > 0, got {distance}"
+            raise ConfigError(f"autoRag.relevanceThreshold: {words} (from {file.name})")
         rest = {key: value for key, value in section.items() if key != "relevanceThreshold"}
         named = "autoRag" if "autoRag" in data else "auto_rag"
-        data = {**data, named: {**rest, "relevance_threshold": round(1 - distance, 9)}}
+        data = {**data, named: {**rest, "relevance_threshold": max(round(1 - distance, 9), _ANY_LIKENESS)}}
     return _snake_keys(data)
 
 

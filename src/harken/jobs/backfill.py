@@ -19,7 +19,7 @@ from harken.providers.summarizers import written as prompts
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import ANSWER_TOKENS, WrittenSummarizer
 from harken.storage.enrichment import summaries
-from harken.storage.enrichment.consent import SummaryBacklog
+from harken.storage.enrichment.consent import SummaryBacklog, SummarySizes
 from harken.storage.enrichment.spend import mean_output_tokens, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary
 from harken.storage.ports import Store, Transaction
@@ -93,7 +93,8 @@ class Backfill:
         """
         said_since = self.language_model.since()
         with self.store.reading() as tx:
-            return SummaryBacklog(said_since, project_row(tx, project) if project else None, since)
+            row = project_row(tx, project) if project else None
+            return SummaryBacklog(said_since, row, since, SummarySizes.of(self.settings().worker))
 
     def count(self) -> int:
         """Count exchanges and conversations that are older than the model and have an extract at most."""

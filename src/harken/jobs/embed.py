@@ -46,7 +46,8 @@ class EmbedWork(Job[Claimed, Vectors]):
         return count_unembedded(tx, self.space)
 
     def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Claimed]]:
-        claimed = claim_unembedded(tx, self.space, self.owner, self.batch_size, self.now(), self.lease_seconds)
+        limits = self.batch_size, self.now(), self.lease_seconds, self.max_retries
+        claimed = claim_unembedded(tx, self.space, self.owner, *limits)
         return [claimed] if claimed else []
 
     def _make(self, items: list[Claimed]) -> Sequence[Vectors]:

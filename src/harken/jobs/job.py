@@ -102,6 +102,7 @@ class Job(ABC, Generic[Item, Made]):
         wake_next: called after results were kept.
         fail_fast: raise an endpoint's failure after noting it.
         is_paused: only what needs no model is wanted: an endpoint fails, or the day's money is spent.
+        max_retries: how often an item that fails is tried again before it is given up.
         stored: results that were kept so far.
         blocked_by: the failure because of which nothing is done at present.
     """
@@ -114,6 +115,7 @@ class Job(ABC, Generic[Item, Made]):
     wake_next: Callable[[], None] | None = None
     fail_fast = False
     is_paused = False
+    max_retries = len(BACKOFF_SECONDS)
     stored = 0
     blocked_by: HarkenError | None = None
 
@@ -220,8 +222,8 @@ class Job(ABC, Generic[Item, Made]):
             until = self.now() + _LIMIT_POLL
         else:
             with self.store.writing(of=()) as tx:
-                gives_up = self.outage.gives_up(error)
-                jobs.fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, gives_up)
+                limits = self.outage.gives_up(error), self.max_retries
+                jobs.fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, *limits)
         if isinstance(error, RateLimitError) and error.retry_after_seconds is not None:
             until = self.now() + timedelta(seconds=error.retry_after_seconds)
         stops = isinstance(error, _STOPS)

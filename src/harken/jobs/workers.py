@@ -17,7 +17,7 @@ from harken.jobs.spend import LanguageModel
 from harken.log import Log
 from harken.model.views import WorkerView, view_of
 from harken.storage.enrichment import jobs, segments, summaries
-from harken.storage.enrichment.consent import Consent, SummaryBacklog
+from harken.storage.enrichment.consent import Consent, SummaryBacklog, SummarySizes
 from harken.storage.enrichment.jobs import WorkCounts
 from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
@@ -258,7 +258,8 @@ class Background:
         else:
             consent, due = self._consent(), (name, now, self._config().rest_seconds)
             done, (waiting, stale) = jobs.count_summaries(tx, name), summaries.count_due_and_stale(tx, *due, consent)
-            older = summaries.count_backlog(tx, *due, SummaryBacklog(consent.since)) if consent.since else 0
+            backlog = SummaryBacklog(consent.since, sizes=consent.sizes)
+            older = summaries.count_backlog(tx, *due, backlog) if consent.since else 0
             more = {"stale": stale, "older": older, "current": summaries.running(tx, name, now) or ""}
         return WorkerReport(
             name=name,
@@ -319,7 +320,7 @@ class Background:
         return self.settings().worker
 
     def _consent(self) -> Consent:
-        return Consent(self.language_model.since(), self._ongoing)
+        return Consent(self.language_model.since(), self._ongoing, sizes=SummarySizes.of(self._config()))
 
     def _embed_work(self) -> EmbedWork | None:
         from harken.jobs.embed import EmbedWork
@@ -327,7 +328,9 @@ class Background:
         filled, config = self.spaces.filled(), self._config()
         if filled is None:
             return None
-        return EmbedWork(self.store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self.now)
+        work = EmbedWork(self.store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self.now)
+        work.max_retries = config.embedding_max_retries
+        return work
 
     def _summary_work(
         self, name: str, vectorize: Callable[[Sequence[str]], Vectors] | None = None

@@ -6,7 +6,7 @@ Source: `full`, `strategy`, `surprise` and `root_cause` of SPEC-002-18, by the s
 from __future__ import annotations
 
 from harken.model.conversations import NewEntry
-from harken.model.experiences import Experience, ExperienceStatus, Value
+from harken.model.experiences import Experience, Value
 
 
 def experience_entries(one: Experience) -> list[NewEntry]:
@@ -30,20 +30,21 @@ def axis_texts(one: Experience) -> dict[str, str]:
         ),
     }
     cause = one.root_cause
-    if one.status is ExperienceStatus.FALSIFIED and cause is not None:
+    # Whatever came of it: what was confirmed may have surprised as well.
+    if one.surprise.strip():
         texts["surprise"] = _lines(
             ("Expected", one.prediction),
             ("Actual", _result(one)),
             ("Surprise", one.surprise),
-            ("Root cause", _joined(cause.category, cause.description)),
+            ("Root cause", _joined(cause.category, cause.description) if cause else ""),
         )
-        if one.surprise:
-            texts["root_cause"] = _lines(
-                ("Category", cause.category),
-                ("Description", cause.description),
-                ("Context", _joined(one.domain, one.strategy)),
-                ("Original hypothesis", one.hypothesis),
-            )
+    if cause is not None:
+        texts["root_cause"] = _lines(
+            ("Category", cause.category),
+            ("Description", cause.description),
+            ("Context", _joined(one.domain, one.strategy)),
+            ("Original hypothesis", one.hypothesis),
+        )
     return texts
 
 

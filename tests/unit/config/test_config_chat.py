@@ -77,11 +77,19 @@ def test_in_snake_case_the_threshold_is_a_similarity_already(tmp_path: Path) -> 
     assert loaded.origins["auto_rag.top_k"] == "HARKEN_AUTO_RAG__TOP_K"
 
 
-@pytest.mark.parametrize(("distance", "words"), [("0", "> 0, got 0"), ("1.2", "cosine distance, got 1.2"), ("x", "a")])
+@pytest.mark.parametrize(("distance", "words"), [("0", "> 0, got 0"), ("-0.5", "> 0, got -0.5"), ("x", "a")])
 def test_a_distance_that_is_none_is_refused(tmp_path: Path, distance: str, words: str) -> None:
     (tmp_path / "harken.yaml").write_text(f"autoRag:\n  relevanceThreshold: {distance}\n")
     with pytest.raises(ConfigError, match=rf"autoRag\.relevanceThreshold: .*{words}.*harken\.yaml"):
         load_settings(tmp_path, {})
+
+
+@pytest.mark.parametrize("distance", ["1", "1.2", "2.0", ".inf"])
+def test_a_distance_that_lets_everything_pass_is_taken_as_the_seeds_take_it(tmp_path: Path, distance: str) -> None:
+    (tmp_path / "harken.yaml").write_text(f"autoRag:\n  relevanceThreshold: {distance}\n")
+    threshold = load_settings(tmp_path, {}).settings.auto_rag.relevance_threshold
+    assert threshold is not None
+    assert 0 < threshold < 0.001
 
 
 def test_the_message_names_the_place_without_ceremony(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from harken.sources.experiences.experiences import TIERS
 from harken.sources.source import SourceHit
 
 NOW = datetime(2026, 5, 8, 12, tzinfo=UTC)
+PLAIN = AssembleConfig()
 
 
 def found(*given: tuple[str, dict[str, Any], float, float | None, int]) -> SourceHit:
@@ -55,7 +56,17 @@ def test_what_is_recent_gains_a_little_where_age_matters() -> None:
 
 def test_what_the_search_puts_first_for_its_words_stays_first() -> None:
     items = ranked(found(("code", {"n": 1}, 0.9, 0.5, 0), ("code", {"n": 2}, 0.6, 0.8, 0)), AssembleConfig(), NOW)
-    assert [(item.metadata["n"], item.relevance) for item in items] == [(1, 0.8), (2, 0.5333)]
+    assert [(item.metadata["n"], item.relevance) for item in items] == [(1, 0.8), (2, 0.7)]
+
+
+def test_the_last_that_was_found_is_as_relevant_as_it_is_like_the_question() -> None:
+    items = ranked(found(("code", {}, 1.0, 0.8, 0), ("code", {}, 0.4, 0.7, 0), ("code", {}, 0.0, 0.6, 0)), PLAIN, NOW)
+    assert [item.relevance for item in items] == [0.8, 0.68, 0.6]
+
+
+def test_without_likenesses_the_last_has_a_quarter_of_the_first() -> None:
+    items = ranked(found(("code", {}, 0.8, None, 0), ("code", {}, 0.0, None, 0)), PLAIN, NOW)
+    assert [item.relevance for item in items] == [0.8, 0.2]
 
 
 @given(st.lists(st.tuples(st.floats(-1, 3), st.floats(0, 1)), max_size=9))

@@ -17,7 +17,7 @@ from harken.text import tokens
 
 # The smallest limit among the models that people run at home; larger ones are told so by embedding.max_tokens.
 _MAX_TOKENS = 512
-_BATCH_SIZE = 64
+_BATCH_SIZE = 100
 _PROBE = "How long is a vector?"
 _HINTS = {
     401: ": set embedding.api_key",

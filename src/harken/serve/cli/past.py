@@ -33,6 +33,9 @@ _MEANINGS = {
     "conversation_limit": "RAG will now retrieve up to {} related conversations per query.",
     "exchange_limit_per_conversation": "RAG will now show up to {} exchanges of each conversation.",
     "share_places": "Whether a better conversation may take places of a worse one: {}.",
+    # In place of that of the limit while places are shared.
+    "shared": "RAG will now show up to {} exchanges per conversation on average: one that answers better takes places "
+    "of others. To hold each to its own: {}rag set rag_share_places false",
     "min_similarity": "RAG will now bring back only what has a similarity of at least {}.",
     "saved": "Whether what was saved or indexed comes back as well: {}.",
 }
@@ -90,8 +93,9 @@ def set_value(session: CommandSession, key: str, value: str) -> None:
         raise UsageError(f"There is no setting '{key}' here. Say: {said}")
     with session.engine() as harken:
         kept = harken.run_time.set(_SECTION + name, value)
+        is_shared = name == "exchange_limit_per_conversation" and harken.settings.rag.share_places
     session.say(f"Updated: {_seeds_key(kept.key)} = {_shown(kept)}")
-    session.say(_MEANINGS[name].format(_shown(kept)))
+    session.say(_MEANINGS["shared" if is_shared else name].format(_shown(kept), session.prefix))
 
 
 @rag.command()

@@ -15,7 +15,7 @@ from harken.serve.cli.session import CommandAnswer, CommandSession, json_option,
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
-    from harken.config.settings import SettingValue
+    from harken.config.settings import LoadedSettings, SettingValue
     from harken.engine import Harken
     from harken.record.doctor import Finding
 
@@ -189,7 +189,10 @@ def restore(session: CommandSession, file: Path, as_json: bool) -> None:
 def config(context: click.Context, as_json: bool) -> None:
     """Show every setting, and where its value comes from; set one at run time."""
     if context.invoked_subcommand is None:
-        _print(context.obj, _values(context.obj), as_json)
+        loaded = _loaded(context.obj)
+        _print(context.obj, loaded.values(), as_json)
+        if loaded.passed_over:
+            context.obj.note(f"Passed over in the settings file, for nothing reads it: {', '.join(loaded.passed_over)}")
 
 
 @config.command("set")
@@ -213,16 +216,16 @@ def unset(session: CommandSession, key: str, as_json: bool) -> None:
     _print(session, [now], as_json)
 
 
-def _values(session: CommandSession) -> list[SettingValue]:
+def _loaded(session: CommandSession) -> LoadedSettings:
     """Nothing is opened or made where there is no store that could hold more."""
     from harken.config.settings import load_settings
     from harken.journal.journal import DATABASE_NAME
 
     loaded = load_settings(session.home, overrides=session.overrides)
     if loaded.settings.store is None and not (loaded.settings.home / DATABASE_NAME).exists():
-        return loaded.values()
+        return loaded
     with session.engine() as harken:
-        return harken.loaded.values()
+        return harken.loaded
 
 
 def _print(session: CommandSession, values: Sequence[SettingValue], as_json: bool) -> None:

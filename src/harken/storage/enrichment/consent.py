@@ -12,6 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, and_, false, func, or_, select
 
+from harken.config.sections import WorkerConfig
 from harken.providers.summarizer import EXTRACTIVE
 from harken.storage.ports import Transaction, rows_in
 from harken.storage.state import get_setting, set_setting
@@ -19,6 +20,19 @@ from harken.storage.tables import conversations, counters, exchanges, joined, me
 
 _MODEL, _IMPORTED = "summarizing:", "imported:"
 _OF_CONVERSATION = same(conversations.c.id, exchanges.c.conversation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySizes:
+    """How many messages an exchange, and exchanges a conversation, must have to get a summary, of whatever kind."""
+
+    messages: int = 1
+    exchanges: int = 1
+
+    @classmethod
+    def of(cls, config: WorkerConfig) -> SummarySizes:
+        """Those that the settings say."""
+        return cls(config.min_messages_for_exchange_summary, config.min_exchanges_for_conversation_summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,7 @@ class Consent:
     since: datetime | None = None
     ongoing: frozenset[str] = frozenset()
     is_paused: bool = False
+    sizes: SummarySizes = SummarySizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,7 @@ class SummaryBacklog:
     said_since: datetime | None = None
     project_id: int | None = None
     since: datetime | None = None
+    sizes: SummarySizes = SummarySizes()
 
 
 NO_MODEL = Consent()

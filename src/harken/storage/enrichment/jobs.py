@@ -61,7 +61,13 @@ def is_free(now: datetime) -> ColumnElement[bool]:
 
 
 def claim_unembedded(
-    tx: Transaction, space: StoredSpace, owner: str, limit: int, now: datetime, lease_seconds: float
+    tx: Transaction,
+    space: StoredSpace,
+    owner: str,
+    limit: int,
+    now: datetime,
+    lease_seconds: float,
+    max_retries: int = len(BACKOFF_SECONDS),
 ) -> list[Claimed]:
     """Take up to `limit` entries without a vector in the space, newest first, that nobody else is working on.
 
@@ -81,7 +87,8 @@ def claim_unembedded(
     ready = ready.with_for_update(of=entries, skip_locked=True)
     rows = tx.connection.execute(ready.where(attempts == 0)).all() or tx.connection.execute(ready).all()
     alike = [row for row in rows if row.attempts == rows[0].attempts]
-    rows = alike[: max(1, limit >> rows[0].attempts)] if rows else []
+    is_last = bool(rows) and rows[0].attempts >= max_retries
+    rows = alike[: 1 if is_last else max(1, limit >> rows[0].attempts)] if rows else []
     mine = claim(tx, EMBED, [row.id for row in rows], owner, now, lease_seconds)
     return [Claimed(row.id, row.source, row.author, row.text) for row in rows if row.id in mine]
 
@@ -150,15 +157,21 @@ def release(tx: Transaction, kind: str, owner: str) -> None:
 
 
 def fail(
-    tx: Transaction, kind: str, item_ids: Sequence[int], error_class: str, now: datetime, gives_up: bool = True
+    tx: Transaction,
+    kind: str,
+    item_ids: Sequence[int],
+    error_class: str,
+    now: datetime,
+    gives_up: bool = True,
+    max_retries: int = len(BACKOFF_SECONDS),
 ) -> None:
     """An attempt failed: try again after a while, or, if that is wanted, give up after the last one."""
     steps = BACKOFF_SECONDS if gives_up else WAITED_OUT_SECONDS
     mine = work.c.kind == kind, work.c.item_id.in_(item_ids)
     for row in tx.connection.execute(tx.select(work.c.id, work.c.item_id, work.c.attempts).where(*mine)).all():
-        if row.attempts < len(BACKOFF_SECONDS) or not gives_up:
+        if row.attempts < max_retries or not gives_up:
             retry_at = now + timedelta(seconds=steps[min(row.attempts, len(steps) - 1)])
-            attempts = min(row.attempts + 1, len(BACKOFF_SECONDS))
+            attempts = min(row.attempts + 1, max_retries)
             tx.update(work, work.c.id == row.id, attempts=attempts, retry_at=retry_at, **_UNCLAIMED)
         else:
             given_up = {"kind": kind, "item_id": row.item_id, "attempts": row.attempts + 1}

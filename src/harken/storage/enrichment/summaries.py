@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, true
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, select, true
 
 from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
 from harken.providers.summarizer import EXTRACTIVE
 from harken.storage.conversations import AHEAD_AT_MOST
-from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog, is_new_conversation, is_new_exchange
+from harken.storage.enrichment.consent import (
+    NO_MODEL,
+    Consent,
+    SummaryBacklog,
+    SummarySizes,
+    is_new_conversation,
+    is_new_exchange,
+)
 from harken.storage.enrichment.jobs import claim, drop_work, is_free, is_given_up
 from harken.storage.entries import BLANK_ENTRY, add_entries, remove_entries
 from harken.storage.ports import Transaction, batches, rows_by, rows_in
@@ -325,14 +332,14 @@ def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent
     if kind == EXCHANGE:
         rests = or_(and_(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value, ~is_new), rests)
     missing = or_(summaries.c.id.is_(None), summaries.c.covers < _ENDED[kind])
-    return _items(tx, kind, is_new).where(rests, missing, for_model)
+    return _items(tx, kind, is_new, consent.sizes).where(rests, missing, for_model)
 
 
 def _backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> Select[Any]:
     """Items that no model has summarized, nor will unasked; those that have nothing to tell are none of them."""
     is_new = _is_new(kind, backlog.said_since)
     by_none = or_(summaries.c.id.is_(None), and_(summaries.c.model == EXTRACTIVE, summaries.c.text != ""))
-    found = _items(tx, kind, is_new).where(_rests(now, rest_seconds), by_none, ~is_new)
+    found = _items(tx, kind, is_new, backlog.sizes).where(_rests(now, rest_seconds), by_none, ~is_new)
     if backlog.project_id is not None:
         found = found.where(conversations.c.project_id == backlog.project_id)
     return found if backlog.since is None else found.where(_begun(kind) >= backlog.since)
@@ -354,8 +361,8 @@ def _rests(now: datetime, rest_seconds: float) -> ColumnElement[bool]:
     )
 
 
-def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool]) -> Select[Any]:
-    """Items with their summary, if there is one; what was given up is left out."""
+def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool], sizes: SummarySizes) -> Select[Any]:
+    """Items with their summary, if there is one; what was given up, and what is too small for one, is left out."""
     item = _ITEMS[kind]
     columns: list[ColumnElement[Any]] = [item.c.id.label("item_id"), item.c.uid, _ENDED[kind].label("ended_at")]
     columns += [conversations.c.id.label("conversation_id"), is_new.label("is_new")]
@@ -366,11 +373,17 @@ def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool]) -> Select[An
     else:
         columns += [literal(ExchangeStatus.COMPLETED.value).label("status"), null().label("error")]
     of_summary = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
-    return (
-        tx.select(*columns, of=item)
-        .select_from(source.outerjoin(summaries, of_summary))
-        .where(~is_given_up(tx, SUMMARIZE[kind], item.c.id))
-    )
+    found = tx.select(*columns, of=item).select_from(source.outerjoin(summaries, of_summary))
+    found = found.where(~is_given_up(tx, SUMMARIZE[kind], item.c.id))
+    part, of_item, least = exchanges, same(conversations.c.id, exchanges.c.conversation_id), sizes.exchanges
+    if kind == EXCHANGE:
+        # By their conversation as well, for messages are indexed by it.
+        beside = messages.c.conversation_id == exchanges.c.conversation_id
+        part, of_item, least = messages, and_(same(exchanges.c.id, messages.c.exchange_id), beside), sizes.messages
+    if least > 1:
+        parts = select(func.count()).select_from(part).where(of_item).correlate(item).scalar_subquery()
+        found = found.where(parts >= least)
+    return found
 
 
 def _with_work(kind: str, items: Select[Any]) -> Select[Any]:
