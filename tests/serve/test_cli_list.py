@@ -121,6 +121,20 @@ def test_an_outline_has_a_line_for_each_question_and_its_numbers_are_shown(cli: 
     assert (told["exchanges"][0]["text"], told["exchanges"][0]["messages"]) == ("user on subject 1", 2)
 
 
+def test_what_was_said_in_a_worktree_is_listed_with_its_repository(cli: CommandLine, write: Write) -> None:
+    def session(name: str, folder: str) -> Mapping[str, Any]:
+        asked = {"role": "user", "content": f"Where does the {name} marmalade live?"}
+        at = {"timestamp": "2026-05-08T09:00:00Z", "cwd": folder}
+        return {"type": "user", "sessionId": name, "uuid": f"u-{name}", "parentUuid": None, **at, "message": asked}
+
+    for name, folder in (("main", "/nowhere/shop"), ("side", "/nowhere/shop/.worktrees/streaming/src")):
+        cli("import", "claude-code", write(f"{name}.jsonl", [session(name, folder)]))
+    assert set(titles(cli, "--project", "shop")) == {
+        "Where does the main marmalade live?",
+        "Where does the side marmalade live?",
+    }
+
+
 @pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
 def test_what_is_longer_than_the_terminal_goes_through_the_pager_and_what_is_not_does_not(
     cli: CommandLine, write: Write

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
 
 from harken.errors import NotFoundError
 from harken.model.conversations import MessageType, Role
 from harken.model.lookups import ConversationFilter, ListedConversation
 from harken.storage.conversations import project_in, read_conversation, resolve_uid
 from harken.storage.enrichment.summaries import CONVERSATION
-from harken.storage.ports import Transaction, rows_by
+from harken.storage.ports import Dialect, Transaction, rows_among, rows_by
+from harken.storage.positions import STEP
 from harken.storage.projects import project_row
-from harken.storage.tables import conversations, messages, projects, refers, summaries
+from harken.storage.tables import conversations, messages, projects, refers, same, summaries
 from harken.text.shown import one_line
 from harken.text.words import content_terms, split_sentences
 
-_TITLE_CHARS, _LEAST_TERMS, _MOST_MESSAGES, _READ_CHARS = 70, 2, 8, 2_000
+_TITLE_CHARS, _LEAST_TERMS, _MOST_MESSAGES, _READ_CHARS = 70, 2, 16, 2_000
 _SHORT_CHARS, _MOST_ALIKE = 8, 9
 
 
@@ -80,15 +83,39 @@ def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
     bare = [row.uid for row in rows if not row.title]
     of_summaries = rows_by(tx, summaries.c.item_uid, bare, summaries.c.item_uid, summaries.c.kind, summaries.c.title)
     made = {row.item_uid: row.title for row in of_summaries if row.kind == CONVERSATION}
-    return {row.uid: row.title or made.get(row.uid) or first_words(tx, row.id) for row in rows}
+    said = first_words(tx, [row.id for row in rows if not row.title and not made.get(row.uid)])
+    return {row.uid: row.title or made.get(row.uid) or said.get(row.id, "") for row in rows}
 
 
-def first_words(tx: Transaction, conversation_id: int) -> str:
-    """The first sentence of a person that says something, cut short; else the first words that were said at all."""
-    said = messages.c.conversation_id == conversation_id, messages.c.type == MessageType.TEXT.value
-    head = tx.select(messages.c.role, func.substr(messages.c.text, 1, _READ_CHARS).label("text"))
-    ordered = head.where(*said).order_by(messages.c.position, messages.c.id).limit(_MOST_MESSAGES)
-    rows = tx.connection.execute(ordered).all()
-    asked = (sentence for row in rows if row.role == Role.USER.value for sentence in split_sentences(row.text))
+def first_words(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, str]:
+    """Of each conversation the first sentence of a person that says something, cut short; else its first words.
+
+    Rows of conversations of which nothing is left are not among them.
+    """
+    said: dict[int, list[Row[Any]]] = {}
+    # One statement for all of them: it runs with every search of past conversations.
+    for row in rows_among(tx, _beginnings(tx.dialect), conversation_ids) if conversation_ids else ():
+        said.setdefault(row.conversation_id, []).append(row)
+    return {conversation_id: _telling(rows) for conversation_id, rows in said.items()}
+
+
+@cache
+def _beginnings(dialect: Dialect) -> Select[Any]:
+    first = messages.alias()
+    begins_at = select(func.min(first.c.position)).where(
+        same(conversations.c.id, first.c.conversation_id), first.c.type == MessageType.TEXT.value
+    )
+    return (
+        select(messages.c.conversation_id, messages.c.role, func.substr(messages.c.text, 1, _READ_CHARS).label("text"))
+        .select_from(conversations.join(messages, refers(messages.c.conversation_id, conversations)))
+        .where(conversations.c.tenant == bindparam("of_tenant"), dialect.among(conversations.c.id))
+        .where(messages.c.position < begins_at.scalar_subquery() + _MOST_MESSAGES * STEP)
+        .where(messages.c.type == MessageType.TEXT.value)
+        .order_by(messages.c.position, messages.c.id)
+    )
+
+
+def _telling(said: Sequence[Row[Any]]) -> str:
+    asked = (sentence for row in said if row.role == Role.USER.value for sentence in split_sentences(row.text))
     telling = (sentence for sentence in asked if len(set(content_terms(sentence))) >= _LEAST_TERMS)
-    return one_line(next(telling, rows[0].text if rows else ""), _TITLE_CHARS)
+    return one_line(next(telling, said[0].text), _TITLE_CHARS)
