@@ -46,6 +46,7 @@ def calls(ids: Mapping[str, str]) -> Calls:
     story = {"goal": "Find the leak", "hypothesis": "The valve", "action": "Close it", "prediction": "No drip"}
     return [
         ("search", {"query": "quay Aurora", "limit": 1}),
+        ("conversations", {"agent": "library", "limit": 1}),
         ("show", {"id": ids["message"]}),
         ("context", {"text": "Where is the Aurora?"}),
         ("fetch_conversation_details", {"conversation_id": ids["conversation"]}),
@@ -88,6 +89,7 @@ WRONG: Calls = [
     ("search", {"query": "quay", "lmit": 3}),
     ("search", {"query": "quay", "since": "2026-13-45"}),
     ("search", {"query": "quay", "project": "no-such-project"}),
+    ("conversations", {"agent": "no-such-agent"}),
     ("show", {"id": "ffffffff"}),
     ("show", {"id": 7}),
     ("context", {"conversation": "no-such-conversation"}),

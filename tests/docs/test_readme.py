@@ -31,7 +31,7 @@ def test_every_command_of_the_tour_prints_what_it_is_said_to_print(
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     tour = replace(cli, settings={})
     done = follow(tour, steps(README))
-    assert done == {"import", "search", "show", "status", "doctor", "backup", "forget"}
+    assert done == {"import", "search", "list", "show", "status", "doctor", "backup", "forget"}
 
 
 def run_snippet(cli: CommandLine, folder: Path, named: str) -> list[str]:

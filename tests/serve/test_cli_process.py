@@ -14,6 +14,8 @@ import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken import __version__
+from harken.serve.cli.main import COMMANDS as EVERY_COMMAND
+from harken.serve.cli.main import SECTIONS
 
 COMMANDS = (
     "chat",
@@ -72,10 +74,25 @@ def test_misuse_is_one_line_on_stderr_and_exit_code_2(cli: CommandLine, argument
     assert words in cli.fails(*arguments, code=2)
 
 
-def test_no_command_at_all_shows_the_help_beside_the_answer(cli: CommandLine) -> None:
-    outcome = cli(code=2)
-    assert outcome.out == ""
-    assert "Commands:" in outcome.err
+@pytest.mark.no_home
+def test_no_command_at_all_is_a_question_for_help_and_is_answered(cli: CommandLine) -> None:
+    outcome = cli()
+    assert outcome.out == cli("--help").out
+    assert outcome.err == ""
+    # A group alone is half a command.
+    assert "Commands:" in cli("worker", code=2).err
+
+
+@pytest.mark.no_home
+def test_help_stands_in_groups_and_no_line_of_it_is_cut(cli: CommandLine) -> None:
+    overview = cli("--help").out
+    headings = [overview.index(f"\n{heading}:\n") for heading in SECTIONS]
+    assert headings == sorted(headings)
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(EVERY_COMMAND)
+    assert "..." not in overview.split("Every day:")[1]
+    flat = " ".join(overview.split())
+    for _module, line in EVERY_COMMAND.values():
+        assert line in flat
 
 
 def test_a_home_that_cannot_be_is_one_line_and_exit_code_1(cli: CommandLine, tmp_path: Path) -> None:

@@ -175,6 +175,20 @@ def test_a_brief_has_core_memory_the_last_conversation_and_the_open_experience(
     assert "warehouse" not in brief(hooks, "elsewhere", tmp_path / "elsewhere", source)
 
 
+@pytest.mark.usefixtures("engine_settings")
+def test_what_a_hook_recorded_is_called_by_what_was_asked_in_it_and_not_untitled(hooks: Hooks, tmp_path: Path) -> None:
+    harken = hooks.harken
+    for said in ("hi there", "Thanks! Which quay is free for the ship Aurora on Friday?"):
+        harken.record_message("before", "user", said, channel="claude-code", directory=tmp_path)
+        harken.record_message("before", "assistant", "Quay seven is free for the Aurora.", channel="claude-code")
+    harken.embed()
+    title = "Which quay is free for the ship Aurora on Friday?"
+    assert f'Conversation "{title}"' in told(hooks, "new", "Which quay of the harbour is free for the ship Aurora?")
+    assert f'Last conversation "{title}"' in brief(hooks, "other", tmp_path)
+    assembled = harken.assemble_context("free quay for the ship Aurora", ["conversations"]).markdown
+    assert f'"{title}"' in assembled
+
+
 @pytest.mark.parametrize(("more", "comes_back"), [("", False), (" The old runner goes to the lab in March.", True)])
 def test_what_the_brief_told_whole_does_not_come_back_with_a_prompt(
     hooks: Hooks, tmp_path: Path, more: str, comes_back: bool

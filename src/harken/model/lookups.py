@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from harken.model.conversations import Conversation, Hit, Message
-from harken.model.views import RetrievalView, SurroundingsView, view_of
+from harken.model.views import ListedView, RetrievalView, SurroundingsView, view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,44 @@ class SearchResult:
     threshold: float | None = None
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFilter:
+    """Which conversations are listed: those in which something was said last from `since` on, and before `until`.
+
+    Attributes:
+        project: its key, an alias or its short name.
+        channel: the agent's.
+    """
+
+    project: str | None = None
+    channel: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    with_subagents: bool = False
+    limit: int = 30
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedConversation:
+    """A conversation in a list.
+
+    Attributes:
+        conversation: with a title for people, made of its first words where it has none of its own.
+        short_id: a beginning of its id that is no other's.
+    """
+
+    conversation: Conversation
+    short_id: str
+    messages: int
+    chars: int
+
+    def view(self) -> ListedView:
+        """Return the conversation and its size as JSON."""
+        head = self.conversation
+        return view_of(ListedView, self, head, project=head.project.key if head.project else None)
 
 
 @dataclass(frozen=True, slots=True)

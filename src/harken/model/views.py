@@ -89,6 +89,14 @@ class ConversationView(TypedDict):
     created_at: str
 
 
+class ListedView(ConversationView):
+    """A conversation in a list, when something was said in it last, and how much it holds."""
+
+    updated_at: str
+    messages: int
+    chars: int
+
+
 class MessageView(TypedDict):
     """A message."""
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 from urllib.parse import unquote
 
 from harken.model.conversations import ProjectIdentity
@@ -25,6 +25,9 @@ _URL = re.compile(
 )
 # `git@host:owner/name`; a single letter before the colon is a drive.
 _SCP = re.compile(r"(?:[^/:]*@)?(?P<host>\[[^\]]+\]|[^/:@\\]{2,}):(?!//)(?P<path>.+)$")
+# Of `git worktree`, as agents and people place them; such a folder of a home is of many repositories.
+_WORKTREE = re.compile(r"(?P<root>(?P<repository>.+)/(?:\.worktrees|\.claude/worktrees)/[^/]+)(?:/|$)")
+_HOME = re.compile(r"(?:[A-Z]:)?/(?:home|Users)/[^/]+|/root|~")
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 
 
@@ -32,8 +35,8 @@ def identify_project(directory: str | Path | None, git_remote: str | None = None
     """Identify the project of a working directory by what stays the same while it moves.
 
     The remote `origin`, or else the first one, or else the real path of the git root (of the main one for a worktree),
-    or else the directory itself. A directory that does not exist here, as in a transcript of another machine, is taken
-    as it is written.
+    or else the directory itself. One that is gone is of the repository that it stood in. One that never was here, as in
+    a transcript of another machine, is taken as it is written, a worktree in a usual place as its repository.
 
     Args:
         directory: absolute or relative to the current one; may be of another machine or system.
@@ -95,19 +98,31 @@ def _anchored(written: str) -> str:
 def _look(written: str) -> tuple[str | None, tuple[str, ...]]:
     """The normalized remote of a directory, and the path key of its git root or else of itself."""
     if _WINDOWS.match(written) and os.name != "nt":
-        return None, (f"path:{_lexical_windows(written)}",)
+        return None, (f"path:{_repository_of(_lexical_windows(written))}",)
     try:
         path = Path(written).expanduser()
-        if path.is_dir():
-            real = path.resolve()
-            found = next(_git_directories(real), None)
-            return (None, (f"path:{real}",)) if found is None else _of_git(*found)
+        here = next((each for each in (path, *path.parents) if each.is_dir()), path)
+        real = here.resolve()
+        found = next(_git_directories(real), None)
+        # Whoever keeps their home in git has not put all that is gone from it into one project.
+        if found is not None and (here == path or not Path.home().is_relative_to(found[0])):
+            return _of_git(*found)
+        if here == path and here.is_dir():
+            return None, (f"path:{real}",)
     except (OSError, ValueError, RuntimeError):
         # No such path, no permission, a null byte, a loop of links, a `~user` that is unknown: the words still name it.
         pass
     on_windows = _WINDOWS.match(written) is not None
-    lexical = PurePosixPath(os.path.normpath(written.replace("\0", "")))
-    return None, (f"path:{_lexical_windows(written) if on_windows else lexical}",)
+    lexical = _lexical_windows(written) if on_windows else os.path.normpath(written.replace("\0", ""))
+    return None, (f"path:{_repository_of(lexical)}",)
+
+
+def _repository_of(path: str) -> str:
+    """The repository of a worktree by the usual places of one, or its own root; else the path."""
+    found = _WORKTREE.match(path)
+    if found is None:
+        return path
+    return found["root"] if _HOME.fullmatch(found["repository"]) else found["repository"]
 
 
 def _of_git(root: Path, git: Path) -> tuple[str | None, tuple[str, ...]]:

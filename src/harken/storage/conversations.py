@@ -104,7 +104,6 @@ def raise_trust(tx: Transaction, events: Sequence[Trusted]) -> None:
 
 
 _SHORTEST_BEGINNING = 6
-_TITLE_CHARS = 70
 _ROWS_AT_ONCE = 1000
 
 
@@ -128,20 +127,6 @@ class Counts:
     forgotten: int
 
 
-def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
-    """A line for people per conversation: its title, else the first words of its first question."""
-    columns = (conversations.c.uid, conversations.c.id, conversations.c.title)
-    rows = list(rows_by(tx, conversations.c.uid, uids, *columns))
-    return {row.uid: row.title or _first_words(tx, row.id) for row in rows}
-
-
-def _first_words(tx: Transaction, conversation_id: int) -> str:
-    said = messages.c.conversation_id == conversation_id, messages.c.type == MessageType.TEXT.value
-    first = tx.select(messages.c.text).where(*said).order_by(messages.c.position, messages.c.id).limit(1)
-    words = " ".join((tx.connection.scalar(first) or "").split())
-    return words if len(words) <= _TITLE_CHARS else words[: _TITLE_CHARS - 1] + "…"
-
-
 def list_projects(tx: Transaction) -> list[tuple[str, str, int]]:
     """(key, name, conversations) of every project, the busiest first."""
     count = func.count(conversations.c.id)
@@ -161,7 +146,7 @@ def find_conversation(tx: Transaction, uid: str) -> Conversation | None:
         .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
         .where(conversations.c.uid == uid)
     ).first()
-    return None if row is None else _conversation(row, project=project_in(row))
+    return None if row is None else read_conversation(row, project=project_in(row))
 
 
 def project_in(row: Any) -> ProjectIdentity | None:
@@ -169,7 +154,7 @@ def project_in(row: Any) -> ProjectIdentity | None:
     return None if row.key is None else ProjectIdentity(row.key, row.name)
 
 
-_conversation = reader(Conversation, ("project",))
+read_conversation = reader(Conversation, ("project",))
 
 
 def find_message(tx: Transaction, uid: str) -> Message | None:

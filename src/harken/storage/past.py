@@ -14,6 +14,7 @@ from harken.model.conversations import TASK_CHANNEL, TASK_UID, Exchange, Exchang
 from harken.model.lookups import Retrieval
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 from harken.storage.events import select_exchanges
+from harken.storage.overview import first_words
 from harken.storage.ports import AMONG, Dialect, Transaction, batches, rows_among, rows_by
 from harken.storage.tables import (
     conversations,
@@ -37,9 +38,10 @@ _SHOWN_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ConversationHead:
-    """A conversation as it is shown; title and summary are empty where nobody has made them yet.
+    """A conversation as it is shown; the summary is empty where nobody has made one yet.
 
     Attributes:
+        title: its own, else that of its summary, else its first telling words.
         trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
             `imported`.
     """
@@ -95,9 +97,12 @@ _OTHERS = (
 def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, ConversationHead]:
     """What is shown of conversations, by row."""
     heads = {}
-    for row in rows_among(tx, _conversation_heads(tx.dialect), conversation_ids):
+    rows = list(rows_among(tx, _conversation_heads(tx.dialect), conversation_ids))
+    said = first_words(tx, [row.id for row in rows if not row.title and not row.summary_title])
+    for row in rows:
         trust = Trust.AGENT if row.begun_by in (Trust.OWNER, Trust.AGENT) else Trust.IMPORTED
-        shown = (row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges, trust)
+        title = row.title or row.summary_title or said.get(row.id, "")
+        shown = (title, row.text or "", row.created_at, row.exchanges, trust)
         heads[row.id] = ConversationHead(row.uid, *shown)
     return heads
 

@@ -80,6 +80,40 @@ def test_a_directory_of_another_machine_is_its_path(directory: str, key: str, na
     assert (found.key, found.name) == (key, name)
 
 
+@pytest.mark.parametrize(
+    ("directory", "key"),
+    [
+        ("/nowhere/shop/.worktrees/streaming", "path:/nowhere/shop"),
+        ("/nowhere/shop/.worktrees/fix/cart/src/deep", "path:/nowhere/shop"),
+        ("/nowhere/shop/.claude/worktrees/brave-fox/src", "path:/nowhere/shop"),
+        ("C:\\Users\\x\\shop\\.worktrees\\one", "path:C:/Users/x/shop"),
+        # These are of many repositories: each is at least one project with all that is below it.
+        ("/home/somebody/.worktrees/feature/src/deep", "path:/home/somebody/.worktrees/feature"),
+        ("C:\\Users\\x\\.worktrees\\one\\src", "path:C:/Users/x/.worktrees/one"),
+        ("/nowhere/shop/.worktrees", "path:/nowhere/shop/.worktrees"),
+        ("/nowhere/worktrees/shop", "path:/nowhere/worktrees/shop"),
+    ],
+)
+def test_a_worktree_of_another_machine_belongs_to_its_repository(directory: str, key: str) -> None:
+    found = identify_project(directory)
+    assert found is not None
+    assert found.key == key
+
+
+def test_a_folder_that_is_gone_belongs_to_the_repository_that_it_stood_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "shop"
+    repository.mkdir()
+    git("init", "-q", cwd=repository)
+    assert identify_project(repository / "trees" / "gone" / "src") == identify_project(repository)
+    # Whose home is a repository has not all of it in one project.
+    monkeypatch.setenv("HOME", str(repository))
+    found = identify_project(repository / "other")
+    assert found is not None
+    assert found.name == "other"
+
+
 def test_a_recorded_remote_stands_above_the_directory_and_the_directory_stays_an_alias() -> None:
     found = identify_project("/nowhere/here", "https://example.com/owner/name.git")
     assert found is not None

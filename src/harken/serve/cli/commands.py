@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
 from importlib import import_module
 from pathlib import Path
@@ -36,10 +36,12 @@ def command_of(operation: AnyOperation) -> click.Command:
                 found = operation.run(harken, operation.arguments(**given), caller)
         if as_json:
             print_json(answer["view"] if answer else operation.shell_view(found))
-        elif answer:
-            print_recorded(session, answer["lines"])
-        elif operation.show:
-            operation.show(session, found)
+            return
+        with session.pager(operation.is_paged):
+            if answer:
+                print_recorded(session, answer["lines"])
+            elif operation.show:
+                operation.show(session, found)
 
     parameters = [_parameter(each) for each in shown]
     help = operation.help or operation.summary
@@ -93,14 +95,28 @@ class LazyGroup(click.Group):
     """A group whose commands are known by a table, and imported when they are called.
 
     Args:
+        sections: the headings of its help, each with the names of its commands, in the order in which they are listed.
         table: of each command by name, its module and its line in lists, which is the help of a group without its
             own. In the module `OPERATIONS` has it, or those that make a group of that name; else it has the same name,
             or `name_command` where Python needs that itself.
     """
 
-    def __init__(self, name: str | None = None, *, table: Mapping[str, tuple[str, str]], **settings: Any) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        table: Mapping[str, tuple[str, str]],
+        sections: Mapping[str, Sequence[str]],
+        **settings: Any,
+    ) -> None:
         super().__init__(name, [click.Command(each, help=line) for each, (_, line) in table.items()], **settings)
-        self.table = table
+        self.table, self.sections = table, sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command with its whole line, under its heading."""
+        for heading, names in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.table[name][1]) for name in names])
 
     def command_named(self, name: str) -> click.Command:
         """The command, imported now; `get_command` knows no more of it than its line."""

@@ -24,6 +24,9 @@ _COMMANDS = {
         "is there.",
         "premortem": "Print what has gone wrong in work of DOMAIN, and why, before it begins.",
     },
+    "operations.conversations": {
+        "list": "List conversations by day, project or agent; `harken show 2` shows the second."
+    },
     "cli.upkeep": {
         "backup": "Write one file with everything, while others go on using the store.",
         "config": "Show every setting, and where its value comes from; set one at run time.",
@@ -81,10 +84,26 @@ _COMMANDS = {
 COMMANDS = {
     name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
 }
+SECTIONS = {
+    "Every day": (
+        *("import", "search", "list", "show", "chat", "memory", "forget", "status", "config"),
+        *("core", "new", "model", "rag", "context"),
+    ),
+    "Agents and their work": (
+        *("install", "assemble", "premortem", "experience", "values", "task"),
+        *("index", "code", "commits", "documents", "mcp", "hook"),
+    ),
+    "Server and upkeep": (
+        *("serve", "worker", "embeddings", "summarizer", "doctor", "backup", "restore", "export", "reindex", "migrate"),
+    ),
+}
 
 
 @click.group(
-    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=LazyGroup,
+    table=COMMANDS,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option("--home", type=click.Path(path_type=Path), help="Where everything is kept; also HARKEN_HOME.")
 @click.option("--store", help="URL of the database, in place of the embedded file; also HARKEN_STORE.")
@@ -110,8 +129,11 @@ def run() -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            # A group was called without a command: its whole help is the answer.
-            click.echo(error.format_message(), err=True)
+            # A group was called without a command: its whole help is the answer. `harken` alone asks for nothing else.
+            is_whole = error.ctx is not None and error.ctx.parent is None
+            click.echo(error.format_message(), err=not is_whole)
+            if is_whole:
+                sys.exit(0)
         else:
             _say(line_of(error))
         sys.exit(error.exit_code)

@@ -114,6 +114,20 @@ class CommandSession:
         sys.stdout.write(f"{printable(text)}\n")
         sys.stdout.flush()
 
+    @contextmanager
+    def pager(self, is_wanted: bool) -> Iterator[None]:
+        """Show what is said meanwhile in the person's pager, where it is wanted and longer than their terminal."""
+        if not is_wanted or self.opened is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            yield
+            return
+        with self.out.capture() as shown:
+            yield
+        text = shown.get()
+        if text.count("\n") < self.out.size.height:
+            sys.stdout.write(text)
+        else:
+            click.echo_via_pager(text, color=not self.out.no_color)
+
     def tell(self, as_json: bool, view: object, *lines: Piece) -> None:
         """The answer: as JSON, or as lines for people."""
         if as_json:

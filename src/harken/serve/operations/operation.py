@@ -7,15 +7,19 @@ imported when it runs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 
-from harken.errors import UsageError
+from harken.errors import NotFoundError, UsageError
+from harken.files import make_private
 from harken.model.arguments import Argument, Spelling, arguments_of
+from harken.text.shown import counted
 
 if TYPE_CHECKING:
     from harken.chat.tools import RecordForm
@@ -175,6 +179,7 @@ class Operation(Generic[Wanted, Found]):
         command: the words of its command, where they are not those of its name.
         show: prints the answer for people; None where it is for programs alone.
         shell_view: the answer as `--json` prints it.
+        is_paged: whether what is printed goes through the person's pager where it is longer than the terminal.
     """
 
     name: str
@@ -191,6 +196,7 @@ class Operation(Generic[Wanted, Found]):
     help: str = ""
     show: Callable[[Printer, Found], None] | None = None
     shell_view: Callable[[Found], object] = view_of
+    is_paged: bool = False
 
     @property
     def words(self) -> str:
@@ -242,6 +248,31 @@ class Operation(Generic[Wanted, Found]):
 
 
 AnyOperation = Operation[Any, Any]
+_NUMBERED = "last_listed.json"
+
+
+def number_listed(harken: Harken, ids: Sequence[str]) -> None:
+    """Keep the ids that a person is shown in a list, so that `show 2` means its second."""
+    folder = harken.home / "cache"
+    # Whoever may not write here names things by their ids.
+    with suppress(OSError):
+        make_private(folder)
+        (folder / _NUMBERED).write_text(json.dumps(ids), encoding="utf-8")
+
+
+def id_listed(harken: Harken, number: str) -> str:
+    """The id that stood at this place of the list that was shown last.
+
+    Raises:
+        NotFoundError: it had no such place.
+    """
+    try:
+        ids = list(json.loads((harken.home / "cache" / _NUMBERED).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        ids = []
+    if not 0 < int(number) <= len(ids):
+        raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {number}. Try: harken list")
+    return str(ids[int(number) - 1])
 
 
 def show_each(line: Callable[[Any], str], otherwise: str) -> Callable[[Printer, Sequence[Any]], None]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from types import NoneType
 
 from harken.errors import NotFoundError
-from harken.serve.operations import contexts, experiences, saved, searching, status, values, workspace
+from harken.serve.operations import contexts, conversations, experiences, saved, searching, status, values, workspace
 from harken.serve.operations.operation import AnyOperation
 
 _ALL: tuple[AnyOperation, ...] = (
     *searching.OPERATIONS,
+    *conversations.OPERATIONS,
     *contexts.OPERATIONS[:2],
     *status.OPERATIONS,
     *contexts.OPERATIONS[2:],

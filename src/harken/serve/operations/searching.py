@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.errors import NotFoundError
+from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import MODES, OFFSET, Argument, Spelling
 from harken.model.views import ConversationView, HitView, MemoryView, MessageView
+from harken.serve.operations.conversations import Outline, outline_of, show_outline
 from harken.serve.operations.operation import (
     HIDDEN,
     WORD,
@@ -22,10 +24,12 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
+    id_listed,
+    number_listed,
     view_of,
 )
 from harken.text.dates import parse_since, parse_until
-from harken.text.shown import readable_age
+from harken.text.shown import counted, readable_age
 
 if TYPE_CHECKING:
     from harken.engine import Harken
@@ -155,6 +159,8 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     shown = replace(found, hits=found.hits[wanted.offset : end])
     uids = [hit.entry.conversation_uid for hit in shown.hits if caller.is_owner and hit.entry.conversation_uid]
     titles = harken.maintenance.titles(uids) if uids else {}
+    if caller.is_owner:
+        number_listed(harken, [hit.entry.ref_uid for hits in _grouped(shown.hits) for hit in hits])
     return Search(shown, titles, end if end is not None and len(found.hits) > end else None, wanted.explain)
 
 
@@ -172,22 +178,34 @@ def _show_hits(session: Printer, found: Search) -> None:
         return
     stems = [re.escape(term[:-2] if len(term) > 5 else term) for term in found.result.terms]
     pattern = rf"(?i)(?:\b|(?<=[^\x00-\x7f]))(?:{'|'.join(stems)})\w*" if stems else ""
-    groups: dict[str, list[Hit]] = {}
-    for hit in found.result.hits:
-        groups.setdefault(hit.entry.conversation_uid or hit.entry.source, []).append(hit)
-    for key, hits in groups.items():
+    numbers = count(1)
+    for hits in _grouped(found.result.hits):
+        key = _group_of(hits[0])
         # A project's key as people call it: its last part.
         project = hits[0].entry.project or ""
         short = project.rpartition(":")[2].rstrip("/").rpartition("/")[2] or project
         session.say((found.titles.get(key) or key, "bold"), (f"  {short}" if short else "", "cyan"))
         for hit in hits:
             entry = hit.entry
-            head = f"  {entry.author or entry.role or entry.source}, {readable_age(entry.created_at)}  "
+            speaker = entry.author or entry.role or entry.source
+            head = f"{next(numbers):>2}. {speaker}, {readable_age(entry.created_at)}  "
             session.say((head, "green"), (entry.ref_uid, "dim"), (_label(entry.trust), "red"))
             session.say("    " + _excerpt(entry.text, pattern), lit=pattern)
             if found.is_explained:
                 session.say(("    " + _explanation(hit, found.result.threshold), "dim"))
         session.say()
+
+
+def _grouped(hits: Sequence[Hit]) -> list[list[Hit]]:
+    """Hits as people see them: those of a conversation together, where its best one stands."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(_group_of(hit), []).append(hit)
+    return list(groups.values())
+
+
+def _group_of(hit: Hit) -> str:
+    return hit.entry.conversation_uid or hit.entry.source
 
 
 def _label(trust: Trust) -> str:
@@ -226,24 +244,47 @@ class ShowArguments:
     around: Annotated[
         int, Argument("How many messages on each side of a message.", 0, 50), Spelling(limits=(0, 500))
     ] = 5
-    limit: Annotated[int, Argument("How many messages of a conversation at most.", 1, 200), HIDDEN] = 30
+    limit: Annotated[
+        int,
+        Argument("How many messages of a conversation at most.", 1, 200),
+        Spelling(limits=(1, 100_000), help="How many messages a page has."),
+    ] = 30
+    page: Annotated[int | None, Argument("Only this page; otherwise all.", 1, is_shared=False)] = None
+    outline: Annotated[bool, Argument("What was asked in its conversation, a line for each.", is_shared=False)] = False
     offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), HIDDEN] = 0
 
 
-def _find(harken: Harken, wanted: ShowArguments, _caller: Caller) -> Surroundings | Memory | Experience:
+_NUMBER = re.compile(r"[1-9]\d{0,4}")
+
+
+def _find(harken: Harken, wanted: ShowArguments, caller: Caller) -> Surroundings | Outline | Memory | Experience:
     """Whatever has that id: messages, else a memory, else an experience."""
+    # Shorter than any beginning of an id: its place in the last list.
+    uid = id_listed(harken, wanted.id) if caller.is_owner and _NUMBER.fullmatch(wanted.id) else wanted.id
     try:
-        return harken.show(wanted.id, wanted.around)
+        found = harken.show(uid, wanted.around)
+        return outline_of(harken, found.conversation.uid) if wanted.outline else _page_of(found, wanted)
     except NotFoundError as missing:
         for find in (harken.memories.get, harken.experiences.show):
             try:
-                return find(wanted.id)
+                return find(uid)
             except NotFoundError:
                 continue
         raise missing from None
 
 
-def _show_answer(found: Surroundings | Memory | Experience, wanted: ShowArguments) -> ShowAnswer:
+def _page_of(found: Surroundings, wanted: ShowArguments) -> Surroundings:
+    if wanted.page is None:
+        return found
+    begin, pages = (wanted.page - 1) * wanted.limit, -(-len(found.messages) // wanted.limit)
+    if wanted.page > pages:
+        raise UsageError(f"There is no page {wanted.page}: {counted(pages, 'page')} of {wanted.limit} messages.")
+    shown = found.messages[begin : begin + wanted.limit]
+    left = len(found.messages) - begin - len(shown)
+    return replace(found, messages=shown, before=found.before + begin, after=found.after + left)
+
+
+def _show_answer(found: Surroundings | Outline | Memory | Experience, wanted: ShowArguments) -> ShowAnswer:
     from harken.model.experiences import Experience
     from harken.sources.memories.memories import Memory
 
@@ -252,18 +293,24 @@ def _show_answer(found: Surroundings | Memory | Experience, wanted: ShowArgument
         return {**base, "memory": found.view()}
     if isinstance(found, Experience):
         return {**base, "experience": found.view()}
+    if isinstance(found, Outline):
+        # For people alone.
+        return base
     end = wanted.offset + wanted.limit
     messages = [_cut(message.view(), _MESSAGE_CHARS) for message in found.messages[wanted.offset : end]]
     more = end if len(found.messages) > end else None
     return {**base, **found.view(), "messages": messages, "next_offset": more}
 
 
-def _show_found(session: Printer, found: Surroundings | Memory | Experience) -> None:
+def _show_found(session: Printer, found: Surroundings | Outline | Memory | Experience) -> None:
     from harken.model.experiences import Experience
     from harken.serve.operations.experiences import show_experience
     from harken.serve.operations.saved import show_memory
     from harken.sources.memories.memories import Memory
 
+    if isinstance(found, Outline):
+        show_outline(session, found)
+        return
     if isinstance(found, Memory):
         show_memory(session, found, is_whole=True)
         return
@@ -313,7 +360,10 @@ OPERATIONS = (
         "Show one thing",
         ShowAnswer,
         _show_answer,
-        help="Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
+        help="Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.\n\n"
+        "ID is an id, the beginning of one, or the number of a line that `search`, `list` or `show --outline` printed "
+        "last: `harken show 2`.",
         show=_show_found,
+        is_paged=True,
     ),
 )

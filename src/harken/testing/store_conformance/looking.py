@@ -19,8 +19,8 @@ from harken.model.conversations import (
     Role,
     Tombstone,
 )
-from harken.model.lookups import Surroundings
-from harken.storage import conversations
+from harken.model.lookups import ConversationFilter, Surroundings
+from harken.storage import conversations, overview
 from harken.storage.entries import entry_facts, load_entries
 from harken.storage.events import delete_conversation_rows, events_of, known_conversations
 from harken.storage.past import list_tasks, newest_exchanges
@@ -199,12 +199,33 @@ class LookingTests:
         empty = Talk("four")
         keep(store, titled, plain, long, empty)
         wanted = [*(talk.uid for talk in (titled, plain, long, empty)), "nothing"]
-        titles = read(store, conversations.read_titles, wanted)
+        titles = read(store, overview.read_titles, wanted)
         shown = [titles.pop(talk.uid) for talk in (titled, plain, empty)]
         assert shown == ["A title", "the first words", ""]
         assert list(titles) == [long.uid]
         assert titles[long.uid].endswith("…")
         assert len(titles[long.uid]) < 80
+
+    def test_conversations_are_listed_with_their_size_those_first_in_which_something_was_said_last(
+        self, store: Store
+    ) -> None:
+        project = ProjectIdentity("k:busy", "busy")
+        old, new = (
+            talk_of("old", "what was said", "and more", project=project),
+            talk_of("new", "words", start=START + timedelta(minutes=9)),
+        )
+        keep(store, old, new)
+        found, total = read(store, overview.list_conversations, ConversationFilter())
+        assert [(each.conversation.uid, each.messages, each.chars) for each in found] == [
+            (new.uid, 1, 5),
+            (old.uid, 2, 21),
+        ]
+        assert (total, found[1].conversation.project) == (2, project)
+        of_project = ConversationFilter(project="busy", channel=found[1].conversation.channel)
+        assert read(store, overview.list_conversations, of_project) == ([found[1]], 1)
+        short = found[0].short_id
+        assert len(short) < len(new.uid)
+        assert read(store, conversations.look_up, short, 5).conversation.uid == new.uid
 
     def test_projects_are_listed_the_busiest_first(self, store: Store) -> None:
         quiet, busy = ProjectIdentity("k:quiet", "quiet"), ProjectIdentity("k:busy", "busy")

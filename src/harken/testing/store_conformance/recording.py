@@ -19,7 +19,7 @@ from harken.model.conversations import (
     Titled,
     Trust,
 )
-from harken.storage import conversations, tables, vectors
+from harken.storage import conversations, overview, tables, vectors
 from harken.storage.enrichment import jobs
 from harken.storage.ports import RowScope, Store
 from harken.storage.state import REDACTED, read_counters
@@ -114,7 +114,7 @@ class RecordingTests:
     def test_a_title_that_comes_later_replaces_the_first(self, store: Store) -> None:
         talk = keep(store, talk_of("titled", "a zebra"))
         apply(store, [Titled(talk.uid, "Of zebras", START)])
-        assert read(store, conversations.read_titles, [talk.uid]) == {talk.uid: "Of zebras"}
+        assert read(store, overview.read_titles, [talk.uid]) == {talk.uid: "Of zebras"}
 
     def test_a_conversation_is_as_new_as_its_newest_message(self, store: Store) -> None:
         talk = talk_of("dated", "first")

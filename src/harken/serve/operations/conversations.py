@@ -1,0 +1,178 @@
+"""Conversations listed by day, project or agent, and one of them outlined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count, groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typing_extensions import TypedDict
+
+from harken.model.arguments import OFFSET, Argument, Spelling
+from harken.model.views import ListedView
+from harken.serve.operations.operation import HIDDEN, Caller, Operation, Printer, Project, number_listed, view_of
+from harken.text.dates import parse_since, parse_until
+from harken.text.shown import counted, one_line, readable_age, readable_bytes
+
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.model.conversations import Conversation, Message
+    from harken.model.lookups import ListedConversation
+
+_DAY, _PROJECT, _AGENT = "day", "project", "agent"
+_OUTLINE_CHARS = 100
+
+
+class ListAnswer(TypedDict):
+    """Conversations, the newest first."""
+
+    conversations: list[ListedView]
+    total: int
+    next_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListArguments:
+    """Which conversations to list."""
+
+    project: Project = None
+    agent: Annotated[str | None, Argument("Only of this agent: claude-code, codex, chat…", most=100)] = None
+    since: Annotated[
+        str | None, Argument("Only where something was said since: yesterday, '2 weeks ago', 2026-05-08.", most=100)
+    ] = None
+    until: Annotated[str | None, Argument("Only where nothing was said after this day.", most=100)] = None
+    subagents: Annotated[bool, Argument("Those of subagents as well.")] = False
+    by: Annotated[str, Argument("How they are grouped.", choices=(_DAY, _PROJECT, _AGENT), is_shared=False)] = _DAY
+    limit: Annotated[int, Argument("How many at most.", 1, 200), Spelling(limits=(1, 100_000))] = 30
+    page: Annotated[int, Argument("The second so many, the third…", 1, is_shared=False)] = 1
+    offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), HIDDEN] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of the list, and where it stands in the whole.
+
+    Attributes:
+        next_offset: where the rest begins; None where that is all.
+        page: its number, from 1.
+    """
+
+    conversations: Sequence[ListedConversation]
+    total: int
+    next_offset: int | None
+    by: str
+    page: int
+
+    def view(self) -> ListAnswer:
+        """The page as JSON."""
+        return ListAnswer(conversations=view_of(self.conversations), total=self.total, next_offset=self.next_offset)
+
+
+def _list(harken: Harken, wanted: ListArguments, caller: Caller) -> Listing:
+    from harken.model.lookups import ConversationFilter
+
+    now = datetime.now(UTC)
+    offset = wanted.offset + (wanted.page - 1) * wanted.limit
+    found, total = harken.maintenance.conversations(
+        ConversationFilter(
+            project=wanted.project,
+            channel=wanted.agent,
+            since=parse_since(wanted.since, now) if wanted.since else None,
+            until=parse_until(wanted.until, now) if wanted.until else None,
+            with_subagents=wanted.subagents,
+            limit=wanted.limit,
+            offset=offset,
+        )
+    )
+    groups: dict[str, list[ListedConversation]] = {}
+    for each in found:
+        groups.setdefault(_group(each, wanted.by), []).append(each)
+    found = [each for group in groups.values() for each in group]
+    if caller.is_owner:
+        number_listed(harken, [each.conversation.uid for each in found])
+    end = offset + len(found)
+    return Listing(found, total, end if end < total else None, wanted.by, wanted.page)
+
+
+def _group(each: ListedConversation, by: str) -> str:
+    head = each.conversation
+    if by == _DAY:
+        return f"{head.updated_at.astimezone():%A, %Y-%m-%d}"
+    return head.channel if by == _AGENT else head.project.name if head.project else "no project"
+
+
+def _show_list(printer: Printer, found: Listing) -> None:
+    if not found.conversations:
+        printer.say("No such conversation is recorded. Bring in what there is: harken import")
+    numbers = count(1)
+    for name, group in groupby(found.conversations, key=lambda each: _group(each, found.by)):
+        printer.say((name, "bold cyan"))
+        for each in group:
+            head = each.conversation
+            said = head.updated_at.astimezone()
+            when = f"{said:%H:%M}" if found.by == _DAY else f"{said:%Y-%m-%d %H:%M}"
+            printer.say(f"{next(numbers):>4}  ", (f"{when}  ", "green"), (head.title or "untitled", "bold"))
+            where = [name for name in (head.channel, head.project and head.project.name) if name]
+            facts = " · ".join([*where, _size(each.messages, each.chars), readable_age(head.updated_at), each.short_id])
+            printer.say((f"      {facts}", "dim"))
+        printer.say()
+    if found.next_offset:
+        printer.note(f"{found.next_offset:,} of {found.total:,}; the next: harken list --page {found.page + 1}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A conversation, and of each of its exchanges, oldest first: `id`, `at`, `text`, `messages`, `chars`."""
+
+    conversation: Conversation
+    exchanges: Sequence[dict[str, Any]]
+
+    def view(self) -> dict[str, Any]:
+        """The outline as JSON."""
+        return {"conversation": self.conversation.view(), "exchanges": self.exchanges}
+
+
+def outline_of(harken: Harken, conversation_uid: str) -> Outline:
+    """The outline of a conversation; its lines are numbered for `show`."""
+    found = harken.show(conversation_uid)
+    exchanges: dict[str, list[Message]] = {}
+    for message in found.messages:
+        exchanges.setdefault(message.exchange_uid, []).append(message)
+    lines = []
+    for uid, said in exchanges.items():
+        asked = next((each for each in said if each.role == "user" and each.type == "text"), said[0])
+        size = {"messages": len(said), "chars": sum(len(each.text) for each in said)}
+        lines.append({"id": uid, "at": asked.created_at, "text": one_line(asked.text, _OUTLINE_CHARS), **size})
+    number_listed(harken, list(exchanges))
+    return Outline(found.conversation, lines)
+
+
+def show_outline(printer: Printer, found: Outline) -> None:
+    """Print a conversation's outline."""
+    head = found.conversation
+    printer.say((f"{head.title or head.channel} · {head.uid}", "bold"))
+    for number, each in enumerate(found.exchanges, 1):
+        printer.say(f"{number:>4}  ", (f"{each['at'].astimezone():%Y-%m-%d %H:%M}  ", "green"), each["text"])
+        printer.say((f"      {_size(each['messages'], each['chars'])}", "dim"))
+
+
+def _size(messages: int, chars: int) -> str:
+    return f"{counted(messages, 'message')}, {readable_bytes(chars)}"
+
+
+OPERATIONS = (
+    Operation(
+        "conversations",
+        "List conversations, the newest first: title, agent, project, when something was said last, and size.",
+        ListArguments,
+        _list,
+        "List conversations",
+        ListAnswer,
+        command="list",
+        help="List conversations by day, project or agent; `harken show 2` shows the second.",
+        show=_show_list,
+        is_paged=True,
+    ),
+)

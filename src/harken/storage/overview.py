@@ -1,0 +1,121 @@
+"""Conversations as people look through them: listed, called by a title, their ids shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
+
+from harken.errors import NotFoundError
+from harken.model.conversations import MessageType, Role
+from harken.model.lookups import ConversationFilter, ListedConversation
+from harken.storage.conversations import project_in, read_conversation, resolve_uid
+from harken.storage.enrichment.summaries import CONVERSATION
+from harken.storage.ports import Dialect, Transaction, rows_among, rows_by
+from harken.storage.positions import STEP
+from harken.storage.projects import project_row
+from harken.storage.tables import conversations, messages, projects, refers, same, summaries
+from harken.text.shown import one_line
+from harken.text.words import content_terms, split_sentences
+
+_TITLE_CHARS, _LEAST_TERMS, _MOST_MESSAGES, _READ_CHARS = 70, 2, 16, 2_000
+_SHORT_CHARS, _MOST_ALIKE = 8, 9
+
+
+def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list[ListedConversation], int]:
+    """Conversations, those first in which something was said last, and how many there are in all.
+
+    Raises:
+        NotFoundError: there is no such project, or no conversation in the channel.
+    """
+    wanted: list[ColumnElement[bool]] = [] if asked.with_subagents else [conversations.c.parent_uid.is_(None)]
+    if asked.project is not None:
+        wanted.append(conversations.c.project_id == project_row(tx, asked.project))
+    if asked.channel is not None:
+        wanted.append(conversations.c.channel == _known_channel(tx, asked.channel))
+    wanted += [] if asked.since is None else [conversations.c.updated_at >= asked.since]
+    wanted += [] if asked.until is None else [conversations.c.updated_at < asked.until]
+    newest = (
+        tx.select(conversations, projects.c.key, projects.c.name)
+        .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
+        .where(*wanted)
+        .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
+    )
+    rows = tx.connection.execute(newest.limit(asked.limit).offset(asked.offset)).all()
+    of_each = func.count(), func.coalesce(func.sum(func.length(messages.c.text)), 0)
+    mine = messages.c.conversation_id.in_([row.id for row in rows])
+    sizes = tx.select(messages.c.conversation_id, *of_each).where(mine).group_by(messages.c.conversation_id)
+    held = {row[0]: (int(row[1]), int(row[2])) for row in tx.connection.execute(sizes)}
+    titles = read_titles(tx, [row.uid for row in rows])
+    listed = [
+        ListedConversation(
+            replace(read_conversation(row, project=project_in(row)), title=titles[row.uid]),
+            short_id(tx, row.uid),
+            *held.get(row.id, (0, 0)),
+        )
+        for row in rows
+    ]
+    return listed, tx.count(conversations, *wanted)
+
+
+def _known_channel(tx: Transaction, name: str) -> str:
+    known = sorted(tx.connection.scalars(tx.select(conversations.c.channel).distinct()))
+    if name not in known:
+        raise NotFoundError(f"Nothing of an agent {name} is recorded. There is: {', '.join(known) or 'nothing yet'}.")
+    return name
+
+
+def short_id(tx: Transaction, uid: str) -> str:
+    """The shortest beginning of an id, of eight characters or more, that is no other id's."""
+    others = [other for _kind, other in resolve_uid(tx, uid[:_SHORT_CHARS]) if other != uid]
+    # Of many, not all were read.
+    lengths = range(_SHORT_CHARS, len(uid)) if len(others) < _MOST_ALIKE else ()
+    return uid[: next((n for n in lengths if not any(it.startswith(uid[:n]) for it in others)), len(uid))]
+
+
+def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
+    """A line for people per conversation: its title, else that of its summary, else its first telling words."""
+    columns = (conversations.c.uid, conversations.c.id, conversations.c.title)
+    rows = list(rows_by(tx, conversations.c.uid, uids, *columns))
+    bare = [row.uid for row in rows if not row.title]
+    of_summaries = rows_by(tx, summaries.c.item_uid, bare, summaries.c.item_uid, summaries.c.kind, summaries.c.title)
+    made = {row.item_uid: row.title for row in of_summaries if row.kind == CONVERSATION}
+    said = first_words(tx, [row.id for row in rows if not row.title and not made.get(row.uid)])
+    return {row.uid: row.title or made.get(row.uid) or said.get(row.id, "") for row in rows}
+
+
+def first_words(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, str]:
+    """Of each conversation the first sentence of a person that says something, cut short; else its first words.
+
+    Rows of conversations of which nothing is left are not among them.
+    """
+    said: dict[int, list[Row[Any]]] = {}
+    # One statement for all of them: it runs with every search of past conversations.
+    for row in rows_among(tx, _beginnings(tx.dialect), conversation_ids) if conversation_ids else ():
+        said.setdefault(row.conversation_id, []).append(row)
+    return {conversation_id: _telling(rows) for conversation_id, rows in said.items()}
+
+
+@cache
+def _beginnings(dialect: Dialect) -> Select[Any]:
+    first = messages.alias()
+    begins_at = select(func.min(first.c.position)).where(
+        same(conversations.c.id, first.c.conversation_id), first.c.type == MessageType.TEXT.value
+    )
+    return (
+        select(messages.c.conversation_id, messages.c.role, func.substr(messages.c.text, 1, _READ_CHARS).label("text"))
+        .select_from(conversations.join(messages, refers(messages.c.conversation_id, conversations)))
+        .where(conversations.c.tenant == bindparam("of_tenant"), dialect.among(conversations.c.id))
+        .where(messages.c.position < begins_at.scalar_subquery() + _MOST_MESSAGES * STEP)
+        .where(messages.c.type == MessageType.TEXT.value)
+        .order_by(messages.c.position, messages.c.id)
+    )
+
+
+def _telling(said: Sequence[Row[Any]]) -> str:
+    asked = (sentence for row in said if row.role == Role.USER.value for sentence in split_sentences(row.text))
+    telling = (sentence for sentence in asked if len(set(content_terms(sentence))) >= _LEAST_TERMS)
+    return one_line(next(telling, said[0].text), _TITLE_CHARS)

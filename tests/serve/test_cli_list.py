@@ -1,0 +1,150 @@
+"""`harken list` and `harken show`: conversations looked through, by numbers, short ids, pages and outlines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import CommandLine
+from terminals import WITHOUT_TERMINALS, terminal
+
+Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
+LATELY, TAXES, GARDEN = (
+    "The tomato harvest was heavy",
+    "Does the tax office want the receipt of the tomato heater?",
+    "Tomatoes",
+)
+
+
+def titles(cli: CommandLine, *arguments: str) -> list[str]:
+    return [each["title"] for each in cli("list", *arguments, "--json").json()["conversations"]]
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [
+        ((), [LATELY, TAXES, GARDEN]),
+        (("--project", "greenhouse"), [GARDEN]),
+        (("--agent", "jsonl", "--until", "July 2026"), [TAXES, GARDEN]),
+        (("--since", "2026-06-20", "--until", "2026-06-20"), [TAXES]),
+        (("--limit", "1", "--page", "2"), [TAXES]),
+    ],
+)
+def test_each_filter_leaves_what_it_names_newest_first(
+    stocked: CommandLine, filters: tuple[str, ...], left: list[str]
+) -> None:
+    assert titles(stocked, *filters) == left
+
+
+def test_scripts_get_each_conversation_with_its_size_and_where_the_list_goes_on(stocked: CommandLine) -> None:
+    page = stocked("list", "--limit", "2", "--json").json()
+    assert (page["total"], page["next_offset"]) == (3, 2)
+    taxes = page["conversations"][1]
+    assert (taxes["channel"], taxes["project"], taxes["messages"]) == ("jsonl", "name:bookkeeping", 2)
+    assert taxes["chars"] == 101
+    assert taxes["updated_at"] == "2026-06-20T10:00:30+00:00"
+
+
+def test_people_see_days_then_title_agent_project_size_age_and_a_short_id(stocked: CommandLine) -> None:
+    lines = stocked("list", "--until", "July 2026").out.splitlines()
+    assert lines[0] == "Saturday, 2026-06-20"
+    assert lines[1] == f"   1  10:00  {TAXES}"
+    assert re.fullmatch(r"      jsonl · bookkeeping · 2 messages, 101 B · \S.* · [0-9a-f]{8}", lines[2])
+    assert lines[4] == "Friday, 2026-05-08"
+    assert lines[5] == "   2  09:02  Tomatoes"
+
+
+def test_projects_and_agents_group_as_days_do(stocked: CommandLine) -> None:
+    lines = stocked("list", "--by", "project").out.splitlines()
+    assert [line for line in lines if line and line[0] != " "] == ["no project", "bookkeeping", "greenhouse"]
+    assert stocked("list", "--by", "agent").out.splitlines()[0] == "jsonl"
+
+
+def test_an_agent_that_nobody_recorded_is_one_line_with_those_there_are(stocked: CommandLine) -> None:
+    assert stocked.fails("list", "--agent", "klaude") == "Nothing of an agent klaude is recorded. There is: jsonl."
+
+
+def test_an_empty_home_says_how_to_fill_it(cli: CommandLine) -> None:
+    assert cli("list").out == "No such conversation is recorded. Bring in what there is: harken import\n"
+
+
+def test_the_number_and_the_short_id_of_a_line_are_shown_by_show(filled: CommandLine) -> None:
+    lines = filled("list").out.splitlines()
+    short = lines[2].split(" · ")[-1]
+    by_number = filled("show", "1").out
+    assert by_number == filled("show", short).out
+    assert "Yes, keep the heater receipt" in by_number
+    assert filled.fails("show", "3") == "The last list had 2 lines, so no number 3. Try: harken list"
+
+
+def test_the_number_of_a_hit_is_the_hit_that_stands_there(filled: CommandLine) -> None:
+    printed = filled("search", "tomato").out.splitlines()
+    place = next(place for place, line in enumerate(printed) if line.strip().startswith("2. "))
+    words = printed[place + 1].strip()
+    assert words in filled("show", "2", "--around", "0").out
+    assert filled("show", "2", "--around", "0", "--json").json()["messages"][0]["text"] == words
+
+
+def test_a_number_means_nothing_to_a_program_and_nothing_was_listed_yet(cli: CommandLine) -> None:
+    assert cli.fails("show", "1") == "The last list had 0 lines, so no number 1. Try: harken list"
+
+
+def test_a_conversation_is_read_page_by_page(filled: CommandLine) -> None:
+    garden = filled("list", "--project", "greenhouse", "--json").json()["conversations"][0]["id"]
+    page = filled("show", garden, "--limit", "3", "--page", "2", "--json").json()
+    assert [message["text"] for message in page["messages"]] == ["No frost over the tomato bed for seven days"]
+    assert (page["before"], page["after"]) == (3, 0)
+    assert "… 1 later messages" in filled("show", garden, "--limit", "3", "--page", "1").out
+    assert filled.fails("show", garden, "--limit", "3", "--page", "3", code=2) == (
+        "There is no page 3: 2 pages of 3 messages."
+    )
+
+
+def test_an_outline_has_a_line_for_each_question_and_its_numbers_are_shown(cli: CommandLine, write: Write) -> None:
+    lines = [
+        {"conversation": "c", "role": role, "content": f"{role} on subject {number}"}
+        for number in range(1, 4)
+        for role in ("user", "assistant")
+    ]
+    cli("import", "jsonl", write("c.jsonl", lines))
+    cli("list")
+    outline = cli("show", "1", "--outline").out.splitlines()
+    assert [line.split("  ")[-1] for line in outline[1::2]] == [f"user on subject {number}" for number in range(1, 4)]
+    second = cli("show", "2", "--json").json()["messages"]
+    assert [message["text"] for message in second] == ["user on subject 2", "assistant on subject 2"]
+    # A message's outline is that of its conversation.
+    told = cli("show", second[0]["id"], "--outline", "--json").json()
+    assert (told["exchanges"][0]["text"], told["exchanges"][0]["messages"]) == ("user on subject 1", 2)
+
+
+def test_what_was_said_in_a_worktree_is_listed_with_its_repository(cli: CommandLine, write: Write) -> None:
+    def session(name: str, folder: str) -> Mapping[str, Any]:
+        asked = {"role": "user", "content": f"Where does the {name} marmalade live?"}
+        at = {"timestamp": "2026-05-08T09:00:00Z", "cwd": folder}
+        return {"type": "user", "sessionId": name, "uuid": f"u-{name}", "parentUuid": None, **at, "message": asked}
+
+    for name, folder in (("main", "/nowhere/shop"), ("side", "/nowhere/shop/.worktrees/streaming/src")):
+        cli("import", "claude-code", write(f"{name}.jsonl", [session(name, folder)]))
+    assert set(titles(cli, "--project", "shop")) == {
+        "Where does the main marmalade live?",
+        "Where does the side marmalade live?",
+    }
+
+
+@pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
+def test_what_is_longer_than_the_terminal_goes_through_the_pager_and_what_is_not_does_not(
+    cli: CommandLine, write: Write
+) -> None:
+    long = [{"conversation": "c", "role": "user", "content": f"Line {number}"} for number in range(30)]
+    cli("import", "jsonl", write("c.jsonl", [*long, {"conversation": "d", "role": "user", "content": "Short"}]))
+    paging = CommandLine(cli.home, cli.person, {**cli.settings, "PAGER": "sed s/^/paged:/"})
+    cli("list", "--by", "agent")
+    for number, expected in (("1", False), ("2", True)):
+        with terminal(paging, number, command="show") as shown:
+            code, seen = shown.ends()
+        assert code == 0
+        assert ("paged:" in seen) is expected, seen
