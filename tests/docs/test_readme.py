@@ -6,14 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from command_line import CommandLine
-from documented import blocks, follow, steps
+from documented import blocks
 from harken.config.settings import Settings, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,17 +20,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 LOCAL = find_spec("onnxruntime") is not None
 
 needs_model = pytest.mark.skipif(not LOCAL, reason="needs harken[local]")
-
-
-@needs_model
-def test_every_command_of_the_tour_prints_what_it_is_said_to_print(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    tour = replace(cli, settings={})
-    done = follow(tour, steps(README))
-    assert done == {"import", "search", "list", "show", "status", "doctor", "backup", "forget"}
 
 
 def run_snippet(cli: CommandLine, folder: Path, named: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,16 @@ def test_every_search_says_what_share_is_embedded_until_all_is(
     configured("embeddings", "on")
     configured("worker", "run", "--until-idle")
     assert configured("search", "gouda").err == ""
+
+
+def test_whoever_waits_long_for_embedding_is_told_how_long(configured: CommandLine, tmp_path: Path) -> None:
+    said = ({"conversation": "c", "role": "user", "content": f"Barrel {number} of cider"} for number in range(2000))
+    (tmp_path / "many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said), encoding="utf-8")
+    told = configured("import", "jsonl", tmp_path / "many.jsonl").err
+    assert re.search(
+        rf"^2,000 texts to embed: about \d+ minutes? more\. .* Ctrl-C stops it; go on: {GO_ON[7:]}$", told, re.M
+    )
+    assert "to embed" not in configured("import", "jsonl", tmp_path / "talk.jsonl").err
 
 
 def test_a_search_where_nothing_is_recorded_says_how_to_begin(configured: CommandLine) -> None:

@@ -178,9 +178,24 @@ def test_lines_that_cannot_be_read_are_named_and_stop_nothing(cli: CommandLine, 
     assert f"Unreadable: {path}:2: is not JSON\n" in outcome.err
     assert f"Unreadable: {path}:3: 'role' is not one of" in outcome.err
     assert "… and 3 more lines; all of them: --json\n" in outcome.err
-    failed = cli("import", "chatgpt", str(tmp_path / "locked.json"), "--json").json()
+    failed = cli("import", "chatgpt", str(tmp_path / "locked.json"), "--json", code=1).json()
     assert [Path(bad["path"]).name for bad in failed["failed"]] == ["locked.json"]
     assert "holds no chatgpt conversation" in failed["failed"][0]["reason"]
+
+
+def test_a_file_in_which_nothing_can_be_read_ends_with_an_error(cli: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "strange.jsonl"
+    path.write_text(
+        '{"role": "user", "content": "A platypus."}\n{"conversation": 1, "role": "user", "content": ""}\n{}\n'
+    )
+    outcome = cli("import", "jsonl", path, code=1)
+    assert outcome.out.startswith("0 new messages in 0 conversations from 1 file ")
+    assert outcome.err.splitlines() == [
+        f"Unreadable: {path}:1: 'conversation' is missing",
+        f"Unreadable: {path}:2: 'conversation' is not a text",
+        f"Unreadable: {path}:3: 'conversation' is missing",
+        "harken: Nothing was imported, for nothing in it could be read.",
+    ]
 
 
 @pytest.mark.parametrize(

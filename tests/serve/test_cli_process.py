@@ -67,7 +67,7 @@ def test_every_command_explains_itself(cli: CommandLine) -> None:
         (["restore", "/no/such/file"], "'/no/such/file' does not exist. See: harken restore --help"),
         (["premortem"], "Choose from: debugging, refactoring, feature"),
         (["experience", "start", "--domain", "debugging"], "Choose from: systematic-elimination, trial-and-error"),
-        (["worker", "walk"], "No such command 'walk'. See: harken worker --help"),
+        (["worker", "walk"], "No such command 'walk'. Commands: retry, run, status. See: harken worker --help"),
     ],
 )
 def test_misuse_is_one_line_on_stderr_and_exit_code_2(cli: CommandLine, arguments: list[str], words: str) -> None:
@@ -141,8 +141,8 @@ def test_a_terminal_gets_a_progress_bar_with_counts_beside_the_answer(cli: Comma
 
 def test_the_log_is_shown_on_demand_and_holds_no_words_of_anybody(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('["A secretive numbat"]', encoding="utf-8")
-    quiet = cli("import", "chatgpt", tmp_path / "bad.json")
-    loud = cli("--verbose", "import", "chatgpt", tmp_path / "bad.json")
+    quiet = cli("import", "chatgpt", tmp_path / "bad.json", code=1)
+    loud = cli("--verbose", "import", "chatgpt", tmp_path / "bad.json", code=1)
     assert "event='transcript_failed'" not in quiet.err
     assert "event='transcript_failed'" in loud.err
     assert "numbat" not in quiet.err + loud.err

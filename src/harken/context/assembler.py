@@ -21,6 +21,7 @@ from harken.search.past import PastConversations
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
 from harken.sources.searches import SourceSearcher
+from harken.text.shown import counted
 
 HEADINGS: Mapping[str, str] = {name: name.capitalize() for name in CONTEXT_TYPES}
 # Of one source among several, fewer candidates are fused than of a whole store.
@@ -141,4 +142,4 @@ def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:
 
 
 def _counted(items: Items) -> str:
-    return f"{len(items)} items from {len({item.source for item in items})} sources"
+    return f"{counted(len(items), 'item')} from {counted(len({item.source for item in items}), 'source')}"

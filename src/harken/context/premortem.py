@@ -18,6 +18,7 @@ from harken.sources.searches import SourceSearcher
 from harken.sources.source import SourceHit
 from harken.storage.entries import row_scope
 from harken.storage.ports import Readable
+from harken.text.shown import counted
 
 
 def near(store: Readable, found: SourceHit, query: str) -> SourceHit:
@@ -127,4 +128,4 @@ def _told(part: str, item: ContextItem) -> ContextItem:
 
 def _based_on(items: Items) -> str:
     count = len({item.metadata["id"] for item in items if item.source == "experience"})
-    return f"Based on {count} past experiences"
+    return f"Based on {counted(count, 'past experience')}"

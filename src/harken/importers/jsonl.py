@@ -81,11 +81,13 @@ def _message(line: Mapping[str, Any]) -> NewMessage:
 
 def _fault(line: Mapping[str, Any]) -> str:
     """The first key that is not what the format says; empty if all are."""
-    if not string(line.get("conversation")):
+    if missing := [key for key in ("conversation", "content", "role") if line.get(key) is None]:
+        return f"'{missing[0]}' is missing"
+    if not string(line["conversation"]):
         return "'conversation' is not a text"
-    if not isinstance(line.get("content"), str):
+    if not isinstance(line["content"], str):
         return "'content' is not a text"
-    if line.get("role") not in list(Role):
+    if line["role"] not in list(Role):
         return f"'role' is not one of {', '.join(Role)}"
     if line.get("type") is not None and line["type"] not in _TYPES:
         return f"'type' is not one of {', '.join(_TYPES)}"

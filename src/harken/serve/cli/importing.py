@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harken.errors import MissingExtraError, ProviderError, UsageError
+from harken.errors import MissingExtraError, ProviderError, TranscriptError, UsageError
 from harken.serve.cli.session import CommandSession, print_json, with_json
 from harken.serve.operations.status import EMBEDDINGS
 from harken.serve.process import EXIT_INTERRUPTED
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from harken.serve.cli.session import Report
 
 _SHOWN_UNREADABLE = 10
+# From so many on, embedding takes a minute or more; how long, the first batches tell.
+_MANY_TEXTS, _MEASURED_BATCHES = 2000, 5
 _COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped")
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
@@ -82,6 +86,8 @@ def import_command(
             print_json({**view, "embedded": embedded})
         elif report.added:
             session.note('Try: harken search "what you remember of it"')
+    if (report.unreadable or report.failed) and not (report.added or report.known or report.kept or report.forgotten):
+        raise TranscriptError("Nothing was imported, for nothing in it could be read.")
 
 
 def _sources(session: CommandSession, formats: Mapping[str, TranscriptFormat], arguments: Sequence[str]) -> Sources:
@@ -126,7 +132,7 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
     """Embed what waits, with a bar; None, and a word why, where that is not possible now."""
     try:
         with session.progress("Embedding", unit) as show:
-            return harken.embed(show)
+            return harken.embed(_with_estimate(session, show))
     except (MissingExtraError, ProviderError) as error:
         session.note(f"Not embedded, so search goes by words alone for now: {error}")
         _tell_how_embedding_goes_on(session, harken)
@@ -136,6 +142,26 @@ def embed_now(session: CommandSession, harken: Harken, unit: str = "messages") -
 
         session.note(f"Embedding stopped; everything is recorded and searchable by word. Go on: {GO_ON}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from interruption
+
+
+def _with_estimate(session: CommandSession, show: Report) -> Callable[[int, int], None]:
+    """The same, with a word on how long it takes, by what it has taken so far, where that is no moment."""
+    from harken.search.session import GO_ON
+
+    batches: list[tuple[float, int]] = []
+
+    def report(done: int, total: int) -> None:
+        batches.append((time.monotonic(), done))
+        if len(batches) == _MEASURED_BATCHES and total >= _MANY_TEXTS:
+            (began, before), (now, _) = batches[0], batches[-1]
+            minutes = ceil((now - began) / (done - before) * (total - done) / 60)
+            session.note(
+                f"{counted(total, 'text')} to embed: about {counted(minutes, 'minute')} more. They are found by their "
+                f"words meanwhile. Ctrl-C stops it; go on: {GO_ON}"
+            )
+        show(done, total)
+
+    return report
 
 
 def _tell_how_embedding_goes_on(session: CommandSession, harken: Harken) -> None:

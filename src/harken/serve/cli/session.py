@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _AGREED = "yes"
+# As many commands as a line names; more are what `--help` is for.
+_MOST_WAYS = 12
 
 
 class Report(Protocol):
@@ -203,13 +205,22 @@ def line_of(error: Exception) -> str:
     """The error as one line for people; one that nobody meant to raise is logged with its trace, for `--verbose`."""
     if isinstance(error, click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
-        text = f"{error.format_message()} See: {context.command_path if context else 'harken'} --help"
+        path = context.command_path if context else "harken"
+        text = f"{error.format_message()} {_ways(error, context)}See: {path} --help"
     elif isinstance(error, HarkenError):
         text = str(error)
     else:
         Log(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=error)
         text = f"unexpected {type(error).__name__}; run again with --verbose, and please report it."
     return " ".join(text.split())
+
+
+def _ways(error: click.ClickException, context: click.Context | None) -> str:
+    """The commands of a group that has not the one that was typed; of a long list, those that it may have meant."""
+    if not isinstance(error, click.NoSuchCommand) or context is None or not isinstance(context.command, click.Group):
+        return ""
+    names = context.command.list_commands(context)
+    return f"Commands: {', '.join(names)}. " if len(names) <= _MOST_WAYS else ""
 
 
 def print_json(value: object) -> None:

@@ -37,9 +37,9 @@ class ClustersAnswer(TypedDict):
 
 def _show_clusters(session: Printer, found: Sequence[AxisClusters]) -> None:
     for one in found:
-        session.say(f"{one.axis}: {counted(len(one.clusters), 'cluster')} in {one.experiences} experiences")
+        session.say(f"{one.axis}: {counted(len(one.clusters), 'cluster')} in {counted(one.experiences, 'experience')}")
         for each in one.clusters:
-            session.say(f"  {each.uid}  {len(each.members)} members, mean distance {each.mean_distance:.3f}")
+            session.say(f"  {each.uid}  {counted(len(each.members), 'member')}, mean distance {each.mean_distance:.3f}")
         if one.note:
             session.say((f"  {one.note}", "dim"))
 

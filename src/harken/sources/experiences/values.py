@@ -34,6 +34,7 @@ from harken.sources.experiences.experiences import TIER_WEIGHTS
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.records import clusters as stored
 from harken.storage.records.rows import each_kept, find_kept, kept_uid
+from harken.text.shown import counted
 
 LEAST_EXPERIENCES = 20
 _MOST_SENTENCES, _SAID_CHARS = 64, 300
@@ -249,11 +250,13 @@ class Values:
     def _find(self, axis: str, space: StoredSpace) -> AxisClusters:
         with self.store.reading() as tx:
             vectors = stored.axis_vectors(tx, space, axis)
-        known = len(vectors.uids)
+        known, total = len(vectors.uids), len(vectors.uids) + vectors.waiting
         waiting = f"{vectors.waiting} of its experiences wait for a vector: harken worker run --until-idle"
         if known < LEAST_EXPERIENCES:
-            note = f"Axis {axis} has {known} experiences; clusters need {LEAST_EXPERIENCES}."
-            return AxisClusters(axis, known, note=f"{note} {waiting}" if vectors.waiting else note)
+            # Vectors are no help where there are too few experiences to have them.
+            more = f" {waiting}" if total >= LEAST_EXPERIENCES else ""
+            note = f"Axis {axis} has {counted(total, 'experience')}; clusters need {LEAST_EXPERIENCES}.{more}"
+            return AxisClusters(axis, total, note=note)
         clusters = density_clusters(vectors.matrix)
         moment = self.recorder.now()
         with self.store.writing() as tx:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harken.errors import UsageError
+from harken.errors import StoreReadOnlyError, UsageError
 from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
 from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
 from harken.model.views import MemoryView, format_moment, parse_moment, view_of
@@ -408,9 +409,11 @@ class Memories:
 
     def _touch(self, uids: Sequence[str]) -> None:
         """Note that memories were looked at on purpose; what recalls them by itself does not write."""
-        if uids:
-            with self.store.writing(of=[SOURCE]) as tx:
-                set_local(tx, SOURCE, uids, accessed_at=self.recorder.now())
+        if not uids:
+            return
+        # What may only be read is shown all the same.
+        with suppress(StoreReadOnlyError), self.store.writing(of=[SOURCE]) as tx:
+            set_local(tx, SOURCE, uids, accessed_at=self.recorder.now())
 
 
 def _reconciled(

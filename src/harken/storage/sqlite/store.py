@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sqlite3
 import threading
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from sqlalchemy import (
     URL,
@@ -124,12 +126,13 @@ class SqliteStore:
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
         self._place = str(self.path or "The store in memory")
+        self.is_read_only = path is not None and _is_read_only(path)
         if path is not None:
             try:
                 make_private(path.parent)
             except OSError as error:
                 raise StoreReadOnlyError(f"{path.parent} cannot be made: {error.strerror}. {_ANOTHER_HOME}") from error
-        self._engine = _make_engine(path)
+        self._engine = _make_engine(path, self.is_read_only)
         try:
             with translated(self._place):
                 self._prepare()
@@ -154,6 +157,8 @@ class SqliteStore:
     @contextmanager
     def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
         """A transaction that holds the write lock from its start; there is one lock for everything."""
+        if self.is_read_only:
+            raise StoreReadOnlyError(f"{self._place} cannot be written: it may only be read. {_ANOTHER_HOME}")
         with self._turn, self._damage_told(), translated(self._place), self._engine.begin() as connection:
             _begin(connection, to_write=True)
             yield Transaction(connection, self.tenant, self.text, self._dialect)
@@ -215,7 +220,7 @@ class SqliteStore:
         self._engine.dispose()
 
     def _prepare(self) -> None:
-        if self.path is not None:
+        if self.path is not None and not self.is_read_only:
             self._enable_wal()
         with self._engine.begin() as connection:
             version = migrations.current_version(connection)
@@ -269,12 +274,24 @@ class SqliteStore:
             raw.close()
 
 
-def _make_engine(path: Path | None) -> Engine:
+def _is_read_only(path: Path) -> bool:
+    """Whether a database is there, and may be read and not written: on a read-only disk, or another user's."""
+    may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
+    return not may_write and os.access(path, os.R_OK)
+
+
+def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
     """An engine on a file, or in memory, whose connections are prepared; nothing is opened yet."""
     in_memory = path is None
+    # Not put together as text: a path may hold what means something in a URL.
+    url = URL.create("sqlite", database=None if path is None else str(path))
+    if path is not None and is_read_only:
+        # Reading a write-ahead log takes a file beside it; where neither is there, nobody can be writing either.
+        log = path.with_name(f"{path.name}-wal")
+        how = {"mode": "ro"} if log.exists() and log.stat().st_size else {"immutable": "1"}
+        url = URL.create("sqlite", database=f"file:{quote(str(path))}", query={**how, "uri": "true"})
     engine = create_engine(
-        # Not put together as text: a path may hold what means something in a URL.
-        URL.create("sqlite", database=None if path is None else str(path)),
+        url,
         poolclass=StaticPool if in_memory else QueuePool,
         connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_SECONDS},
         **({} if in_memory else {"pool_size": 8, "max_overflow": 56}),

@@ -46,6 +46,18 @@ def test_few_experiences_make_no_clusters_and_say_so(harken: Harken) -> None:
         harken.values.clusters("domain")
 
 
+def test_experiences_without_a_vector_are_counted_and_called_for_where_that_helps(harken: Harken) -> None:
+    learn_themes(harken, 1)
+    go_through(harken)
+    [few] = harken.values.clusters("full")
+    assert (few.experiences, few.note) == (4, "Axis full has 4 experiences; clusters need 20.")
+    for _ in range(16):
+        go_through(harken)
+    [enough] = harken.values.clusters("full")
+    said = "Axis full has 20 experiences; clusters need 20. 17 of its experiences wait for a vector: "
+    assert enough.note == f"{said}harken worker run --until-idle"
+
+
 def test_clusters_keep_their_ids_when_experiences_are_added(harken: Harken) -> None:
     learn_themes(harken, 8)
     [first] = harken.values.clusters("full")

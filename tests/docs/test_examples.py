@@ -1,0 +1,187 @@
+"""Every example of the README, of docs/ and of the plugin runs, with stand-ins for what is elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from coding_agent import answering, end
+from command_line import TIMEOUT_SECONDS, CommandLine
+from documented import PAGES, ROOT, Shell, blocks, every_block, follow, named_commands, steps
+from harken.config.settings import load_settings
+from harken.serve.daemon.paths import DaemonPaths
+from postgres_server import PostgresServer
+
+LOCAL = find_spec("onnxruntime") is not None
+# Their commands say the same without an embedding model.
+BY_WORDS = {"docs/coding-agents.md", "docs/indexing.md", "docs/memories.md"}
+# Settled below or in a test of the page, block by block; blocks of other languages are found by themselves.
+EXAMPLES = {
+    ("README.md", "python"): 3,
+    ("README.md", "toml"): 3,
+    ("docs/architecture.md", "text"): 1,
+    ("docs/chat.md", "text"): 1,
+    ("docs/getting-started.md", "python"): 1,
+    ("docs/how-memory-works.md", "text"): 1,
+    ("docs/how-memory-works.md", "toml"): 1,
+    ("docs/mcp.md", "json"): 1,
+    ("docs/mcp.md", "toml"): 2,
+    ("plugins/claude-code/README.md", ""): 1,
+}
+_INSTALLING = re.compile(r"(?:pip|uv tool|pipx) install '?(?:harken|\.)(?:\[([\w,]+)\])?'?")
+
+
+def test_no_example_is_of_a_kind_that_nobody_tries() -> None:
+    found = Counter((page, language) for page, language, _ in every_block())
+    assert {each: count for each, count in found.items() if each[1] not in ("console", "sh", "indented")} == EXAMPLES
+
+
+@pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "console")])
+def test_the_commands_of_a_page_print_what_they_are_said_to_print(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    if page not in BY_WORDS and not LOCAL:
+        pytest.skip("needs harken[local]")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    told = cli if page in BY_WORDS else replace(cli, settings={})
+    assert follow(told, steps(PAGES[page]), tmp_path / "bin")
+
+
+def test_every_extra_that_is_to_be_installed_is_one_that_there_is() -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = {extra for text in PAGES.values() for each in _INSTALLING.findall(text) for extra in each.split(",")}
+    assert {"all", "local", "mcp", "clusters"} <= named - {""} <= known.keys()
+
+
+@pytest.mark.no_home
+def test_every_command_that_is_named_has_these_words_and_options(cli: CommandLine) -> None:
+    named = sorted(set(named_commands()))
+    assert len(named) > 60
+    for words in named:
+        choices = [word.split("|") for word in shlex.split(re.sub(r"[\[\]]", " ", words))]
+        for command in product(*choices):
+            # Help comes before missing values are missed, and after unknown commands and options are refused.
+            assert "Usage: harken" in cli(*command, "--help").out
+
+
+def _is_run(line: str) -> bool:
+    return not line.startswith(("pip ", "uv ", "make ", "claude ", "Authorization: "))
+
+
+@pytest.mark.parametrize(("page", "block"), [(page, block) for page, _, block in every_block("sh", "indented")])
+def test_the_shell_examples_do_what_they_say(
+    request: pytest.FixtureRequest,
+    cli: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    page: str,
+    block: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = block.splitlines()
+    for target in re.findall(r"^make (\w+)", block, re.MULTILINE):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    script = "\n".join(filter(_is_run, lines))
+    shell = Shell(cli, tmp_path / "bin")
+    if "db.example" in script:
+        _run_on_a_server(request.getfixturevalue("postgres"), cli, lines)
+    elif "curl" in script:
+        _ask_the_daemon(cli, shell, script)
+    elif "serve --tcp" not in script and script:
+        (tmp_path / "report.sh").write_text("#!/bin/sh\necho 'Three issues were closed.'\n")
+        (tmp_path / "report.sh").chmod(0o755)
+        printed = shell.run(script)
+        assert "report" not in script or "Three issues were closed." in printed
+
+
+def _run_on_a_server(postgres: PostgresServer, cli: CommandLine, lines: Sequence[str]) -> None:
+    """The lines of a shell, one after the other; the worker, which does not end, until nothing is left."""
+    settings: dict[str, str] = {}
+    transcript = cli.person / ".claude" / "projects" / "harbour" / "one.jsonl"
+    transcript.parent.mkdir(parents=True)
+    said = {"role": "user", "content": "The walrus pump stands at the third quay"}
+    moment = "2026-05-04T10:00:00.000Z"
+    line = {"type": "user", "uuid": "u1", "parentUuid": None, "sessionId": "one", "timestamp": moment, "message": said}
+    transcript.write_text(json.dumps({**line, "cwd": str(cli.person)}) + "\n")
+    try:
+        for command in lines:
+            program, *words = shlex.split(command, comments=True)
+            if program == "createuser":
+                postgres.execute(f"CREATE ROLE {words[0]} LOGIN")
+            elif program == "createdb":
+                postgres.execute(f"CREATE DATABASE {words[0]}")
+            elif program == "export":
+                settings |= dict(word.split("=", 1) for word in words)
+                user, database = re.findall(r"//(\w+)@db.example/(\w+)", settings["HARKEN_STORE"])[0]
+                url = postgres.of(database, None if user == "owner" else user)
+                store = url.render_as_string(hide_password=False)
+            elif program == "harken":
+                words += ["--until-idle"] if words == ["worker", "run"] else []
+                done = cli(*words, settings={**settings, "HARKEN_STORE": store})
+        assert done.out.startswith("Summarized ")
+        ann = {**settings, "HARKEN_STORE": store}
+        assert len(cli.search("walrus pump", settings=ann)) == 1
+        assert cli.search("walrus pump", settings={**ann, "HARKEN_TENANT": "bob"}) == []
+    finally:
+        postgres.execute("DROP DATABASE IF EXISTS team WITH (FORCE)")
+        postgres.execute("DROP ROLE IF EXISTS harken_app")
+
+
+def _ask_the_daemon(cli: CommandLine, shell: Shell, script: str) -> None:
+    if not all(map(shutil.which, ("curl", "jq"))):
+        pytest.skip("needs curl and jq")
+    cli("memory", "add", "The harbour opens at six", "--category", "fact", "--everywhere")
+    place = DaemonPaths(str(cli.home))
+    daemon = cli.start("serve", "--quiet")
+    try:
+        answering(cli, place)
+        [hit] = json.loads(shell.run(script))["hits"]
+        assert hit["text"] == "The harbour opens at six"
+    finally:
+        daemon.kill()
+        daemon.wait(TIMEOUT_SECONDS)
+        end(place)
+
+
+def test_the_entries_of_mcp_are_those_that_install_makes(cli: CommandLine, tmp_path: Path) -> None:
+    codex, limits = map(tomllib.loads, blocks(PAGES["docs/mcp.md"], "toml"))
+    [cursor] = map(json.loads, blocks(PAGES["docs/mcp.md"], "json"))
+    cli("install", "codex", "--scope", "user")
+    cli("install", "cursor", "--scope", "user")
+    made = tomllib.loads((cli.person / ".codex" / "config.toml").read_text(encoding="utf-8"))
+    assert made["mcp_servers"]["harken"]["args"][-1:] == codex["mcp_servers"]["harken"]["args"] == ["mcp"]
+    made = json.loads((cli.person / ".cursor" / "mcp.json").read_text(encoding="utf-8"))
+    assert made["mcpServers"]["harken"]["args"][-1:] == cursor["mcpServers"]["harken"]["args"] == ["mcp"]
+    (tmp_path / "harken.toml").write_text(blocks(PAGES["docs/mcp.md"], "toml")[1], encoding="utf-8")
+    assert [str(root) for root in load_settings(tmp_path, env={}).settings.serve.roots] == limits["serve"]["roots"]
+
+
+def test_the_quotation_is_of_the_form_that_is_shown(cli: CommandLine) -> None:
+    [shown] = blocks(PAGES["docs/how-memory-works.md"], "text")
+    cli("import", ROOT / "examples" / "conversations.jsonl", "--no-embed")
+    cli("config", "set", "context.sliding_window", "2")
+    asked = ("context", "--conversation", "lisbon", "where do we stay four days in Lisbon in May", "--json")
+    recalled = [each["content"] for each in cli(*asked).json()["messages"] if each["role"] == "system"]
+    assert [first.partition("\n")[0] for first in recalled] == shown.splitlines()[:1]
+    assert shown.splitlines()[1] in recalled[0]
+    for name, value in re.findall(r'(\w+)="([^"…]*)', shown):
+        assert f'{name}="{value}' in recalled[0]
+
+
+def test_the_plugin_that_is_named_is_the_one_that_lies_there() -> None:
+    folder = ROOT / "plugins" / "claude-code" / ".claude-plugin"
+    market = json.loads((folder / "marketplace.json").read_text(encoding="utf-8"))
+    [plugin] = market["plugins"]
+    assert f"/plugin install {plugin['name']}@{market['name']}\n" in PAGES["plugins/claude-code/README.md"]
