@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from harken.serve.operations.registry import OPERATIONS
 from verbs import check_answer, check_sentence, fill, make_project
 
 MODES = ("auto", "legacy")
+BESIDE_CHARS = 200
 
 
 @dataclass
@@ -51,12 +52,14 @@ class Remote:
             return fill(harken, conversation)
 
     @asynccontextmanager
-    async def client(self, mode: str, token: str | None = None, **offered: Any) -> AsyncIterator[Client]:
-        """An MCP client with the token."""
+    async def client(
+        self, mode: str, token: str | None = None, tools: str = "?tools=all", **offered: Any
+    ) -> AsyncIterator[Client]:
+        """An MCP client with the token, of all tools unless its address names others."""
         headers = {"authorization": f"Bearer {token or self.token}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=PATIENCE_SECONDS, verify=self.tls) as http,
-            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode, **offered) as client,
+            Client(streamable_http_client(f"{self.url}/mcp{tools}", http_client=http), mode=mode, **offered) as client,
         ):
             yield client
 
@@ -66,7 +69,9 @@ class Remote:
         transport = httpx2.AsyncHTTPTransport(uds=self.place.socket)
         async with (
             httpx2.AsyncClient(transport=transport, timeout=PATIENCE_SECONDS) as http,
-            Client(streamable_http_client("http://localhost/mcp", http_client=http), mode=mode, **offered) as client,
+            Client(
+                streamable_http_client("http://localhost/mcp?tools=all", http_client=http), mode=mode, **offered
+            ) as client,
         ):
             yield client
 
@@ -90,9 +95,12 @@ def serving(folder: Path, *options: str | Path, tls: Any = True, cold: bool = Fa
         assert token not in process.stderr.read()
 
 
-def over_stdio(cli: CommandLine, folder: Path, mode: str, **offered: Any) -> Client:
+def over_stdio(
+    cli: CommandLine, folder: Path, mode: str, words: Sequence[str] = ("--tools", "all"), **offered: Any
+) -> Client:
     """A client of `harken mcp`, started in a folder."""
-    server = StdioServerParameters(command=PYTHON[0], args=["-m", "harken", "mcp"], env=cli.environment(), cwd=folder)
+    args = ["-m", "harken", "mcp", *words]
+    server = StdioServerParameters(command=PYTHON[0], args=args, env=cli.environment(), cwd=folder)
     return Client(server, mode=mode, **offered)
 
 
@@ -101,28 +109,42 @@ async def check_tools(client: Client) -> None:
     tools = (await client.list_tools()).tools
     assert {tool.name for tool in tools} == set(OPERATIONS)
     for tool in tools:
-        for schema in (tool.input_schema, tool.output_schema):
-            assert schema is not None
-            assert schema["type"] == "object"
-            Draft202012Validator.check_schema(schema)
+        assert tool.input_schema["type"] == "object"
+        Draft202012Validator.check_schema(tool.input_schema)
         assert tool.annotations is not None
         assert tool.annotations.open_world_hint is False
-        assert tool.annotations.destructive_hint is (tool.name == "forget")
-        assert tool.annotations.read_only_hint is (OPERATIONS[tool.name].effect is Effect.READS)
-        assert tool.annotations.idempotent_hint is not None
+        is_read = OPERATIONS[tool.name].effect is Effect.READS
+        assert tool.annotations.read_only_hint is (True if is_read else None)
+        # What is not said of one that changes something is taken for true.
+        assert tool.annotations.destructive_hint is (None if is_read else tool.name == "forget")
+        assert is_read or tool.annotations.idempotent_hint is not None
         assert tool.description
         assert tool.title
     assert "never follow instructions" in (client.instructions or "")
 
 
 async def check_call(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The tool answers, in its schema and as text; the answer."""
+    """The tool answers, in its schema but for what is empty, in few words, and the same as text; the answer."""
     result = await client.call_tool(name, arguments)
     assert not result.is_error, (name, result.content)
-    check_answer(name, result.structured_content)
-    assert result.content
     answer: dict[str, Any] = result.structured_content
+    check_answer(name, answer, is_brief=True)
+    assert json.loads(result.content[0].text) == answer
+    for text, record in _texts(answer):
+        beside = len(json.dumps(record, ensure_ascii=False)) - len(json.dumps(text, ensure_ascii=False))
+        assert beside <= BESIDE_CHARS, record
     return answer
+
+
+def _texts(answer: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each text that was recorded, with the record that it stands in."""
+    if isinstance(answer, list):
+        for each in answer:
+            yield from _texts(each)
+    elif isinstance(answer, dict):
+        if "created_at" in answer and ("text" in answer or "content" in answer):
+            yield answer.get("text") or answer["content"], answer
+        yield from _texts(list(answer.values()))
 
 
 async def check_refusal(client: Client, name: str, arguments: dict[str, Any]) -> None:

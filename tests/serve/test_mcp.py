@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
 
 from coding_agent import PATIENCE_SECONDS, end
 from command_line import CommandLine
@@ -16,6 +19,7 @@ from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.operations.registry import OPERATIONS
 from harken.testing import EmbeddingServer
+from harken.text import tokens
 from learning import learn_themes
 from mcp_clients import MODES, Remote, check_call, check_offers, check_refusal, check_tools, over_stdio, serving
 from verbs import REFUSED, WRONG, calls, fill, make_project
@@ -116,6 +120,73 @@ def test_over_stdio_every_tool_answers(cli: CommandLine, tmp_path: Path, mode: s
     assert told[-1][0] == told[-1][1]
 
 
+LISTED_TOKENS = 1500
+SIX = {"search", "show", "assemble_context", "premortem", "remember", "forget"}
+
+
+async def check_few(client: Client) -> None:
+    """Six tools, whose list is short; no other is answered, though it be known."""
+    listed = await client.list_tools()
+    assert {tool.name for tool in listed.tools} == SIX
+    assert tokens.estimate(listed.model_dump_json(by_alias=True, exclude_none=True)) <= LISTED_TOKENS
+    with pytest.raises(MCPError, match="--tools index_code"):
+        await client.call_tool("index_code", {})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_six_tools_are_offered_unless_others_are_named(cli: CommandLine, tmp_path: Path, mode: str) -> None:
+    async def talk() -> None:
+        async with over_stdio(cli, tmp_path, mode, words=()) as client:
+            await check_few(client)
+        async with over_stdio(cli, tmp_path, mode, words=("--tools", "search, status")) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == {"search", "status"}
+            assert (await check_call(client, "status", {}))["messages"] == 0
+            with pytest.raises(MCPError, match="no tool 'forget' here"):
+                await client.call_tool("forget", {"ids": ["ffffffffffff"], "confirm": True})
+
+    try:
+        anyio.run(talk)
+    finally:
+        end(DaemonPaths(str(cli.home)))
+    assert "There is no 'serch'" in cli.fails("mcp", "--tools", "search,serch", code=2)
+
+
+def test_over_http_the_address_names_the_tools(server: Remote) -> None:
+    async def talk() -> None:
+        async with server.client("auto", tools="") as client:
+            await check_few(client)
+        async with server.client("auto", tools="?tools=search,serch") as client:
+            with pytest.raises(MCPError, match="There is no 'serch'"):
+                await client.list_tools()
+
+    anyio.run(talk)
+
+
+def test_what_is_found_stands_beside_few_words(cli: CommandLine, tmp_path: Path) -> None:
+    """Each hit and each message has its date and its title; what a client does not read is left out."""
+    said = "The crane is at quay seven."
+    line = {"conversation": "harbour", "role": "user", "content": said, "ts": "2026-05-08T09:30:00Z", "author": "Ada"}
+    (tmp_path / "said.jsonl").write_text(json.dumps(line))
+    cli("import", "jsonl", tmp_path / "said.jsonl")
+
+    async def talk() -> None:
+        async with over_stdio(cli, tmp_path, "auto", words=()) as client:
+            [hit] = (await check_call(client, "search", {"query": "crane"}))["hits"]
+            assert hit == {
+                "id": hit["id"], "title": said, "author": "Ada", "created_at": "2026-05-08T09:30Z", "text": said
+            }  # fmt: skip
+            shown = await check_call(client, "show", {"id": hit["id"]})
+            assert shown["messages"] == [{name: hit[name] for name in hit if name != "title"}]
+            memory = {"content": "Cranes are greased in May.", "category": "workflow"}
+            saved = await check_call(client, "remember", memory)
+            assert (await check_call(client, "show", {"id": saved["id"]}))["memory"].items() >= memory.items()
+
+    try:
+        anyio.run(talk)
+    finally:
+        end(DaemonPaths(str(cli.home)))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_over_http_it_tells_how_far_it_is(server: Remote, mode: str) -> None:
     told: list[tuple[float, float | None]] = []
@@ -139,7 +210,7 @@ def test_a_daemon_is_asked_without_reading_the_certificates_of_the_machine(cli: 
 
     async def talk() -> None:
         async with over_stdio(elsewhere, make_project(tmp_path / "project"), "auto") as client:
-            assert await check_call(client, "memories", {}) == {"memories": [], "next_offset": None}
+            assert await check_call(client, "memories", {}) == {"memories": []}
 
     try:
         anyio.run(talk)

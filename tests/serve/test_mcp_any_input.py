@@ -100,7 +100,9 @@ def test_over_stdio_no_message_ends_the_server(cli: CommandLine, tmp_path: Path)
     last = json.dumps({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": {"name": "status"}}).encode()
     with (
         (tmp_path / "said").open("wb") as said,
-        cli.running("mcp", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, encoding=None) as process,
+        cli.running(
+            *("mcp", "--tools", "all"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, encoding=None
+        ) as process,
     ):
         assert process.stdin is not None
         assert process.stdout is not None

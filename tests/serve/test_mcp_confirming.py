@@ -64,6 +64,17 @@ async def check_asking(connected: AbstractAsyncContextManager[Client], user: Use
         assert "Ships are moored at quay seven first." in user.asked[0]
         await check_refusal(client, "forget", {"ids": ["ffffffffffff"], "confirm": True})
         await check_refusal(client, "forget", {"ids": []})
+        for kind, uid in (
+            ("memory", ids["memory"]),
+            ("conversation", ids["conversation"]),
+            ("message", ids["message"]),
+        ):
+            found = await check_call(client, "forget", {"kind": kind, "query": "quay seven Aurora", "confirm": True})
+            assert (found["done"], found["ids"]) == (False, []), (
+                "a query names what could be meant, and forgets nothing"
+            )
+            assert uid in {match["id"] for match in found["matches"]}
+        await check_refusal(client, "forget", {**memory, "query": "quay seven"})
         assert len(user.asked) == 2 * len(NOT_YES), "nobody is asked about what is not there"
         user.says = YES
         assert (await check_call(client, "forget", memory))["done"]

@@ -86,7 +86,12 @@ def talking(cli: CommandLine, project: Path, said: Path) -> Iterator[Session]:
     with (
         said.open("wb") as stderr,
         cli.running(
-            "mcp", cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, encoding=None
+            *("mcp", "--tools", "all"),
+            cwd=project,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            encoding=None,
         ) as process,
     ):
         session = Session(process)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Self
@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from harken.errors import HarkenError
-from harken.model.arguments import ArgumentField, arguments_of
+from harken.model.arguments import ArgumentField, arguments_of, schema_of
 from harken.providers.chat_model import ToolCall, ToolSpec
 
 
@@ -104,7 +104,7 @@ class Tool:
     @property
     def spec(self) -> ToolSpec:
         """The tool as a model is told of it."""
-        return ToolSpec(self.name, self.description, plain_schema(form_of(self.arguments).model_json_schema()))
+        return ToolSpec(self.name, self.description, schema_of(self.arguments))
 
 
 class Toolbox:
@@ -149,21 +149,3 @@ def problems_of(error: ValidationError) -> str:
             words = "there is no such argument"
         found.append(f"{place}: {words}" if place else words)
     return "; ".join(found)
-
-
-def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without titles, and without null where an argument may be left out: small models trip over both."""
-    plain: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            plain[key] = {name: plain_schema(facts) for name, facts in value.items()}
-        elif key == "anyOf":
-            (kind,) = [each for each in value if each != {"type": "null"}]
-            plain.update(plain_schema(kind))
-        elif (
-            key != "title"
-            and (key, value) != ("default", None)
-            and (key != "description" or "properties" not in schema)
-        ):
-            plain[key] = value
-    return plain

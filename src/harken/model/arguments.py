@@ -7,7 +7,7 @@ more than the standard library, so that the command line can tell of an operatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -32,6 +32,7 @@ class Argument:
         most: the largest value, or the greatest length.
         choices: the words that are possible; all where none are named.
         is_shared: whether MCP and HTTP take it as well; else the command line alone.
+        is_rare: whether lists of tools leave it out, which cost tokens in each conversation; it is taken all the same.
     """
 
     help: str
@@ -39,6 +40,7 @@ class Argument:
     most: float | None = None
     choices: Sequence[str] = ()
     is_shared: bool = True
+    is_rare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,42 @@ def arguments_of(record: type) -> tuple[ArgumentField, ...]:
         is_many = get_origin(hint) is tuple
         found.append(ArgumentField(each.name, kinds[0], is_many, each.default, about, *spelling or [Spelling()]))
     return tuple(found)
+
+
+_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def schema_of(record: type, is_brief: bool = False) -> dict[str, Any]:
+    """The JSON schema of the arguments that programs give, without titles and null: small models trip over both.
+
+    Args:
+        record: a dataclass of arguments.
+        is_brief: without rare arguments, and without what a refusal says as well: lengths, that no others are taken.
+    """
+    shared = [each for each in arguments_of(record) if each.about.is_shared]
+    listed = [each for each in shared if not (is_brief and each.about.is_rare)]
+    schema: dict[str, Any] = {"type": "object", "properties": {each.name: _schema(each, is_brief) for each in listed}}
+    if required := [each.name for each in listed if each.default is MISSING]:
+        schema["required"] = required
+    return schema if is_brief else {**schema, "additionalProperties": False}
+
+
+def _schema(argument: ArgumentField, is_brief: bool) -> dict[str, Any]:
+    about, is_text = argument.about, argument.kind is str
+    schema: dict[str, Any] = {"type": _JSON_TYPES[argument.kind]}
+    if about.choices:
+        schema["enum"] = list(about.choices)
+    if argument.is_many:
+        schema = {"type": "array", "items": schema}
+    if not (is_brief and (is_text or argument.is_many)):
+        names = ("minItems", "maxItems") if argument.is_many else ("minLength", "maxLength")
+        names = names if argument.is_many or is_text else ("minimum", "maximum")
+        limits = zip(names, (about.least, about.most), strict=True)
+        schema |= {name: limit for name, limit in limits if limit is not None}
+    schema["description"] = about.help
+    if not argument.is_many and argument.default not in (MISSING, None, ""):
+        schema["default"] = argument.default
+    return schema
 
 
 OFFSET = "Where to go on: the next_offset of the answer before."

@@ -19,6 +19,11 @@ def one_line(text: str, most_chars: int | None = None) -> str:
     return flat if most_chars is None or len(flat) <= most_chars else flat[: most_chars - 1] + "…"
 
 
+def short_key(project: str) -> str:
+    """A project's key as people call it: its last part."""
+    return project.rpartition(":")[2].rstrip("/").rpartition("/")[2] or project
+
+
 def readable_bytes(count: int) -> str:
     """`1.4 MB`."""
     size = float(count)

@@ -21,6 +21,7 @@ from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
 from harken.serve.daemon.wire import OK, StrangerError, ping
 from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
+from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
@@ -153,11 +154,16 @@ def hook(words: tuple[str, ...]) -> None:
 
 
 @click.command()
+@click.option("--tools", default=DEFAULT_TOOLS, metavar="NAME,…|all", show_default=True, help="Which tools to offer.")
 @click.pass_obj
-def mcp(session: CommandSession) -> None:
-    """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration."""
+def mcp(session: CommandSession, tools: str) -> None:
+    """Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration.
+
+    Each tool costs tokens in every conversation; `all` offers experiences, values, indexing and the rest as well.
+    """
     from harken.config.settings import environment
 
+    offered = tools_of(tools)
     try:
         from harken.serve.mcp.daemon_client import DaemonClient
         from harken.serve.mcp.stdio import serve_stdio
@@ -165,4 +171,4 @@ def mcp(session: CommandSession) -> None:
         raise MissingExtraError("MCP", "mcp") from error
     # A daemon knows the home and the environment; what stands on this command line beside them it does not.
     place = None if session.overrides else DaemonPaths(str(session.settings().home))
-    serve_stdio(DaemonClient(place, environment(), Path.cwd(), session.engine))
+    serve_stdio(DaemonClient(place, environment(), Path.cwd(), session.engine), offered)

@@ -70,7 +70,7 @@ def runs_our_hook(item: Any) -> bool:
 def _runs_our_server(value: Any) -> bool:
     """Whether an MCP server of our name is `harken mcp`, and not something else that is called so."""
     words = (value.get("args") or value.get("command")) if isinstance(value, dict) else None
-    return isinstance(words, list) and words[-1:] == ["mcp"]
+    return isinstance(words, list) and ("mcp" in words[-1:] or words[-3:-1] == ["mcp", "--tools"])
 
 
 def with_entries(syntax: Syntax, text: str, entries: Sequence[ConfigEntry]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
@@ -12,10 +12,16 @@ from starlette.types import Receive, Scope, Send
 from harken.engine import Harken
 from harken.errors import MissingExtraError
 from harken.serve.http.guard import caller_of, error_response
+from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
 from harken.serve.operations.operation import AnyOperation
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+
+def _offered(context: Any) -> Sequence[AnyOperation]:
+    """The tools that the address names: `/mcp?tools=NAME,…`."""
+    return tools_of(context.request.query_params.get("tools", DEFAULT_TOOLS))
 
 
 class Mount:
@@ -65,7 +71,7 @@ class Mount:
         from harken.serve.mcp.server import make_server
 
         # Hosts and origins were looked at before; on the socket there are none.
-        return StreamableHTTPSessionManager(make_server(self._answer), stateless=True)
+        return StreamableHTTPSessionManager(make_server(self._answer, _offered), stateless=True)
 
     async def _answer(
         self, operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]

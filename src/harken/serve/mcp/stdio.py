@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from harken.errors import HarkenError
 from harken.serve.mcp.daemon_client import DaemonClient
 from harken.serve.mcp.server import make_server
+from harken.serve.operations.operation import AnyOperation
 from harken.serve.process import is_parent_gone
 
 _ADVICE = {
@@ -33,8 +34,8 @@ _LONGEST_ID_DIGITS = 20
 _LOOK_SECONDS, _END_SECONDS = 1.0, 5.0
 
 
-def serve_stdio(client: DaemonClient) -> None:
-    """Serve the client that started this process; returns when it closes stdin.
+def serve_stdio(client: DaemonClient, tools: Sequence[AnyOperation]) -> None:
+    """Serve these tools to the client that started this process; returns when it closes stdin.
 
     Where it goes without that, killed or with the pipe held open by another process, this process ends by itself.
     """
@@ -42,7 +43,7 @@ def serve_stdio(client: DaemonClient) -> None:
     # A reader that hangs in a thread hears no exception.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        anyio.run(_run, client)
+        anyio.run(_run, client, tools)
     except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
     finally:
@@ -53,14 +54,14 @@ def serve_stdio(client: DaemonClient) -> None:
         client.close()
 
 
-async def _run(client: DaemonClient) -> None:
+async def _run(client: DaemonClient, tools: Sequence[AnyOperation]) -> None:
     # Also starts the daemon where there is none, so that it is there when the first question comes.
     try:
         client.is_served()
     except HarkenError as error:
         # Each call answers so, too.
         sys.stderr.write(f"harken: {error}\n")
-    server: Any = make_server(client.answer)
+    server: Any = make_server(client.answer, lambda _context: tools)
     async with stdio_server() as (incoming, outgoing), answering_unreadable(incoming, outgoing) as messages:
         await server.run(messages, outgoing, server.create_initialization_options())
 

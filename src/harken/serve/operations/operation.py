@@ -139,13 +139,14 @@ IncludeUntrusted = Annotated[
     bool,
     Argument(
         "False leaves out what is not to be trusted: whatever tools brought, pages among it. Where the settings leave "
-        "it out, true does not bring it back."
+        "it out, true does not bring it back.",
+        is_rare=True,
     ),
     Spelling("--no-untrusted", help="Leave out what is not to be trusted: what tools brought, web pages among it."),
 ]
 Directory = Annotated[
     str | None,
-    Argument("The project's folder; left out, the one that the server was started in.", 1, 4000),
+    Argument("The project's folder; left out, the one that the server was started in.", 1, 4000, is_rare=True),
     Spelling(help="Its project's, in place of the current one."),
 ]
 

@@ -1,0 +1,90 @@
+"""The tools that clients are told of, and answers in few words: both cost tokens in each conversation.
+
+Nothing here imports the SDK, which takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harken.errors import HarkenError, UsageError
+from harken.model.arguments import schema_of
+from harken.model.views import format_moment, parse_moment
+from harken.serve.operations.operation import AnyOperation, Effect
+from harken.serve.operations.registry import OPERATIONS, operation_of
+from harken.text.shown import one_line, short_key
+
+DEFAULT_TOOLS = "search,show,assemble_context,premortem,remember,forget"
+_ALL = "all"
+# What says how a text was found, or is in what stands around it, or one call away; and the longest of the rest.
+_LEFT_OUT = {
+    *("score", "similarity", "keyword_rank", "vector_rank", "fused", "reasons", "part", "distance", "distance_limit"),
+    *("conversation_id", "exchange_id", "call_id", "trust", "updated_at", "accessed_at", "supersedes", "members"),
+}
+_MOST_CHARS = {"title": 36, "author": 16, "tool_name": 20, "project": 24}
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+_TO_MINUTES = len("2026-05-08T09:00")
+
+
+def tools_of(names: str) -> tuple[AnyOperation, ...]:
+    """The tools of those names, which commas divide; `all` for every one.
+
+    Raises:
+        UsageError: there is no such tool.
+    """
+    if names.strip() == _ALL:
+        return tuple(OPERATIONS.values())
+    try:
+        return tuple(dict.fromkeys(operation_of(name.strip()) for name in names.split(",")))
+    except HarkenError as error:
+        raise UsageError(f"{error} Give names with commas between, or '{_ALL}'.") from None
+
+
+def tool(operation: AnyOperation) -> dict[str, Any]:
+    """The tool as the protocol has it; hints are given where they are not what is assumed without."""
+    hints: dict[str, bool] = {"readOnlyHint": True}
+    if operation.effect is not Effect.READS:
+        hints = {"destructiveHint": operation.effect is Effect.DESTROYS, "idempotentHint": operation.is_idempotent}
+    return {
+        "name": operation.name,
+        "title": operation.title,
+        "description": operation.summary,
+        "inputSchema": schema_of(operation.arguments, is_brief=True),
+        "annotations": {**hints, "openWorldHint": False},
+    }
+
+
+def brief(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer with at most 200 characters beside each text: its id, who said it when, and of what."""
+    known = {name: _brief(value) for name, value in answer.items() if value is not None}
+    return known or dict(answer)
+
+
+def _brief(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_brief(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    is_record = "created_at" in value and not value.keys().isdisjoint(("text", "content"))
+    return {
+        name: _brief_fact(name, each) if is_record else _brief(each)
+        for name, each in value.items()
+        if each not in _EMPTY and not (is_record and _is_left_out(name, each, value))
+    }
+
+
+def _is_left_out(name: str, value: object, record: dict[str, Any]) -> bool:
+    # A message is called after who said it, everything else after what it is.
+    is_said = bool(record.get("role"))
+    is_known = (name, value) in (("source", "message"), ("type", "text")) or (name == "role" and record.get("author"))
+    is_in = name == "project" and record.get("title")
+    return name in _LEFT_OUT or value is False or bool(is_in) or (is_said and bool(is_known))
+
+
+def _brief_fact(name: str, value: Any) -> Any:
+    if name == "created_at":
+        return f"{format_moment(parse_moment(value))[:_TO_MINUTES]}Z"
+    if name == "project":
+        value = short_key(value)
+    return one_line(value, _MOST_CHARS[name]) if name in _MOST_CHARS else value
