@@ -6,6 +6,7 @@ what ties the value to it, and where the value ends.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _STEMS = (
     ("гасл", Secret.PASSWORD, "гасл[оа]"),
     *((word, Secret.PASSWORD, word) for word in ("密码", "密碼", "口令", "パスワード", "비밀번호")),
 )
+_SPELLED = tuple(json.dumps(stem)[1:-1] for stem, _, _ in _STEMS if not stem.isascii())
 _WHOLE = {stem: re.compile(word) for stem, _, word in _STEMS}
 # Names that are words in themselves, or parts of other words: they must stand alone or after a separator.
 _ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds", "psk", "clave", "passe"})
@@ -69,7 +71,8 @@ _TIE = re.compile(
     | (?P<inside>>)(?=[^<\n]{{1,300}}</)
     | (?P<call>(?:{_CLOSERS}\s{{0,3}}(?:\|\||\?\?|or\b)|\()\s{{0,3}}{_QUOTE_AHEAD})
     | (?P<pair>\\{{0,3}}["'`],\s{{0,4}}{_QUOTE_AHEAD})
-    | (?P<prose>{_CLOSERS}(?:\s{{1,2}}{_OF}\s[^\n:="'|]{{1,60}}?)?
+    | (?P<prose>{_CLOSERS}(?P<adjective>\s[^\W\d_]{{2,12}}(?=\s?:\s|\s(?:est|es|é|è|to|is)\s))??
+         (?:\s{{1,2}}{_OF}\s[^\n:="'|]{{1,60}}?)?
          (?:\s{{1,3}}(?:is|was|are|will\sbe|has\sbeen|should\sbe|equals|это|це|ist|lautet|es|est|é|è|to|set\sto|changed\sto)
            (?:\s(?:now|currently|still|just|set\sto|changed\sto|actually|simply|literally))?\s{{0,2}}:?\s{{1,3}}
          |\s{{0,2}}(?::|：|->|—|–|→|是|为|爲|は)\s{{0,3}}))
@@ -95,6 +98,8 @@ _PAIR_LEAD = re.compile(r"(?P<f>\w)?\(\s*\\*[\"'`](?:[\w.-]*\.)?$")
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _COMMANDS = (["env"], ["arg"], ["setenv"], ["export"], ["set"], ["#define"])
 _SAID = re.compile(r"\b(?:chang|set|reset|updat|rotat)[a-z]{0,3}\b[^.\n]{0,40}\Z")
+# In these languages an adjective may stand behind the name: `mot de passe wifi : …`.
+_NOUN_FIRST = ("passe", "contraseña", "senha", "hasło", "haslo", "clave")
 _LOGINS = (["login"], ["user"], ["username"], ["-u"], ["--user"], ["--username"])
 _SQL_WORDS = frozenset({"with", "alter", "create", "set"})
 # An upper-case variable `…_KEY` is often a name for a name: only what looks drawn by lot is a secret.
@@ -133,6 +138,12 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
             at = low.find(stem, stop)
 
 
+def is_spelled(text: str) -> bool:
+    """True where the escapes of JSON spell the name of a secret in other letters."""
+    low = text.lower()
+    return any(name in low for name in _SPELLED)
+
+
 def is_secret_field(name: str, value: str) -> Secret | None:
     """The kind of secret in a field, judged as if it stood in JSON; None when it is none."""
     low = name.lower() if len(name.lower()) == len(name) else name
@@ -153,13 +164,12 @@ def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
     rest = _REST.match(text, end)
     after = text[end : rest.end()] if rest else ""
     before = text[at - 1] if at else " "
-    lead = max(0, at - _QUALIFIER_CHARS)
-    is_inside = before.isalpha() and not (before.islower() and text[at].isupper())
-    if word in _ALONE and is_inside and not low.endswith(_GLUED, lead, at):
-        return None
-    if word == "passe" and not _FRENCH.search(low, lead, at):
+    is_inside = word in _ALONE and before.isalpha() and not (before.islower() and text[at].isupper())
+    if is_inside and not low.endswith(_GLUED, max(0, at - _QUALIFIER_CHARS), at):
         return None
     if after and not _is_continued(text[end - 1], after, word):
+        return None
+    if word == "passe" and not _FRENCH.search(low, max(0, at - _QUALIFIER_CHARS), at):
         return None
     if word == "key" and not text.startswith("_KEY", at - 1) and not _is_qualified(text, at):
         return None
@@ -269,6 +279,8 @@ def _style(tie: re.Match[str], before: str, name: str, value: _Value, secret: Se
         return _spaced(tie, before, name, value)
     if kind == "inside":
         return Style.TIGHT if before.endswith(("<", ":")) else None
+    if tie["adjective"] and not name.endswith(_NOUN_FIRST):
+        return None
     if tie[0].strip() == "to" and not (name.startswith("has") or _SAID.search(before)):
         return None
     if kind == "phrase":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harken.errors import ConfigError
 from harken.model.conversations import EMPTY, ProjectIdentity
-from harken.text.characters import valid_utf8
+from harken.text.characters import valid_utf8, with_letters
 
 if TYPE_CHECKING:
     from harken.redact.values import Span
@@ -30,10 +30,8 @@ _BYTE = r"(?!22|5c|7f)[2-7][0-9a-f]"
 # Colours and other orders to a terminal; `_ESCAPED` has them as JSON and shells write them.
 _ORDER = r"\[[0-9;?]{0,20}[A-Za-z]"
 _TERMINAL = re.compile(rf"\x1b{_ORDER}")
-# Letters of other alphabets, in which the names of secrets are written too.
-_LETTER = "00[c-f][0-9a-f]|0[1-5][0-9a-f]{2}|[3-9a-c][0-9a-f]{3}"
 _ESCAPED = re.compile(
-    rf"\\{{1,8}}(?:u00(?P<unicode>{_BYTE})|x(?P<hex>{_BYTE})|(?P<slash>/)|u(?P<letter>{_LETTER})|(?P<order>(?:u001b|x1b|033|e){_ORDER}))"
+    rf"\\{{1,8}}(?:u00(?P<unicode>{_BYTE})|x(?P<hex>{_BYTE})|(?P<slash>/)|(?P<order>(?:u001b|x1b|033|e){_ORDER}))"
     rf"|(?:&amp;|&)#(?:x0{{0,4}}(?P<entity>{_BYTE})|0{{0,4}}(?P<number>\d{{2,3}}));|(?P<amp>&amp;)",
     re.IGNORECASE,
 )
@@ -97,7 +95,7 @@ class Redactor:
         if "private" in low and _TAG.search(text):
             text = _without_private(text, counts)
             low = _lowered(text)
-        find_secrets, replaced = _finder()
+        find_secrets, replaced, _ = _finder()
         # What is put in place of a secret changes what its neighbours look like, so look until nothing is found.
         for _ in range(_MAX_PASSES if self._enabled else 0):
             spans = find_secrets(text, low, self._extra)
@@ -155,15 +153,20 @@ class Redactor:
 
 
 @cache
-def _finder() -> tuple[Callable[[str, str, Extra], list[Span]], Callable[[str, list[Span]], tuple[str, Counter[str]]]]:
-    """What finds secrets, and what replaces them.
+def _finder() -> tuple[
+    Callable[[str, str, Extra], list[Span]],
+    Callable[[str, list[Span]], tuple[str, Counter[str]]],
+    Callable[[str], bool],
+]:
+    """What finds secrets, what replaces them, and what tells where escapes spell the name of one.
 
     Imported with the first text: the patterns take as long to compile as the rest of the recorder to import.
     """
+    from harken.redact.assignments import is_spelled
     from harken.redact.values import replaced
     from harken.redact.vendor_rules import find_secrets
 
-    return find_secrets, replaced
+    return find_secrets, replaced, is_spelled
 
 
 def _unescape(text: str) -> str:
@@ -173,6 +176,8 @@ def _unescape(text: str) -> str:
     if "\x1b" in text:
         text = _TERMINAL.sub("", text)
     if "\\" in text or "&" in text:
+        if "\\u" in text and _finder()[2](text):
+            text = with_letters(text)
         text = _ESCAPED.sub(_plain, text)
     if "%3" in text and _TELLING_IN_URL.search(text):
         text = _IN_URL.sub(_plain, text)
@@ -186,7 +191,7 @@ def _plain(found: re.Match[str]) -> str:
     if kind in _STANDS_FOR:
         return _STANDS_FOR[kind]
     code = int(value, 10 if kind == "number" else 16)
-    return chr(code) if kind == "letter" or code in _PRINTABLE else found[0]
+    return chr(code) if code in _PRINTABLE else found[0]
 
 
 def _lowered(text: str) -> str:

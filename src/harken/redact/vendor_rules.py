@@ -268,9 +268,7 @@ def find_private_keys(text: str) -> Iterator[Span]:
 
 def find_aws_secrets(text: str, low: str, words: str) -> Iterator[Span]:
     """Secret keys of AWS, 40 characters without a prefix: only where a word or an access key nearby names them."""
-    if not _AWS_NAMED.search(low):
-        return
-    if max(map(len, words.split(" "))) < _AWS_SECRET_CHARS:
+    if max(map(len, words.split(" "))) < _AWS_SECRET_CHARS or not _AWS_NAMED.search(low):
         return
     for found in _AWS_SECRET.finditer(text):
         if is_made_of_words(found.group()) or is_in_digest(text, found.start()):
