@@ -1,7 +1,8 @@
-"""Twenty secrets of ten kinds, and a private passage, planted wherever words come in: none reaches a file."""
+"""Thirty secrets of fifteen kinds, and a private passage, planted wherever words come in: none reaches a file."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,26 @@ SECRETS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
         ("password={}", "Tr0ub4dor&3x!"),
         ("postgresql://app:{}@db.internal:5432/app", "hunter2-Violet-99"),
     ),
+    "a token in base64": (
+        ("echo {} | base64 -d", base64.b64encode(("ghp_" + BODY[:36]).encode()).decode()),
+        ("see data:text/plain;base64,{}", base64.b64encode(("npm_" + OTHER[:36]).encode()).decode()),
+    ),
+    "a token in colour": (
+        ("it printed ghp_" + OTHER[:12] + "\x1b[1;31m{}\x1b[0m", BODY[:24]),
+        ("it printed \x1b[32m{}\x1b[0m", "glpat-" + BODY[:20]),
+    ),
+    "option of a program": (
+        ("unzip -P {} photos.zip", "Copper!Kettle42"),
+        ("echo {} | sudo -S reboot", "KettleCopper-24"),
+    ),
+    "login and password": (
+        ("login: maya@example.com / {}", "Lake-House-77"),
+        ("the creds are admin / {}", "HouseLake!88"),
+    ),
+    "another language": (
+        ("le mot de passe est {}", "Brugge-Violet-55"),
+        ("hasło do bazy to {}", "Gdynia!Violet66"),
+    ),
 }
 PLANTED = [pair for pairs in SECRETS.values() for pair in pairs]
 PRIVATE = "the wedding is on Saturday in Bruges"
@@ -82,9 +103,9 @@ def assert_clean(cli: CommandLine, at_least: int) -> None:
     assert cli.status()["redactions"] >= at_least
 
 
-def test_there_are_twenty_secrets_of_ten_kinds() -> None:
-    assert len(SECRETS) == 10
-    assert len({secret for _, secret in PLANTED}) == 20
+def test_there_are_thirty_secrets_of_fifteen_kinds() -> None:
+    assert len(SECRETS) == 15
+    assert len({secret for _, secret in PLANTED}) == 30
 
 
 def test_none_of_what_a_library_records_is_kept(cli: CommandLine, harken: Harken) -> None:

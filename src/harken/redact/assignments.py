@@ -6,6 +6,7 @@ what ties the value to it, and where the value ends.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,26 +17,33 @@ from harken.text.words import word_lists
 
 # What the name of a secret holds, what it promises, and the whole word where the name is one.
 _ASCII_STEMS = (
-    ("pass", Secret.PASSWORD, r"pass(?:word|wort|wd|phrase|code)?"),
-    ("pwd", Secret.PASSWORD, "pwd"),
-    ("pw", Secret.PASSWORD, "pw"),
+    ("pass", Secret.PASSWORD, r"pass(?:word|wort|wd|phrase|code|e)?"),
+    ("pw", Secret.PASSWORD, "pwd?"),
     ("secret", Secret.SECRET, "secret"),
     ("cred", Secret.SECRET, r"cred(?:ential)?s?"),
     ("token", Secret.TOKEN, "token"),
-    ("auth", Secret.TOKEN, r"auth(?:orization)?"),
+    ("auth", Secret.TOKEN, r"auth(?:orization|tok)?"),
     ("key", Secret.KEY, "key"),
     ("senha", Secret.PASSWORD, "senha"),
-    ("kennwort", Secret.PASSWORD, "kennwort"),
+    *((word, Secret.PASSWORD, word) for word in ("kennwort", "wachtwoord", "haslo", "psk")),
+    ("clave", Secret.KEY, "clave"),
+    ("parola d", Secret.PASSWORD, r"parola d['’]ordine"),
 )
 _STEMS = (
     *_ASCII_STEMS,
-    ("парол", Secret.PASSWORD, "парол[а-я]{0,3}"),
+    ("парол", Secret.PASSWORD, "парол[а-яі]{0,3}"),
     ("contraseñ", Secret.PASSWORD, "contraseña"),
+    ("hasł", Secret.PASSWORD, "hasł[aoe]m?"),
+    ("гасл", Secret.PASSWORD, "гасл[оа]"),
     *((word, Secret.PASSWORD, word) for word in ("密码", "密碼", "口令", "パスワード", "비밀번호")),
 )
+_SPELLED = tuple(json.dumps(stem)[1:-1] for stem, _, _ in _STEMS if not stem.isascii())
 _WHOLE = {stem: re.compile(word) for stem, _, word in _STEMS}
 # Names that are words in themselves, or parts of other words: they must stand alone or after a separator.
-_ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds"})
+_ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds", "psk", "clave", "passe"})
+# … or after these: `requirepass`, `mot de passe`.
+_GLUED = tuple(word_lists("secret_words")["glued"])
+_FRENCH = re.compile(r"(?:mots? de |palavras?-)\Z", re.IGNORECASE)
 _KEY_QUALIFIERS = tuple(word_lists("secret_words")["keys"])
 _QUALIFIER_CHARS = 16
 
@@ -46,6 +54,11 @@ _ABOUT = word_lists("secret_words")["about"]
 
 _CLOSERS = r"""(?:\\{0,3}["'`]|\*\*|__|\)|\]|\[\d{0,4}\]|&quot;|\s\([^()\n]{0,30}\)){0,4}"""
 _QUOTE_AHEAD = r"""(?=[rbfuRBFU]{0,2}\\{0,3}["'`])"""
+# What a password is for, in the languages that its names are known in.
+_OF = (
+    "(?:for|to|of|on|at|in|from|für|zu[mr]?|vo[nm]|pour|d[eu]|des|del|della|dello|par?a|per|d[aoi]|d[ao]s|na|dla|voor|van|op"
+    "|от|для|к|до|від|на)"
+)
 _TIE = re.compile(
     rf"""
       (?P<typed>\s{{0,3}}:?\s{{0,3}}[&*]?(?:'static\s)?
@@ -58,13 +71,14 @@ _TIE = re.compile(
     | (?P<inside>>)(?=[^<\n]{{1,300}}</)
     | (?P<call>(?:{_CLOSERS}\s{{0,3}}(?:\|\||\?\?|or\b)|\()\s{{0,3}}{_QUOTE_AHEAD})
     | (?P<pair>\\{{0,3}}["'`],\s{{0,4}}{_QUOTE_AHEAD})
-    | (?P<prose>{_CLOSERS}(?:\s{{1,2}}(?:for|to|of|on|at|in|from|от|для|к)\s[^\n:="'|]{{1,60}}?)?
-         (?:\s{{1,3}}(?:is|was|are|will\sbe|has\sbeen|should\sbe|equals|это|ist|lautet|es|est|é|set\sto|changed\sto)
+    | (?P<prose>{_CLOSERS}(?P<adjective>\s[^\W\d_]{{2,12}}(?=\s?:\s|\s(?:est|es|é|è|to|is)\s))??
+         (?:\s{{1,2}}{_OF}\s[^\n:="'|]{{1,60}}?)?
+         (?:\s{{1,3}}(?:is|was|are|will\sbe|has\sbeen|should\sbe|equals|это|це|ist|lautet|es|est|é|è|to|set\sto|changed\sto)
            (?:\s(?:now|currently|still|just|set\sto|changed\sto|actually|simply|literally))?\s{{0,2}}:?\s{{1,3}}
          |\s{{0,2}}(?::|：|->|—|–|→|是|为|爲|は)\s{{0,3}}))
-    | (?P<phrase>\s(?:for|to|of|on|от|для|к)(?:\s[^\W\d_]{{1,20}}){{1,4}}\s)
+    | (?P<phrase>\s(?:for|to|of|on|от|для|к|до|від)(?:\s[^\W\d_]{{1,20}}){{1,4}}\s)
     | (?P<pipe>\*{{0,2}}`?(?:[ \t]{{1,20}}\|[ \t]{{0,20}}|\|[ \t]{{1,20}}))
-    | (?P<space>{_CLOSERS}[ \t]{{1,4}})
+    | (?P<space>{_CLOSERS}[ \t]{{1,4}}(?:[057][ ](?=[0-9A-F$]{{6}}))?)
     """,
     re.VERBOSE,
 )
@@ -83,6 +97,9 @@ _AFTER_WORD = re.compile(
 _PAIR_LEAD = re.compile(r"(?P<f>\w)?\(\s*\\*[\"'`](?:[\w.-]*\.)?$")
 _NAME_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _COMMANDS = (["env"], ["arg"], ["setenv"], ["export"], ["set"], ["#define"])
+_SAID = re.compile(r"\b(?:chang|set|reset|updat|rotat)[a-z]{0,3}\b[^.\n]{0,40}\Z")
+# In these languages an adjective may stand behind the name: `mot de passe wifi : …`.
+_NOUN_FIRST = ("passe", "contraseña", "senha", "hasło", "haslo", "clave")
 _LOGINS = (["login"], ["user"], ["username"], ["-u"], ["--user"], ["--username"])
 _SQL_WORDS = frozenset({"with", "alter", "create", "set"})
 # An upper-case variable `…_KEY` is often a name for a name: only what looks drawn by lot is a secret.
@@ -107,6 +124,8 @@ class _Value:
 def find_assignments(text: str, low: str) -> Iterator[Span]:
     """The values of names that promise a secret; `low` is the text in lower case, of the same length."""
     for stem, secret, _ in _ASCII_STEMS if text.isascii() else _STEMS:
+        if stem not in low:
+            continue
         at = low.find(stem)
         while at >= 0:
             stop = at + 1
@@ -117,6 +136,12 @@ def find_assignments(text: str, low: str) -> Iterator[Span]:
                 stop = _true_end(text, value)
                 yield Span(value.start, stop, NAMED, secret.value)
             at = low.find(stem, stop)
+
+
+def is_spelled(text: str) -> bool:
+    """True where the escapes of JSON spell the name of a secret in other letters."""
+    low = text.lower()
+    return any(name in low for name in _SPELLED)
 
 
 def is_secret_field(name: str, value: str) -> Secret | None:
@@ -139,9 +164,12 @@ def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
     rest = _REST.match(text, end)
     after = text[end : rest.end()] if rest else ""
     before = text[at - 1] if at else " "
-    if word in _ALONE and before.isalpha() and not (before.islower() and text[at].isupper()):
+    is_inside = word in _ALONE and before.isalpha() and not (before.islower() and text[at].isupper())
+    if is_inside and not low.endswith(_GLUED, max(0, at - _QUALIFIER_CHARS), at):
         return None
     if after and not _is_continued(text[end - 1], after, word):
+        return None
+    if word == "passe" and not _FRENCH.search(low, max(0, at - _QUALIFIER_CHARS), at):
         return None
     if word == "key" and not text.startswith("_KEY", at - 1) and not _is_qualified(text, at):
         return None
@@ -251,6 +279,10 @@ def _style(tie: re.Match[str], before: str, name: str, value: _Value, secret: Se
         return _spaced(tie, before, name, value)
     if kind == "inside":
         return Style.TIGHT if before.endswith(("<", ":")) else None
+    if tie["adjective"] and not name.endswith(_NOUN_FIRST):
+        return None
+    if tie[0].strip() == "to" and not (name.startswith("has") or _SAID.search(before)):
+        return None
     if kind == "phrase":
         return Style.PROSE if value.head.isalnum() and not value.head.isdigit() else None
     return {"typed": Style.LOOSE, "valued": Style.TIGHT}.get(kind, Style.PROSE)

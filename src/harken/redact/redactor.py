@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harken.errors import ConfigError
 from harken.model.conversations import EMPTY, ProjectIdentity
-from harken.text.characters import valid_utf8
+from harken.text.characters import valid_utf8, with_letters
+
+if TYPE_CHECKING:
+    from harken.redact.values import Span
+    from harken.redact.vendor_rules import Extra
 
 _MAX_PASSES = 4
 _MAX_DEPTH = 100
@@ -23,14 +27,18 @@ _INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2
 _WIDE = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 # Not the quote and the backslash: taking them out of their escapes would end the text that they stand in.
 _BYTE = r"(?!22|5c|7f)[2-7][0-9a-f]"
+# Colours and other orders to a terminal; `_ESCAPED` has them as JSON and shells write them.
+_ORDER = r"\[[0-9;?]{0,20}[A-Za-z]"
+_TERMINAL = re.compile(rf"\x1b{_ORDER}")
 _ESCAPED = re.compile(
-    rf"\\{{1,8}}(?:u00(?P<unicode>{_BYTE})|x(?P<hex>{_BYTE})|(?P<slash>/))"
+    rf"\\{{1,8}}(?:u00(?P<unicode>{_BYTE})|x(?P<hex>{_BYTE})|(?P<slash>/)|(?P<order>(?:u001b|x1b|033|e){_ORDER}))"
     rf"|(?:&amp;|&)#(?:x0{{0,4}}(?P<entity>{_BYTE})|0{{0,4}}(?P<number>\d{{2,3}}));|(?P<amp>&amp;)",
     re.IGNORECASE,
 )
 _IN_URL = re.compile(rf"%(?P<percent>{_BYTE})", re.IGNORECASE)
 # Escaped `:`, `<` and `=`: without one of them there is neither a tag, nor credentials, nor a value with its name.
 _TELLING_IN_URL = re.compile(r"%3[acd]", re.IGNORECASE)
+_STANDS_FOR = {"slash": "/", "amp": "&", "order": ""}
 _PRINTABLE = range(0x20, 0x7F)
 
 _KIND = re.compile(r"[\w-]+")
@@ -77,6 +85,8 @@ class Redactor:
         if plain == text:
             return found
         shown = self._redacted(plain)
+        if not shown.counts:
+            return Redacted(text)
         return found if shown.text == _unescape(found.text) else shown
 
     def _redacted(self, text: str) -> Redacted:
@@ -85,27 +95,10 @@ class Redactor:
         if "private" in low and _TAG.search(text):
             text = _without_private(text, counts)
             low = _lowered(text)
-        # Imported with the first text: their patterns take as long to compile as the rest of the recorder to import.
-        from harken.redact import vendor_rules as rules
-        from harken.redact.assignments import find_assignments
-        from harken.redact.values import SURE, Span, replaced
-
+        find_secrets, replaced, _ = _finder()
         # What is put in place of a secret changes what its neighbours look like, so look until nothing is found.
         for _ in range(_MAX_PASSES if self._enabled else 0):
-            spans = [*find_assignments(text, low), *rules.find_shapes(text, low, rules.CONTEXT)]
-            if " -" in low or " identified by " in low:
-                spans += rules.find_shapes(text, low, rules.OPTIONS)
-            if "PRIVATE KEY" in text or "Private-Lines" in text:
-                spans += rules.find_private_keys(text)
-            if "[redacted:" in text:
-                spans += rules.find_continued(text)
-            # Those long enough to hold a vendor's token, in order, one blank between them; ordinary prose has none.
-            if words := " ".join([word for word in text.split() if len(word) >= rules.MIN_WORD]):
-                spans += rules.find_tokens(text, words)
-                spans += rules.find_shapes(text, low, rules.LINKS)
-                spans += rules.find_aws_secrets(text, low, words)
-            for kind, pattern, group in self._extra:
-                spans += [Span(*found.span(group), SURE, kind) for found in pattern.finditer(text) if found[group]]
+            spans = find_secrets(text, low, self._extra)
             text, taken = replaced(text, spans) if spans else (text, EMPTY)
             if not taken:
                 break
@@ -159,11 +152,32 @@ class Redactor:
         return items
 
 
+@cache
+def _finder() -> tuple[
+    Callable[[str, str, Extra], list[Span]],
+    Callable[[str, list[Span]], tuple[str, Counter[str]]],
+    Callable[[str], bool],
+]:
+    """What finds secrets, what replaces them, and what tells where escapes spell the name of one.
+
+    Imported with the first text: the patterns take as long to compile as the rest of the recorder to import.
+    """
+    from harken.redact.assignments import is_spelled
+    from harken.redact.values import replaced
+    from harken.redact.vendor_rules import find_secrets
+
+    return find_secrets, replaced, is_spelled
+
+
 def _unescape(text: str) -> str:
     """The text without invisible characters, wide forms and escapes of plain characters; itself where it has none."""
     if not text.isascii():
         text = _INVISIBLE.sub("", text).translate(_WIDE)
+    if "\x1b" in text:
+        text = _TERMINAL.sub("", text)
     if "\\" in text or "&" in text:
+        if "\\u" in text and _finder()[2](text):
+            text = with_letters(text)
         text = _ESCAPED.sub(_plain, text)
     if "%3" in text and _TELLING_IN_URL.search(text):
         text = _IN_URL.sub(_plain, text)
@@ -172,9 +186,10 @@ def _unescape(text: str) -> str:
 
 def _plain(found: re.Match[str]) -> str:
     """The character that an escape stands for."""
-    kind, value = found.lastgroup, found[found.lastgroup or 0]
-    if kind in ("slash", "amp"):
-        return "/" if kind == "slash" else "&"
+    kind = found.lastgroup or ""
+    value = found[kind or 0]
+    if kind in _STANDS_FOR:
+        return _STANDS_FOR[kind]
     code = int(value, 10 if kind == "number" else 16)
     return chr(code) if code in _PRINTABLE else found[0]
 

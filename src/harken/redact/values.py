@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from harken.redact.facts import is_fact
+from harken.text.characters import with_letters
 from harken.text.words import word_lists
 
 SURE = 0
@@ -168,6 +169,8 @@ def _is_code(secret: Secret, value: str, *, quoted: bool) -> bool:
 
 def is_secret(secret: Secret, style: Style, value: str, *, quoted: bool) -> bool:
     """True where this value, given without quotes and to its first few hundred characters at least, is a secret."""
+    if "\\u" in value:
+        value = with_letters(value)
     if is_placeholder(value) or value.casefold().rstrip(".,:;") in _WORDS or _is_code(secret, value, quoted=quoted):
         return False
     if not _looks_secret(secret, style, value, quoted=quoted):

@@ -1,4 +1,7 @@
-"""Characters that no database can keep, and those that a terminal would obey: replaced before a text is written."""
+"""Characters that no database can keep, and those that a terminal would obey: replaced before a text is written.
+
+And letters that JSON escapes.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ _BIDI = "\u202a-\u202e\u2066-\u2069"
 _OBEYED = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}]")
 # JSON escapes only those below the blank by itself.
 _UNESCAPED = re.compile(rf"[\x7f-\x9f{_BIDI}]")
+_LETTER = re.compile(r"\\{1,8}u(00[c-f][0-9a-f]|0[1-5][0-9a-f]{2}|[3-9a-c][0-9a-f]{3})", re.IGNORECASE)
 
 
 def valid_utf8(text: str) -> str:
@@ -43,3 +47,8 @@ def printable(text: str) -> str:
 def printable_json(document: str) -> str:
     """Return the same JSON with such characters escaped, so that it says what it said."""
     return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+
+
+def with_letters(text: str) -> str:
+    """The text with the letters of other alphabets for which it has the escapes of JSON."""
+    return _LETTER.sub(lambda found: chr(int(found[1], 16)), text)

@@ -212,6 +212,14 @@ HOSTILE = [
     ),
     *("password,", "user,password\n", "|password|\n|---|\n", "key  ", '"password",', "password\n---|\n"),
     *("curl -u ", "mysql -p", "Authorization: Bearer ", '\\"', "$2b$", "aB1/", "пароль для ", "M" * 25 + "."),
+    *("Z2hwX/", "Z2hwX2 ", "ewogICJhdXRo", "aeyJhbGci", "\x1b[", "\\u001b[", "cio", "psk=", "login: a / ", "hasło do "),
+    *(
+        "echo a echo b sudo -s -s ",
+        "echo a:b | chpasswd ",
+        'wpa_passphrase "',
+        " /user: net use",
+        " docker --password-stdin",
+    ),
 ]
 
 
@@ -228,6 +236,10 @@ def test_hostile_repetition_ends_and_stays_redacted(unit: str) -> None:
         "ghp_{0}\u200b{1}",
         "g\u00adhp_{0}{1}",
         "\\u0067hp_{0}{1}",
+        "ghp_{0}\x1b[1;31m{1}\x1b[0m",
+        "\x1b[32mghp_{0}{1}",
+        "ghp_{0}\\u001B[0m{1}",
+        "password=\\x1b[1m{0}{1}\\033[0m",
         "ghp_{0}\\\n  {1}",
         "ghp_{0}\n{1}",
         "token = 'ghp_{0}' + '{1}'",
@@ -278,6 +290,8 @@ def test_a_private_passage_goes_in_whatever_form_its_tags_come(begin: str, end: 
         "if x < private_key: pass",
         "-----END PRIVATE KEY----- is the last line",
         "see [redacted:token]\nNothing more",
+        "\x1b[1mpassword\x1b[0m is required",
+        "printf '\\033[31mred\\033[0m token2'",
     ],
 )
 def test_escapes_that_hide_nothing_stay_as_they_are(text: str) -> None:

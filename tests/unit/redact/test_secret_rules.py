@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import re
+import tomllib
+from importlib import resources
 
 import pytest
 
@@ -68,6 +72,41 @@ def test_a_vendors_token_is_found_wherever_it_stands(kind: str) -> None:
         assert "[redacted:" in found.text, (token, place)
         if place == "{}":
             assert (found.text, dict(found.counts)) == (f"[redacted:{kind}]", {kind: 1})
+
+
+# Of these a prefix of one or two characters says too little in base64, or the shape is not told by a prefix.
+NOT_ENCODED = {"twilio-key", "discord-token", "telegram-token", "azure-client-secret", "jwt"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TOKENS if kind not in NOT_ENCODED])
+def test_the_base64_of_a_vendors_token_is_a_secret(kind: str) -> None:
+    for token in TOKENS[kind]:
+        for coded in (base64.b64encode(token.encode()), base64.urlsafe_b64encode(f"{token}\nand more".encode())):
+            for place in ("echo {} | base64 -d", "data:text/plain;base64,{}", "{}", 'atob("{}")', "a: {}\nb"):
+                found = redactor.redact(place.format(coded.decode()))
+                assert coded.decode()[:-4] not in found.text, (token, place)
+                assert dict(found.counts) == {kind: 1}, (token, place)
+
+
+@pytest.mark.parametrize(
+    "text", ["a plain text and nothing more 123", "ghp_", "the ghp_ prefix is GitHub's, v2", "sk-learn 1.5.2"]
+)
+def test_the_base64_of_other_words_stays(text: str) -> None:
+    line = f"echo {base64.b64encode(text.encode()).decode()} | base64 -d"
+    assert redactor.redact(line).text == line
+
+
+def published() -> list[tuple[str, int, str]]:
+    data = resources.files("harken.redact").joinpath("data/published_prefixes.toml").read_text("utf-8")
+    return [(chars, least, prefix) for chars, least, heads in tomllib.loads(data)["tokens"] for prefix in heads.split()]
+
+
+def test_tokens_of_every_published_prefix_are_found() -> None:
+    assert len(published()) > 100
+    for chars, least, prefix in published():
+        drawn = [char for char in "7Q4mX9bV2kT6wR1zL8dF3hN5c-_./" if re.match(f"[{chars}]", char)]
+        token = prefix + "".join(itertools.islice(itertools.cycle(drawn[:18]), least))
+        assert token not in redactor.redact(f"use {token} today").text, token
 
 
 # The secret of each line stands after the last `~`.
