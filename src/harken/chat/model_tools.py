@@ -8,7 +8,7 @@ from typing import Annotated
 
 from harken.chat.details import read_details
 from harken.chat.tools import Tool, ToolContext, ToolOutcome
-from harken.context.render import block, core_block, quoted
+from harken.context.render import Fence, core_block
 from harken.errors import NotFoundError
 from harken.model.arguments import CATEGORIES, OFFSET, SECTIONS, Argument, DetailsWanted, NewMemory
 from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS, SearchScope, Trust
@@ -113,12 +113,12 @@ def memory_tools(memories: Memories) -> list[Tool]:
         return ToolOutcome(f"{_DID[saved.outcome]} as {saved.memory.uid}.{replaces}")
 
     def look(wanted: SearchMemory, here: ToolContext) -> ToolOutcome:
-        least, room = wanted.min_importance, here.room_tokens
+        least, room, fence = wanted.min_importance, here.room_tokens, Fence()
         found = memories.search(wanted.query, limit=wanted.limit, category=wanted.category, min_importance=least)
         shown = _fitting(
             (
                 f"category={one.memory.category} importance={one.memory.importance:g}\n"
-                f"{quoted(one.hit.entry, tokens.clip_middle(one.memory.content, room // 3))}"
+                f"{fence.entry(one.hit.entry, tokens.clip_middle(one.memory.content, room // 3))}"
                 for one in found
             ),
             room,
@@ -126,7 +126,7 @@ def memory_tools(memories: Memories) -> list[Tool]:
         if not shown:
             return ToolOutcome("No memory was found. Try other words.")
         ids = ", ".join(one.memory.uid for one in found[: len(shown)])
-        return ToolOutcome(block(SAVED, shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
+        return ToolOutcome(fence.block(SAVED, shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
 
     return [
         Tool(
@@ -162,7 +162,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
 
     def look(wanted: SearchHistory, here: ToolContext) -> ToolOutcome:
         # One more tells whether there are others.
-        asked = wanted.offset + wanted.limit + 1
+        asked, fence = wanted.offset + wanted.limit + 1, Fence()
         result = search(wanted.query, scope=_SAID, limit=asked + _MOST_FOUND)
         hits = [hit for hit in result.hits if hit.entry.exchange_uid != here.exchange_uid][wanted.offset : asked]
         most = min(_HIT_TOKENS, here.room_tokens // 3)
@@ -170,7 +170,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         shown = _fitting(
             (
                 f"conversation_id={entry.conversation_uid} exchange_id={entry.exchange_uid}\n"
-                f"{quoted(entry, tokens.clip_middle(entry.text, most))}"
+                f"{fence.entry(entry, tokens.clip_middle(entry.text, most))}"
                 for entry in entries
             ),
             here.room_tokens,
@@ -179,7 +179,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         notes = " ".join(result.notes)
         if not shown:
             return ToolOutcome(f"Nothing was found. Try other words. {notes}".rstrip())
-        text = "\n".join([block("Said before:", shown), more, *([notes] if notes else [])])
+        text = "\n".join([fence.block("Said before:", shown), more, *([notes] if notes else [])])
         ids = ", ".join(entry.ref_uid for entry in entries[: len(shown)])
         return ToolOutcome(text, kept=f"(Found {len(shown)} messages: {ids}; recalled, not said.)")
 

@@ -14,7 +14,7 @@ MAX_QUERY_TOKENS = 400
 MAX_TERMS = 32
 MAX_QUOTED_WORDS = 16
 _SCAFFOLDING = re.compile(
-    r"<(system-reminder|harken-recall|environment_context|ide_[a-z_]+)\b[^>]*>.*?</\1>|```.*?```", re.DOTALL
+    r"<(system-reminder|harken-recall(?:-[a-z]+)?|environment_context|ide_[a-z_]+)\b[^>]*>.*?</\1>|```.*?```", re.DOTALL
 )
 
 

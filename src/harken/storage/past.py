@@ -41,7 +41,7 @@ class ConversationHead:
 
     Attributes:
         trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
-            `imported`.
+            that of its first words.
     """
 
     uid: str
@@ -96,7 +96,8 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
     """What is shown of conversations, by row."""
     heads = {}
     for row in rows_among(tx, _conversation_heads(tx.dialect), conversation_ids):
-        trust = Trust.AGENT if row.begun_by in (Trust.OWNER, Trust.AGENT) else Trust.IMPORTED
+        is_own = row.begun_by in (Trust.OWNER, Trust.AGENT)
+        trust = Trust.AGENT if is_own else Trust(row.begun_by or Trust.IMPORTED)
         shown = (row.title or row.summary_title or "", row.text or "", row.created_at, row.exchanges, trust)
         heads[row.id] = ConversationHead(row.uid, *shown)
     return heads
