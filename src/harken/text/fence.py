@@ -7,6 +7,8 @@ import secrets
 from bisect import bisect_left
 
 RECALL_FENCE = "harken-recall"
+# With its mark, in a pattern.
+RECALL_NAME = rf"{RECALL_FENCE}(?:-[a-z]+)?"
 # No vowels: it is no word.
 _LETTERS, _MARK_LETTERS = "bcdfghjkmnpqrstvwxz", 6
 RECALLED = "From earlier in this conversation:"
