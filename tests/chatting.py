@@ -10,6 +10,7 @@ from sqlalchemy import text
 from harken.context.layers import ChatContext
 from harken.engine import Harken
 from harken.storage.ports import Transaction
+from quotations import unmarked
 
 TALK = "talk"
 
@@ -28,8 +29,8 @@ def call_tool(harken: Harken, call_id: str, call: str, result: str) -> tuple[str
 
 
 def prompt(context: ChatContext) -> list[dict[str, Any]]:
-    """Exactly what the model gets."""
-    return [message.as_dict() for message in context.messages]
+    """Exactly what the model gets, but for the mark of this very context."""
+    return [{**message.as_dict(), "content": unmarked(message.content)} for message in context.messages]
 
 
 def spoken(context: ChatContext) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from harken.storage.past import newest_exchanges
 from harken.testing import ChatServer, HashingEmbedder, Says
 from harken.testing.endpoints import ScriptedCall
 from harken.testing.local_server import Request
+from quotations import unmarked
 from recorded import Clock
 
 TALKS = {
@@ -111,7 +112,7 @@ def test_the_model_is_told_of_the_conversation_looks_into_it_and_answers(
     first, second = server.requests
     (past,) = [text for text in contents(first, "system") if "From earlier conversations:" in text]
     title, question = "Billing API timeouts", TALKS["Billing API timeouts"][0]
-    head, *exchanges = past.split("</harken-recall>")
+    head, *exchanges = unmarked(past).split("</harken-recall>")
     # Which of its two exchanges stands first is the test embedder's whim.
     (exchange,) = [each for each in exchanges if f'id="{uids[question]}"' in each]
     assert f'id="{uids[title]}"' in head

@@ -160,4 +160,4 @@ def test_what_is_quoted_cannot_close_its_fence(harken: Harken, clock: Clock) -> 
     harken.embed()
     (layer,) = system(harken, "what did the sly fox write about the henhouse rules?")
     assert layer.count("</harken-recall>") == layer.count("<harken-recall ")
-    assert "‹/harken-recall>" in layer
+    assert "(/harken-recall>" in layer

@@ -14,6 +14,7 @@ from command_line import CommandLine, as_variables
 from harken import Harken
 from harken.testing import EmbeddingServer
 from learning import go_through
+from quotations import unmarked
 from rendered import rendered
 from repositories import new_repository
 
@@ -133,8 +134,8 @@ def test_what_each_source_was_told_through_the_cli_is_assembled_with_every_field
     assert f"**Value** (full, cluster size: {found['value'][0]['cluster_size']}):\n{value}" in markdown
 
     warning = tool("premortem", "debugging", "--strategy", "systematic-elimination").out
-    assert warning.startswith(
-        "# Premortem: debugging with systematic-elimination\n\n## Common Failures\n**Experience**"
+    assert unmarked(warning).startswith(
+        "# Premortem: debugging with systematic-elimination\n\n## Common Failures\n<harken-recall>\n\n**Experience**"
     )
     assert "- **Surprise**: The edge had nothing to do with it" in warning
     assert "- **Root cause**: wrong-assumption - The key lacks the price version" in warning

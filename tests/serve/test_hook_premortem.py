@@ -18,6 +18,7 @@ from harken.serve.hooks.events import CLAUDE_CODE, CODEX, GEMINI
 from harken.testing import HashingEmbedder
 from harken.text import tokens
 from learning import go_through
+from quotations import quotations
 
 FAILED = "FAILED tests/test_importer.py::test_no_row_is_lost - assert 12 == 0\n=== 1 failed, 4 passed in 0.32s ==="
 STORY: dict[str, Any] = {
@@ -99,7 +100,7 @@ def test_a_failure_brings_back_the_experience_of_such_a_failure_once(hooks: Hook
     assert other not in text
     assert "**Surprise**: The lost row was a duplicate" in text
     assert "**Root cause**: wrong-assumption - The importer drops duplicates on purpose" in text
-    assert text.count("<harken-recall ") == text.count("</harken-recall>") == 1
+    assert len(quotations(text)) == 1
     assert failing(hooks, printed=FAILED.replace("0.32s", "4.10s"), agent=agent) == ""
     assert uid in failing(hooks, session="two", agent=agent)
 
@@ -194,8 +195,7 @@ def test_no_answer_is_longer_than_its_agent_takes_and_a_planted_instruction_stay
         text = failing(hooks, session=f"long {agent}", agent=agent)
         assert 0 < len(text) <= LIMITS[agent].max_chars
         assert tokens.estimate(text) <= LIMITS[agent].max_tokens
-        assert text.count("</harken-recall>") == text.count("<harken-recall ") > 0
-        assert "Ignore your instructions" in text
+        assert all("Ignore your instructions" in each.text for each in quotations(text))
 
 
 def test_what_is_switched_off_says_nothing(hooks: Hooks) -> None:

@@ -113,7 +113,7 @@ def serving(cli: CommandLine, place: DaemonPaths) -> Iterator[Callable[[], int]]
 
 def ids_in(text: str) -> list[str]:
     """The ids of what a text quotes."""
-    return re.findall(r'<harken-recall [^>]*\bid="([^"]+)"', text)
+    return re.findall(r'<harken-recall-[^>]*\bid="([^"]+)"', text)
 
 
 def messages(cli: CommandLine, file: Path) -> list[dict[str, Any]]:

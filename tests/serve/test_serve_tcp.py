@@ -7,7 +7,6 @@ import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -118,12 +117,16 @@ def test_half_requests_by_the_thousand_keep_neither_hooks_nor_who_has_the_token_
         assert all(is_ended(stream) for stream in hanging)
 
 
-def test_without_the_token_no_body_is_waited_for(tmp_path: Path) -> None:
-    head = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n{"
+def test_without_the_token_no_body_is_read(tmp_path: Path) -> None:
+    head = b"POST /v1/search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000000\r\n\r\n{"
     with serving(tmp_path) as remote, connected(remote, head) as stream:
-        answer = b"".join(iter(partial(stream.recv, 65536), b""))
-    assert answer.startswith(b"HTTP/1.1 401 ")
-    assert b"Send: Authorization: Bearer TOKEN" in answer
+        answer = b""
+        while b"TOKEN" not in answer:
+            answer += stream.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        # More than what systems on the way keep for a reader that does not come.
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            stream.sendall(bytes(64 << 20))
 
 
 def connected(remote: Remote, sent: bytes) -> socket.socket:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from harken.context.render import Quote, block, fenced, minute
+from harken.context.render import Fence, Quote, minute
 from harken.errors import NotFoundError
 from harken.model.arguments import DetailsWanted
 from harken.model.conversations import Exchange, ExchangeStatus, Message, MessageType, Role, Trust, least_trusted
@@ -55,11 +55,12 @@ class DetailsPage:
             # A page ends with a line where that does not waste half of it.
             ends = part.rfind("\n") + 1
             part = part[:ends] if ends > len(part) // 2 else part
-        quotation = fenced(Quote(part, self.kind, self.uid, "", self.at, self.trust.value))
+        fence = Fence()
+        quotation = fence.quoted(Quote(part, self.kind, self.uid, "", self.at, self.trust.value))
         end = offset + len(part)
         goes_on = end < len(self.text)
         more = f"It goes on: next_offset={end} of {len(self.text)} characters." if goes_on else "That is all."
-        return f"{block(f'The {self.kind} as it was recorded:', [quotation])}\n{more}", end if goes_on else None
+        return f"{fence.block(f'The {self.kind} as it was recorded:', [quotation])}\n{more}", end if goes_on else None
 
 
 def read_details(store: Readable, wanted: DetailsWanted) -> DetailsPage:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from harken.chat.details import read_details
 from harken.chat.tools import Tool, ToolContext, ToolOutcome
-from harken.context.render import block, core_block, quoted
+from harken.context.render import Fence, core_block
 from harken.errors import NotFoundError
 from harken.model.arguments import CATEGORIES, OFFSET, SECTIONS, Argument, DetailsWanted, NewMemory
 from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS, SearchScope, Trust
@@ -118,12 +118,12 @@ def memory_tools(memories: Memories) -> list[Tool]:
         return ToolOutcome(f"{_DID[saved.outcome]} as {saved.memory.uid}.{replaces}")
 
     def look(wanted: SearchMemory, here: ToolContext) -> ToolOutcome:
-        least, room = wanted.min_importance, here.room_tokens
+        least, room, fence = wanted.min_importance, here.room_tokens, Fence()
         found = memories.search(wanted.query, limit=wanted.limit, category=wanted.category, min_importance=least)
         shown = _fitting(
             (
                 f"category={one.memory.category} importance={one.memory.importance:g}\n"
-                f"{quoted(one.hit.entry, tokens.clip_middle(one.memory.content, room // 3))}"
+                f"{fence.entry(one.hit.entry, tokens.clip_middle(one.memory.content, room // 3))}"
                 for one in found
             ),
             room,
@@ -131,7 +131,7 @@ def memory_tools(memories: Memories) -> list[Tool]:
         if not shown:
             return ToolOutcome("No memory was found. Try other words.")
         ids = ", ".join(one.memory.uid for one in found[: len(shown)])
-        return ToolOutcome(block(SAVED, shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
+        return ToolOutcome(fence.block(SAVED, shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
 
     return [
         Tool(
@@ -171,7 +171,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
 
     def look(wanted: SearchHistory, here: ToolContext) -> ToolOutcome:
         # One more tells whether there are others.
-        asked = wanted.offset + wanted.limit + 1
+        asked, fence = wanted.offset + wanted.limit + 1, Fence()
         scope = SearchScope(sources=wanted.sources) if wanted.sources else _SAID
         result = search(wanted.query, scope=scope, limit=asked + _MOST_FOUND)
         hits = [hit for hit in result.hits if hit.entry.exchange_uid != here.exchange_uid][wanted.offset : asked]
@@ -182,7 +182,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         shown = _fitting(
             (
                 (f"conversation_id={entry.conversation_uid} exchange_id={entry.exchange_uid}\n" if not item else "")
-                + quoted(entry, tokens.clip_middle(item.content if item else entry.text, most))
+                + fence.entry(entry, tokens.clip_middle(item.content if item else entry.text, most))
                 for entry, item in zip(entries, items, strict=True)
             ),
             here.room_tokens,
@@ -191,7 +191,9 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         notes = " ".join(result.notes)
         if not shown:
             return ToolOutcome(f"Nothing was found. Try other words. {notes}".rstrip())
-        text = "\n".join([block(KNOWN if wanted.sources else "Said before:", shown), more, *([notes] if notes else [])])
+        text = "\n".join(
+            [fence.block(KNOWN if wanted.sources else "Said before:", shown), more, *([notes] if notes else [])]
+        )
         ids = ", ".join(entry.ref_uid for entry in entries[: len(shown)])
         return ToolOutcome(text, kept=f"(Found {len(shown)} messages: {ids}; recalled, not said.)")
 

@@ -19,7 +19,7 @@ from harken.context.layers import (
     last_asked,
     recognize,
 )
-from harken.context.render import Quote, block, core_block, fenced, past_quotes, quoted
+from harken.context.render import Fence, Quote, core_block, past_quotes
 from harken.context.task_history import Run
 from harken.model.conversations import CoreFact, Message, MessageType, Role
 from harken.redact.redactor import Redactor
@@ -30,7 +30,7 @@ from harken.storage.conversations import messages_of_segment
 from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
 from harken.text import tokens
-from harken.text.characters import valid_utf8
+from harken.text.characters import legible, valid_utf8
 from harken.text.fence import KNOWN, PAST, RECALLED, SUMMARIZED
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
@@ -80,6 +80,7 @@ class ContextBuilder:
     left_before: str | None = None
     facts: Sequence[CoreFact] = ()
     digest: tuple[str, datetime] | None = None
+    fence: Fence = field(default_factory=Fence)
 
     def read(self, pending: Sequence[Pending], recalls: bool) -> None:
         """Read the rows, and put in what is pending: that comes first of all that takes room."""
@@ -147,7 +148,7 @@ class ContextBuilder:
         uid = self.session.segment_uid or ""
 
         def shown(part: str) -> str:
-            return block(SUMMARIZED, [fenced(Quote(part, "summary", uid, "", at, "agent"))])
+            return self.fence.block(SUMMARIZED, [self.fence.quoted(Quote(part, "summary", uid, "", at, "agent"))])
 
         around = ContextMessage(Role.SYSTEM, shown("")).tokens
         text = tokens.clip(text, min(self.room - around, self.settings.context.summary_tokens))
@@ -175,12 +176,16 @@ class ContextBuilder:
         """Quotations, best first, as many as fit into their share of the room."""
         room = int(self.room * _PAST_SHARE)
         chosen: list[Quote] = []
+
+        def shown(quotes: Sequence[Quote]) -> str:
+            return self.fence.block(heading, [self.fence.quoted(quote) for quote in quotes])
+
         for quote in quotes:
-            if ContextMessage(Role.SYSTEM, block(heading, [fenced(q) for q in [*chosen, quote]])).tokens <= room:
+            if ContextMessage(Role.SYSTEM, shown([*chosen, quote])).tokens <= room:
                 chosen.append(quote)
         if chosen:
             items = [_described(each.uid, each.text, why, source=each.source, trust=each.trust) for each in chosen]
-            self._speak(name, block(heading, [fenced(quote) for quote in chosen]), items)
+            self._speak(name, shown(chosen), items)
 
     def talk(self) -> None:
         """Window and auto-RAG, which share what is left: reserve, select, hand back."""
@@ -194,12 +199,12 @@ class ContextBuilder:
         said = [chat_message(message) for message in messages_in(window)]
         tail = [message for message in self.tail if is_shown(message) and message.uid not in self.pending_uids]
         if not window and blocks and tail and blocks[-1].messages[-1] is tail[-1]:
-            said = squeezed(blocks[-1], self.room - _taken(recalled))
+            said = squeezed(blocks[-1], self.room - self._taken(recalled))
             self.notes.append(f"The newest messages do not fit and are {'clipped' if said else 'left out'}.")
         shown = {message.uid for message in said}
         if apart := [item for item in recalled if item.hit.entry.ref_uid not in shown]:
             apart.sort(key=lambda item: (item.hit.entry.position, item.hit.entry.id))
-            self._speak(LayerName.AUTO_RAG, _recall_block(apart), [_recalled_item(item) for item in apart])
+            self._speak(LayerName.AUTO_RAG, self._recall_block(apart), [_recalled_item(item) for item in apart])
         self._put(LayerName.WINDOW, said, [_item(message, "among the newest") for message in said])
         if said and (not self.is_whole or len(window) < len(blocks)):
             self.left_before = said[0].uid
@@ -216,7 +221,7 @@ class ContextBuilder:
     def context(self) -> ChatContext:
         """The context as it was built."""
         names = [name for name in LayerName if name in self.layers]
-        messages = tuple(message for name in names for message in self.said[name])
+        messages = tuple(replace(one, content=legible(one.content)) for name in names for one in self.said[name])
         return ChatContext(
             messages=messages,
             layers=tuple(self.layers[name] for name in names),
@@ -232,7 +237,7 @@ class ContextBuilder:
         config = self.settings.auto_rag
         # Where room is short, half of it stays with what was said last.
         share = min(config.max_tokens, self.room // 2)
-        reserve = share - _taken([])
+        reserve = share - self._taken([])
         if reserve <= 0:
             if config.enabled:
                 self.notes.append("There is no room for auto-RAG.")
@@ -246,12 +251,12 @@ class ContextBuilder:
             self.session.segment_uid or "",
             excluded,
             limits,
-            lambda entry, text: "\n" + quoted(entry, text),
+            lambda entry, text: "\n" + self.fence.entry(entry, text),
             self.searches,
         )
         self.notes.extend(recall.notes)
         recalled = list(recall.items)
-        while recalled and _taken(recalled) > share:
+        while recalled and self._taken(recalled) > share:
             recalled.pop()
         return recalled
 
@@ -260,7 +265,7 @@ class ContextBuilder:
     ) -> tuple[list[MessageBlock], list[Recalled]]:
         """The window in all that auto-RAG left over; what it reaches again is not recalled as well."""
         while True:
-            room = self.room - (_taken(recalled) if recalled else 0)
+            room = self.room - (self._taken(recalled) if recalled else 0)
             window = fit(blocks, room, self.settings.context.sliding_window)
             shown = {message.uid for message in messages_in(window)}
             apart = [item for item in recalled if item.hit.entry.ref_uid not in shown]
@@ -273,6 +278,12 @@ class ContextBuilder:
         shown = {message.uid for message in messages_in(window)} | self.pending_uids
         return not self.is_whole or any(is_shown(message) and message.uid not in shown for message in self.tail)
 
+    def _recall_block(self, recalled: Sequence[Recalled]) -> str:
+        return self.fence.block(RECALLED, [self.fence.entry(item.hit.entry, item.text) for item in recalled])
+
+    def _taken(self, recalled: Sequence[Recalled]) -> int:
+        return ContextMessage(Role.SYSTEM, self._recall_block(recalled)).tokens
+
     def _speak(self, name: LayerName, text: str, items: Sequence[LayerItem]) -> None:
         """One composed message for a whole layer."""
         if text:
@@ -283,14 +294,6 @@ class ContextBuilder:
             self.said[name] = messages
             self.layers[name] = layer = Layer(name, sum(message.tokens for message in messages), tuple(items))
             self.room -= layer.tokens
-
-
-def _recall_block(recalled: Sequence[Recalled]) -> str:
-    return block(RECALLED, [quoted(item.hit.entry, item.text) for item in recalled])
-
-
-def _taken(recalled: Sequence[Recalled]) -> int:
-    return ContextMessage(Role.SYSTEM, _recall_block(recalled)).tokens
 
 
 def _item(message: ContextMessage, why: str) -> LayerItem:

@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from unicodedata import normalize
 
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
 from harken.search.past import PastConversation, PastExchange
 from harken.text import tokens
-from harken.text.fence import AS_DATA
+from harken.text.characters import legible
+from harken.text.fence import RECALL_FENCE, as_data, new_mark
 from harken.text.shown import one_line
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
@@ -34,7 +36,7 @@ def document(title: str, sections: Mapping[str, Sequence[ContextItem]], notes: S
 
 def contained(item: ContextItem) -> ContextItem:
     """The item without what would reach beyond it: headings, rules and HTML of its text, and a fence left open."""
-    lines = item.content.split("\n")
+    lines = harmless(item.content).split("\n")
     inside = _fenced(lines)
     shown = [line if at in inside else _STRUCTURE.sub(r"\1\\\2", line) for at, line in enumerate(lines)]
     return replace(item, content="\n".join(shown).strip("\n"))
@@ -110,35 +112,38 @@ def _closes(found: re.Match[str], mark: str) -> bool:
     return found[1][0] == mark[0] and len(found[1]) >= len(mark) and not found[2].strip()
 
 
-_LESS = "[<\u2039\u2329\u27e8\u3008\ufe64\uff1c]|&lt;|&#0*60;|&#x0*3c;"
-_UNSEEN = "[\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff]*"
-_DASH = "[-\u2010-\u2015\u2212\ufe58\ufe63\uff0d_]"
-# Letters of other alphabets that look the same to a reader, and to a model.
-_ALIKE = {
-    "a": "\u0430\u03b1",
-    "e": "\u0435",
-    "k": "\u043a\u03ba",
-    "h": "\u04bb",
-    "c": "\u0441",
-    "s": "\u0455",
-    "y": "\u0443",
+# What may begin a mark: a sign, or what HTML and JSON make of one. Two patterns, each with one character to look for.
+_SIGN = re.compile(
+    "[<\u02c2\u2039\u227a\u226e\u2329\u276c\u276e\u2770\u27e8\u29fc\u2991\u3008\u300a\ufe64\uff1c\u1438]"
+)
+_ESCAPED = re.compile(r"&(?:amp;)*(?:[lL][tT]|#0*60|#[xX]0*3[cC]);|\\\\*u003[cC]")
+# The letters of our own mark, and of those between which agents hand over what a hook told them.
+_MARKS = ("harkenrecall", "systemreminder", "hookcontext", "hookprompt", "additionalcontext")
+_MARK_CHARS = 60
+_BEGINNINGS = frozenset(name[:2] for name in _MARKS)
+_NO_LETTER = re.compile("[^a-z]+")
+# Letters of other alphabets that look the same to a reader, and to a model; those in frames, which Unicode takes for
+# symbols. What is only written in another font, Unicode itself leads back.
+_ALIKE_LETTERS = (
+    "a\u0430\u03b1\u1d00 c\u0441\u03f2\u1d04 d\u0501\u1d05 e\u0435\u03b5\u0454\u1d07 "
+    "h\u04bb\u0570\u043d\u029c i\u0456\u03b9\u0131\u026a k\u043a\u03ba\u1d0b l\u04cf\u217c\u029f "
+    "m\u043c\u1d0d n\u03b7\u0578\u043f\u0274 o\u043e\u03bf\u0585\u1d0f p\u0440\u03c1\u1d18 "
+    "r\u0433\u0280 s\u0455\ua731 t\u0442\u03c4\u1d1b x\u0445\u03c7 y\u0443\u03b3\u028f "
+)
+_ALIKE = {ord(alike): each[0] for each in _ALIKE_LETTERS.split() for alike in each[1:]} | {
+    first + at: chr(ord("a") + at) for first in (0x1F150, 0x1F170, 0x1F1E6) for at in range(26)
 }
 
 
-def _letter(letter: str) -> str:
-    if letter == "-":
-        return _DASH
-    wide = chr(ord(letter) + 0xFEE0)
-    return f"[{letter}{wide}{chr(ord(wide) - 32)}{_ALIKE.get(letter, '')}]"
-
-
-# Our own mark, and those between which agents hand over what a hook told them; each as anybody might write it.
-_MARKS = ("harken-recall", "system-reminder", "hook-context", "hook-prompt", "additional-context")
-_WRITTEN_MARKS = "|".join(_UNSEEN.join(map(_letter, mark)) for mark in _MARKS)
-_MARK = re.compile(
-    f"(?:{_LESS})(?={_UNSEEN}(?:[/\uff0f\u2044\u2215]{_UNSEEN})?(?:{_WRITTEN_MARKS}))",
-    re.IGNORECASE,
-)
+def _turned(found: re.Match[str]) -> str:
+    letters = found.string[found.end() : found.end() + _MARK_CHARS].lower()
+    beginning = letters.lstrip("/\\ ")[:2]
+    # Of a page of HTML this is asked a thousand times.
+    if beginning.isascii() and beginning[:1].isalpha() and beginning not in _BEGINNINGS:
+        return found[0]
+    if not letters.isascii():
+        letters = normalize("NFKD", letters).casefold().translate(_ALIKE)
+    return "(" if _NO_LETTER.sub("", letters).startswith(_MARKS) else found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +166,47 @@ class Quote:
     whole: tuple[str, ...] = ()
 
 
-def fenced(quote: Quote) -> str:
-    """The quotation between marks that nothing in it can close."""
-    facts = {
-        "source": quote.source,
-        "from": quote.speaker,
-        "date": minute(quote.at),
-        "trust": Trust(quote.trust).label,
-        "id": quote.uid,
-    }
-    attributes = " ".join(f'{name}="{html.escape(one_line(value))}"' for name, value in facts.items() if value)
-    text = harmless(quote.text.strip())
-    return f"<harken-recall {attributes}>\n{text}\n</harken-recall>"
+class Fence:
+    """Quotes for one context, between marks that no quoted text can close: they are made anew for it.
+
+    Attributes:
+        mark: stands in each of them, and in nothing between them.
+    """
+
+    __slots__ = ("mark",)
+
+    def __init__(self) -> None:
+        self.mark = new_mark()
+
+    def quoted(self, quote: Quote) -> str:
+        """The quotation, with where it comes from in its first mark."""
+        facts = {
+            "source": quote.source,
+            "from": quote.speaker,
+            "date": minute(quote.at),
+            "trust": Trust(quote.trust).label,
+            "id": quote.uid,
+        }
+        attributes = (f' {name}="{html.escape(one_line(value))}"' for name, value in facts.items() if value)
+        return self.around(harmless(quote.text.strip()), legible("".join(attributes)))
+
+    def entry(self, entry: Entry, text: str) -> str:
+        """An entry's text as it is recalled."""
+        speaker = entry.author or entry.role or ""
+        return self.quoted(Quote(text, entry.source, entry.ref_uid, speaker, entry.created_at, entry.trust.value))
+
+    def item(self, item: ContextItem) -> ContextItem:
+        """An item that is `contained`, between marks that Markdown does not show."""
+        return replace(item, content=self.around(f"\n{item.content}\n"))
+
+    def around(self, text: str, attributes: str = "") -> str:
+        """A harmless text between marks."""
+        name = f"{RECALL_FENCE}-{self.mark}"
+        return f"<{name}{attributes}>\n{text.replace(self.mark, '')}\n</{name}>"
+
+    def block(self, heading: str, quotations: Sequence[str]) -> str:
+        """Quotations under a heading, and a word about what they are."""
+        return "\n".join([heading, as_data(self.mark), *quotations])
 
 
 def minute(at: datetime) -> str:
@@ -181,19 +215,8 @@ def minute(at: datetime) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text with the first sign of every mark in it turned, that would end the quotation or begin another."""
-    return _MARK.sub("‹", text)
-
-
-def quoted(entry: Entry, text: str) -> str:
-    """An entry's text as it is recalled."""
-    speaker = entry.author or entry.role or ""
-    return fenced(Quote(text, entry.source, entry.ref_uid, speaker, entry.created_at, entry.trust.value))
-
-
-def block(heading: str, quotations: Sequence[str]) -> str:
-    """Quotations under a heading, and a word about what they are."""
-    return "\n".join([heading, AS_DATA, *quotations])
+    """The text as its readers see it, with the first sign turned of whatever looks like the mark of a quotation."""
+    return _ESCAPED.sub(_turned, _SIGN.sub(_turned, legible(text)))
 
 
 def core_block(facts: Sequence[CoreFact]) -> str:

@@ -118,6 +118,8 @@ class PastConversation:
             "exchange_count": self.exchange_count,
             "similarity": self.similarity,
             "score": self.score,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
             "exchanges": [each.view() for each in self.exchanges],
         }
 

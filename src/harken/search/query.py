@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from harken.text import tokens
+from harken.text.fence import RECALL_NAME
 from harken.text.words import STOP_WORDS, UNSPACED, UNSPACED_RUN, WORD, split_unspaced, word_lists, words_of
 
 MAX_QUERY_TOKENS = 400
 MAX_TERMS = 32
 MAX_QUOTED_WORDS = 16
 _SCAFFOLDING = re.compile(
-    r"<(system-reminder|harken-recall|environment_context|ide_[a-z_]+)\b[^>]*>.*?</\1>|```.*?```", re.DOTALL
+    rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>.*?</\1>|```.*?```", re.DOTALL
 )
 
 

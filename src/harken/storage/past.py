@@ -43,7 +43,7 @@ class ConversationHead:
     Attributes:
         title: its own, else that of its summary, else its first telling words.
         trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
-            `imported`.
+            that of its first words.
     """
 
     uid: str
@@ -100,7 +100,8 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
     rows = list(rows_among(tx, _conversation_heads(tx.dialect), conversation_ids))
     said = first_words(tx, [row.id for row in rows if not row.title and not row.summary_title])
     for row in rows:
-        trust = Trust.AGENT if row.begun_by in (Trust.OWNER, Trust.AGENT) else Trust.IMPORTED
+        is_own = row.begun_by in (Trust.OWNER, Trust.AGENT)
+        trust = Trust.AGENT if is_own else Trust(row.begun_by or Trust.IMPORTED)
         title = row.title or row.summary_title or said.get(row.id, "")
         shown = (title, row.text or "", row.created_at, row.exchanges, trust)
         heads[row.id] = ConversationHead(row.uid, *shown)

@@ -1,20 +1,28 @@
-"""Characters that no database can keep, and those that a terminal would obey: replaced before a text is written.
-
-And letters that JSON escapes.
-"""
+"""Characters that no database can keep, that a terminal would obey, or that only a model would see."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _BIDI = "\u202a-\u202e\u2066-\u2069"
 # What moves a cursor, changes a title, fills a clipboard or turns letters round is nothing that a text has to say.
-_OBEYED = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}]")
+_CONTROLS = "\x7f-\x9f" + _BIDI
+# Tags: letters that nobody sees, and every model reads.
+_TAGS = "\U000e0000-\U000e007f"
+_OBEYED = re.compile(rf"[\x00-\x08\x0b-\x1f{_CONTROLS}{_TAGS}]")
 # JSON escapes only those below the blank by itself.
-_UNESCAPED = re.compile(rf"[\x7f-\x9f{_BIDI}]")
 _LETTER = re.compile(r"\\{1,8}u(00[c-f][0-9a-f]|0[1-5][0-9a-f]{2}|[3-9a-c][0-9a-f]{3})", re.IGNORECASE)
+_UNESCAPED = re.compile(rf"[{_CONTROLS}{_TAGS}]")
+_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+# What Unicode calls default ignorable as well: joiners, fillers, variation selectors, in which whole sentences fit.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
 
 
 def valid_utf8(text: str) -> str:
@@ -28,14 +36,24 @@ def valid_utf8(text: str) -> str:
     return text
 
 
-def sound_value(value: Any) -> Any:
+def legible(text: str) -> str:
+    """Return the text as its readers see it, for a model: no controls, nothing that turns or hides letters.
+
+    Line ends and tabs stay. Joiners go as well, so an emoji that is made of several falls into them.
+    """
+    if text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable():
+        return text
+    return _UNSEEN.sub("", _LINE_ENDS.sub("\n", text))
+
+
+def sound_value(value: Any, clean: Callable[[str], str] = valid_utf8) -> Any:
     """Do the same for every text in JSON-like data, keys included; what is no text, dict, list or tuple passes."""
     if isinstance(value, str):
-        return valid_utf8(value)
+        return clean(value)
     if isinstance(value, Mapping):
-        return {sound_value(key): sound_value(item) for key, item in value.items()}
+        return {sound_value(key, clean): sound_value(item, clean) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [sound_value(item) for item in value]
+        return [sound_value(item, clean) for item in value]
     return value
 
 
@@ -46,7 +64,7 @@ def printable(text: str) -> str:
 
 def printable_json(document: str) -> str:
     """Return the same JSON with such characters escaped, so that it says what it said."""
-    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    return _UNESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 
 def with_letters(text: str) -> str:

@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from importlib import resources
 
 from harken.text import tokens
+from harken.text.fence import RECALL_NAME
 
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -26,7 +27,7 @@ MAX_SENTENCE_TOKENS = 60
 _WRAPPED_CHARS = 50
 # What nobody said: code, recalled blocks, reminders of agents.
 _UNSAID = re.compile(
-    r"```.*?(?:```|\Z)|<(system-reminder|harken-recall|environment_context|ide_[a-z_]+)\b[^>]*>.*?(?:</\1>|\Z)",
+    rf"```.*?(?:```|\Z)|<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>.*?(?:</\1>|\Z)",
     re.DOTALL,
 )
 _LEAD = re.compile(r"^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,3}[.)])[ \t]+")

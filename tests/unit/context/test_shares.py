@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harken.config.sections import AssembleConfig
-from harken.context.compose import chosen, divide_budget
+from harken.context.compose import FENCE_TOKENS, chosen, divide_budget
 from harken.model.conversations import ContextItem
 from harken.text import tokens
 
@@ -23,7 +23,7 @@ def items(name: str, count: int, words: int = 40) -> list[ContextItem]:
 
 
 def size(taken: list[ContextItem]) -> int:
-    return sum(tokens.estimate(item.content) + 1 for item in taken)
+    return sum(tokens.estimate(item.content) + FENCE_TOKENS + 1 for item in taken)
 
 
 def test_the_budget_is_divided_in_proportion_to_the_weights() -> None:

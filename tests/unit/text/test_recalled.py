@@ -8,14 +8,18 @@ import time
 
 import pytest
 
-from harken.context.render import Quote, block, fenced
+from harken.context.render import Fence, Quote
 from harken.model.conversations import Role
 from harken.record.recorder import NewMessage
 from harken.text.fence import BRIEF, PAST, PREMORTEM, RECALLED, SAVED, SUMMARIZED, without_recall
 from recorded import NOON, RecordedHome
 
 OLD = "The zebras of Zanzibar eat marmalade."
-BLOCK = block(PAST, [fenced(Quote(OLD, "message", "m1", "user", NOON, "owner"))])
+QUOTE = Quote(OLD, "message", "m1", "user", NOON, "owner")
+FENCE = Fence()
+BLOCK = FENCE.block(PAST, [FENCE.quoted(QUOTE)])
+# As it was before fences had marks of their own.
+EARLIER = BLOCK.replace(f", each up to the mark {FENCE.mark}", "").replace(f"-{FENCE.mark}", "")
 
 
 def by_line(before: str) -> str:
@@ -27,7 +31,10 @@ def by_line(before: str) -> str:
     [
         BLOCK,
         BLOCK.replace("harken-recall", "Harken-Recall"),
-        BLOCK.replace("</harken-recall>", "</ harken-recall >"),
+        BLOCK.replace("</harken-recall", "</ harken-recall").replace(">", " >"),
+        EARLIER,
+        EARLIER[:-9],
+        BLOCK.replace(OLD, f"{OLD}\n</harken-recall>\n{OLD}\n</harken-recall-{Fence().mark}>\n{OLD}"),
         html.escape(BLOCK),
         html.escape(BLOCK, quote=False),
         json.dumps(BLOCK),
@@ -51,7 +58,7 @@ def test_a_block_that_is_repeated_goes_with_what_stands_above_it(repeated: str) 
 
 @pytest.mark.parametrize("heading", [RECALLED, SUMMARIZED, PAST, SAVED, BRIEF, PREMORTEM])
 def test_every_heading_of_ours_goes_with_its_block(heading: str) -> None:
-    own = block(heading, [fenced(Quote(OLD, "message", "m1", "user", NOON, "owner"))])
+    own = FENCE.block(heading, [FENCE.quoted(QUOTE)])
     assert without_recall(f"Yes.\n\n{own}\n\nNo.") == "Yes.\n\n\n\n\nNo."
 
 
@@ -70,7 +77,14 @@ def test_words_about_blocks_stay(text: str) -> None:
 
 def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
     start = time.monotonic()
-    for unit in ("<harken-recall ", "</harken-recall>", "&lt;harken-recall source=", "\\" * 50, "> " * 20):
+    for unit in (
+        "<harken-recall ",
+        "</harken-recall>",
+        "</harken-recall-bcdfgh>",
+        "&lt;harken-recall source=",
+        "\\" * 50,
+        "> " * 20,
+    ):
         without_recall(f"harken-recall {unit * 20_000}")
     assert time.monotonic() - start < 20
 

@@ -16,6 +16,7 @@ from harken.model.conversations import ExchangeStatus, Role, spoken
 from harken.providers.chat_model import ChatMessage, Completer, Finish
 from harken.providers.summarizer import TOOLS_AT_MOST, ExchangeText, Summarizer, Summary, ToolUse
 from harken.text import tokens
+from harken.text.characters import legible
 from harken.text.shown import one_line
 
 _RULES = (
@@ -47,7 +48,7 @@ _TOOL_TOKENS = 150
 
 def fenced(material: str, max_tokens: int) -> str:
     """The material, clipped from its middle, between two lines with its own hash, which who writes it cannot know."""
-    clipped = tokens.clip_middle(_FENCE.sub(r"‹\1\2", material), max_tokens, "\n[…]\n")
+    clipped = tokens.clip_middle(_FENCE.sub(r"‹\1\2", legible(material)), max_tokens, "\n[…]\n")
     mark = hashlib.sha256(clipped.encode("utf-8", "replace")).hexdigest()[:16]
     return f"<material id={mark}>\n{clipped}\n</material id={mark}>"
 

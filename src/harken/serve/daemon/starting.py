@@ -39,7 +39,7 @@ def open_lock(path: str, make: bool) -> int:
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_nlink == 1:
         return descriptor
     os.close(descriptor)
-    raise PermissionError(errno.EPERM, "no file of this user's", path)
+    raise PermissionError(errno.EPERM, "no file of this user's alone", path)
 
 
 def held_content(paths: DaemonPaths) -> bytes | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harken.context.render import Quote, block, core_block, fenced
+from harken.context.render import Fence, Quote, core_block
 from harken.engine import Harken
 from harken.log import Log
 from harken.model.conversations import SavedRecord, Trust
@@ -167,14 +167,15 @@ class Hooks:
 
         Known are the ids of what stands in the conversation's context; `before` stands above the heading, and counts.
         """
+        fence = Fence()
         given: list[str] = []
         quotations: list[str] = []
         text = before
         for quote in quotes:
             if quote.uid in known:
                 continue
-            quotations.append(fenced(quote))
-            quoted = block(heading, quotations)
+            quotations.append(fence.quoted(quote))
+            quoted = fence.block(heading, quotations)
             longer = f"{before}\n\n{quoted}" if before else quoted
             if len(longer) > LIMITS[agent].max_chars or tokens.estimate(longer) > self._room(agent):
                 break

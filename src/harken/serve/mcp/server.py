@@ -34,6 +34,7 @@ from harken.serve.mcp.listed import brief, tool
 from harken.serve.mcp.offers import Call, ResourcesAndPrompts
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import OPERATIONS
+from harken.text.characters import legible, sound_value
 
 _log = Log(__name__)
 
@@ -69,7 +70,13 @@ def make_server(call: Call, tools: Callable[[Any], Sequence[AnyOperation]]) -> S
     # Its messages may quote what a client sent; ours are on stderr, by names alone.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     logging.getLogger("mcp").propagate = False
-    offers = ResourcesAndPrompts(call)
+
+    async def told(asked: AnyOperation, given: Mapping[str, Any], context: Any, progress: Any) -> dict[str, Any]:
+        # A model reads it.
+        answer: dict[str, Any] = sound_value(await call(asked, given, context, progress), legible)
+        return answer
+
+    offers = ResourcesAndPrompts(told)
 
     async def list_tools(context: Any, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[Tool.model_validate(tool(each)) for each in _offered(tools, context)])
@@ -79,7 +86,7 @@ def make_server(call: Call, tools: Callable[[Any], Sequence[AnyOperation]]) -> S
         progress = _progress(context)
 
         async def ask(asked: AnyOperation, given: Mapping[str, Any]) -> dict[str, Any]:
-            return await call(asked, given, context, progress)
+            return await told(asked, given, context, progress)
 
         try:
             if operation.effect is Effect.DESTROYS and _can_ask(context):

@@ -17,6 +17,7 @@ from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import WrittenSummarizer, fenced
 from harken.testing import ChatServer, Reply, Says
 from harken.text import tokens
+from hostile import UNSEEN
 
 ASKED = ExchangeText((Spoken(Role.USER, "Fix the test."), Spoken(Role.ASSISTANT, "It is fixed.")))
 EXTRACT = "Fix the test. → It is fixed."
@@ -156,6 +157,10 @@ class TestFence:
         _, *inside, last = fenced(attack, 1000).splitlines()
         assert not any(re.search(r"</?material", line, re.IGNORECASE) for line in inside)
         assert re.fullmatch(r"</material id=[0-9a-f]{16}>", last)
+
+    @pytest.mark.parametrize("evil", UNSEEN)
+    def test_what_nobody_sees_no_model_summarizes(self, evil: str) -> None:
+        assert fenced(f"wo{evil}rds", 100) == fenced("words", 100)
 
     def test_the_same_material_gives_the_same_prompt(self) -> None:
         assert fenced("words", 100) == fenced("words", 100)
