@@ -134,7 +134,10 @@ def test_a_word_changed_in_a_whole_line_of_the_journal_is_found_and_no_reindex_b
         ("UPDATE messages SET text = CAST(x'FF6E' AS TEXT) WHERE text LIKE '%clock%'", "cannot be read; the journal"),
         ("UPDATE entries SET text = CAST(x'FF6E' AS TEXT) WHERE text LIKE '%clock%'", "cannot be read; the journal"),
         ("UPDATE messages SET uid = 'x' || uid WHERE text LIKE '%clock%'", "differ from the journal, which is right"),
+        ("UPDATE exchanges SET uid = 'x' || uid WHERE id = (SELECT min(id) FROM exchanges)", "differ from the journal"),
+        ("UPDATE segments SET uid = 'x' || uid WHERE id = (SELECT min(id) FROM segments)", "differ from the journal"),
         ("UPDATE messages SET tenant = 'locam' WHERE text LIKE '%clock%'", "1 rows belong to nothing"),
+        ("UPDATE entries SET tenant = 'locam' WHERE text LIKE '%clock%'", "1 rows belong to nothing"),
         ("UPDATE messages SET conversation_id = 77 WHERE text LIKE '%clock%'", "1 rows belong to nothing"),
         (
             "UPDATE messages SET conversation_id = (SELECT id FROM conversations WHERE id <> conversation_id)"

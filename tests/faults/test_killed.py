@@ -62,6 +62,34 @@ def journal_bytes(home: Path) -> int:
     return sum(file.stat().st_size for file in home.glob("conversations/*/*.jsonl"))
 
 
+@pytest.mark.parametrize("command", ["backup", "export", "restore"])
+def test_what_a_killed_one_left_goes_with_the_next_opening_or_forgetting(
+    cli: CommandLine, tmp_path: Path, command: str
+) -> None:
+    write_long_talk(tmp_path / "long.jsonl", count=4000, conversations=8)
+    cli("import", "claude-code", tmp_path / "long.jsonl", "--no-embed")
+    cli("backup", tmp_path / "whole.tar.gz")
+    place, other = tmp_path / "out", replace(cli, home=tmp_path / "out")
+    killed = other if command == "restore" else cli
+    file = tmp_path / "whole.tar.gz" if command == "restore" else place / "file"
+
+    def left() -> list[Path]:
+        return [found for found in place.glob(".harken-staged-*/**/*") if found.is_file() and found.stat().st_size]
+
+    for forgets in (False, True):
+        with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
+            kill_under_way(lambda: killed.start(command, file), lambda: bool(left()), 0, lambda: shutil.rmtree(place))
+            assert left()
+            if forgets and command != "restore":
+                harken.maintenance.forget(harken.maintenance.plan_forget(query="Number 7"))
+        if not forgets or command == "restore":
+            found = killed("doctor").out
+            assert "was left by a backup, an export or a restore that was killed." in found
+        assert list(place.glob(".harken-staged*")) == list(cli.home.glob(".harken-staged*")) == []
+        assert killed("doctor").out.startswith("All agrees")
+        shutil.rmtree(place)
+
+
 def test_an_import_that_is_killed_again_and_again_is_completed_by_the_next(
     cli: CommandLine, tmp_path: Path, rounds: int
 ) -> None:

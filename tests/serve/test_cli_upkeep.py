@@ -95,6 +95,45 @@ def test_forgetting_what_is_not_there_forgets_nothing(
     assert words in stocked.fails("forget", *arguments, code=code)
 
 
+def test_a_title_made_of_words_that_are_forgotten_goes_with_them_and_no_import_brings_it_back(
+    cli: CommandLine, write: Write
+) -> None:
+    lines = [
+        {"conversation": name, "title": title, "role": "user", "content": text, "ts": f"2026-05-08T09:0{number}:00Z"}
+        for number, (name, title, text) in enumerate(
+            [
+                ("a", "The zeppelinflight for grandm…", "The zeppelinflight for grandmother is a surprise."),
+                ("a", "The zeppelinflight for grandm…", "And who books it?"),
+                ("b", "Of an old marmalade", "Who has the recipe?"),
+                ("c", "Plans for the orchard", "Where do the cherry trees go?"),
+                ("c", "Plans for the orchard", "Beside the zeppelinflight hangar."),
+            ]
+        )
+    ]
+    talk = write("talk.jsonl", lines)
+    cli("import", "jsonl", talk)
+    cli("forget", "--query", "zeppelinflight", "--yes")
+    cli("forget", "--query", "recipe", "--yes")
+    talk.write_text(talk.read_text() + "\n")
+    cli("import", "jsonl", talk)
+    for command in (["doctor"], ["reindex", "--from-journal"], ["doctor"]):
+        cli(*command)
+        assert files_holding(cli.home, b"zeppelinflight") == files_holding(cli.home, b"marmalade") == []
+    assert len(files_holding(cli.home / "conversations", b"Plans for the orchard")) == 1
+
+
+def test_the_old_words_of_an_edited_memory_leave_the_journal(cli: CommandLine) -> None:
+    uid = cli("memory", "add", "The gate code is zeppelinflight", "--category", "fact", "--json").json()["id"]
+    cli("memory", "add", "The hedge is cut in June", "--category", "fact")
+    cli("memory", "edit", uid, "The gate code is with the porter")
+    assert files_holding(cli.home / "conversations", b"zeppelinflight") == []
+    assert cli("doctor").out.startswith("All agrees")
+    cli("reindex", "--from-journal")
+    listed = cli("memory", "list").out
+    assert "porter" in listed
+    assert "hedge" in listed
+
+
 def test_a_backup_restores_everything_elsewhere(filled: CommandLine, tmp_path: Path) -> None:
     hits = filled.search("tomato")
     filled("forget", hits[0]["id"], "--yes")

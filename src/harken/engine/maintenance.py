@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from harken.errors import UsageError
+from harken.files import remove_staged
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
 from harken.model.lookups import ConversationFilter, ListedConversation
 from harken.model.views import StatusView, view_of
@@ -107,7 +108,11 @@ def migrate(settings: Settings, language: str | None = None, role: str | None = 
 
 @dataclass(eq=False, repr=False)
 class Maintenance:
-    """Status, doctor, forgetting, rebuilding, backup and export; opens the recorder for what needs it."""
+    """Status, doctor, forgetting, rebuilding, backup and export; opens the recorder for what needs it.
+
+    Attributes:
+        removed: what killed backups, exports and restores had left when the store was opened.
+    """
 
     store: Store
     journal: Journal | None
@@ -115,6 +120,7 @@ class Maintenance:
     spaces: Spaces
     home: Path
     now: Callable[[], datetime]
+    removed: list[str] = field(default_factory=list)
 
     def status(self) -> StoreStatus:
         """The size and the state of the store; opens no model."""
@@ -172,9 +178,12 @@ class Maintenance:
 
     def doctor(self, fix: bool = False) -> list[Finding]:
         """Everything that does not agree; empty when all does."""
-        from harken.record.doctor import Doctor
+        from harken.record.doctor import Doctor, Finding
 
-        return Doctor(self.store, self.journal, self.recorder(), self.now(), fix).examine()
+        found = Doctor(self.store, self.journal, self.recorder(), self.now(), fix).examine()
+        self.removed += remove_staged(self.home)
+        left = (f"{place} was left by a backup, an export or a restore that was killed." for place in self.removed)
+        return [*(Finding("left", problem, fixed=True) for problem in left), *found]
 
     def reindex_from_journal(self) -> Iterator[tuple[int, int]]:
         """Make the rows anew from the journal, yielding (conversations done, in all).
@@ -298,7 +307,7 @@ class Maintenance:
         from harken.journal.export import export, export_to_file
 
         if isinstance(target, str | Path):
-            return export_to_file(self.store, Path(target).expanduser(), progress)
+            return export_to_file(self.store, Path(target).expanduser(), self.home, progress)
         return export(self.store, target, progress)
 
     def _filled(self) -> OpenSpace:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from harken.config.settings import LoadedSettings, Settings, environment, load_settings
 from harken.engine.runtime_settings import RunTimeSettings
+from harken.files import remove_staged
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal, Replayed
 from harken.storage.open import open_store
 from harken.storage.state import SCRUB_DUE, get_setting, journal_offsets
@@ -102,6 +103,7 @@ class Parts:
         place = self.settings.store or self.home / DATABASE_NAME
         self.store: Store = open_store(place, self.home / "cache", self.settings.tenant)
         self.replayed = Replayed(0, 0, [])
+        self._removed = remove_staged(self.home)
         try:
             self.run_time = RunTimeSettings(
                 self.store, partial(load_settings, home, self._env, settings), changed=self._follow_settings
@@ -148,7 +150,9 @@ class Parts:
         """What keeps a store in order: status, doctor, forgetting, rebuilding, backup, export."""
         from harken.engine.maintenance import Maintenance
 
-        return Maintenance(self.store, self._journal, lambda: self.recorder, self.spaces, self.home, self._now)
+        return Maintenance(
+            self.store, self._journal, lambda: self.recorder, self.spaces, self.home, self._now, self._removed
+        )
 
     @lazy_part
     def core(self) -> CoreMemory:

@@ -38,7 +38,7 @@ from harken.model.conversations import (
 )
 from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
 from harken.record.recorder import Recorder
-from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust
+from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Transaction, rows_in
@@ -365,4 +365,9 @@ def _retitled(tx: Transaction, events: Sequence[Event], moment: datetime) -> lis
     titles = {event.uid: event.title for event in events if isinstance(event, Conversation) and event.title}
     statement = select(conversations.c.uid, conversations.c.title).where(conversations.c.tenant == tx.tenant)
     present = {row.uid: row.title for row in rows_in(tx, statement, conversations.c.uid, titles)}
-    return [Titled(uid, titles[uid], moment) for uid, title in present.items() if title != titles[uid]]
+    # One that has none any more lost it with what was forgotten.
+    return [
+        Titled(uid, titles[uid], moment)
+        for uid, title in present.items()
+        if title != titles[uid] and (title or not tombstones_of(tx, uid))
+    ]

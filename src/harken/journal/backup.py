@@ -5,20 +5,18 @@ from __future__ import annotations
 import gzip
 import shutil
 import tarfile
-import tempfile
 import zlib
 from contextlib import nullcontext
 from pathlib import Path
 
 from harken.errors import StoreError, UsageError
-from harken.files import make_private, remove_abandoned
+from harken.files import make_private, remove_staged, staging
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME
 from harken.storage.ports import Store
 
 # What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
 TYPED_NAME = "chat-history"
 # The journal first: a restore that dies half-way leaves what the rest can be made of again.
-_STAGED_BACKUP, _STAGED_RESTORE = ".harken-backup-", ".harken-restore-"
 _PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
 
 
@@ -36,9 +34,8 @@ def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> i
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A killed backup leaves everything that was said, where nothing would ever forget it.
-        remove_abandoned(target.parent, f"{_STAGED_BACKUP}*")
-        with tempfile.TemporaryDirectory(prefix=_STAGED_BACKUP, dir=target.parent) as staging:
-            copy = Path(staging)
+        remove_staged(target.parent)
+        with staging(target.parent, home) as copy:
             # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
             with store.writing() if journalled else nullcontext():
                 store.backup(copy / DATABASE_NAME)
@@ -69,19 +66,19 @@ def restore(source: Path, home: Path) -> None:
     _check_empty(home, source)
     try:
         make_private(home)
-        remove_abandoned(home, f"{_STAGED_RESTORE}*")
-        with tempfile.TemporaryDirectory(prefix=_STAGED_RESTORE, dir=home) as staging:
+        remove_staged(home)
+        with staging(home, home) as copy:
             with tarfile.open(source, "r:gz") as archive:
-                archive.extractall(staging, filter="data")
-            found = [name for name in _PARTS if (Path(staging) / name).exists()]
+                archive.extractall(copy, filter="data")
+            found = [name for name in _PARTS if (copy / name).exists()]
             if DATABASE_NAME not in found:
                 raise UsageError(f"{source} is not a backup of Harken.")
-            for place in Path(staging).rglob("*"):
+            for place in copy.rglob("*"):
                 place.chmod(0o700 if place.is_dir() else 0o600)
             # Unpacking takes a while, and a hook may have started a daemon meanwhile, which makes a store.
             _check_empty(home, source)
             for name in found:
-                (Path(staging) / name).replace(home / name)
+                (copy / name).replace(home / name)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UsageError(f"{source} is not a backup of Harken, or it is damaged.") from error
     except OSError as error:

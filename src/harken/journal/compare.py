@@ -161,6 +161,7 @@ def compare(tx: Transaction, journal: Journal, uid: str, lost: Lost | None = Non
     told, found = _tell(journal, uid), Comparison(uid)
     held: dict[EventName, _Statement] = {}
     doubtful: dict[EventName, bool] = {}
+    unsure: dict[EventName, object] = {}
     try:
         entries = message_entries(tx, uid)
         for event in events_of(tx, uid):
@@ -170,13 +171,18 @@ def compare(tx: Transaction, journal: Journal, uid: str, lost: Lost | None = Non
             is_shown = not isinstance(event, Message) or _is_shown(event, entry)
             found.wrong_entries += not is_shown
             if name in told.statements and not told.agrees(name, row):
-                is_sealed = any(one.is_sealed for one in told.statements[name])
-                right = found.wrong_rows if is_sealed or entry is None or not is_shown else found.wrong_lines
-                right.add(name)
+                if any(one.is_sealed for one in told.statements[name]) or entry is None or not is_shown:
+                    found.wrong_rows.add(name)
+                else:
+                    unsure[name] = _witnessed(event)
             elif name not in told.statements:
                 doubtful[name] = entry is not None and is_shown
     except (StoreCorruptError, DBAPIError, ValueError, TypeError, AttributeError):
         return Comparison(uid, broken=told.broken, is_unreadable=True)
+    # Where only ids differ of what a message belongs to, its entry is no witness.
+    unwitnessed = {name_of(one) for one in _told_under(journal, uid, unsure) if unsure[name_of(one)] == _witnessed(one)}
+    found.wrong_rows |= unwitnessed
+    found.wrong_lines |= unsure.keys() - unwitnessed
     found.wrong_entries += len(entries)
     found.broken, found.strange = told.broken, told.strange & {uid for _, uid in held}
     _bury(found, set(told.statements), set(held))
@@ -310,6 +316,10 @@ def _twin(event: Event) -> tuple[str, object]:
     bare = replace(bare, **dict.fromkeys((name for name in _IDS if name in bare.__dataclass_fields__), ""))
     content = _statement(bare).content
     return type(event).__name__, content if isinstance(content, int) else repr(content)
+
+
+def _witnessed(event: Event) -> object:
+    return _twin(event), event.position if isinstance(event, Message) else 0
 
 
 def _of_kind(names: Iterable[EventName], *kinds: str) -> set[str]:

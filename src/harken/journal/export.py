@@ -8,7 +8,6 @@ it: both are made from the records.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from harken.errors import ExportError, StoreError, UsageError
+from harken.files import remove_staged, staging
 from harken.journal.journal import event_from_fields, line_from_event
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -72,7 +72,7 @@ class ExportLine:
     end: int
 
 
-def export_to_file(store: Store, target: Path, progress: Callable[[int, int], None]) -> Exported:
+def export_to_file(store: Store, target: Path, home: Path, progress: Callable[[int, int], None]) -> Exported:
     """Write an export that appears under its name only when it is whole.
 
     Raises:
@@ -81,17 +81,15 @@ def export_to_file(store: Store, target: Path, progress: Callable[[int, int], No
     """
     if target.exists():
         raise UsageError(f"{target} exists. Name a file that does not.")
-    # A name of its own, for another process may be about to write the same.
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        remove_staged(target.parent)
+        with staging(target.parent, home) as place:
+            part = place / "export.jsonl"
             part.touch(mode=0o600)
             with part.open("wb") as stream:
                 exported = export(store, stream, progress)
             part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
     return exported

@@ -276,6 +276,7 @@ class Journal:
 
     def __init__(self, folder: Path, torn: Path, fsync: bool = False) -> None:
         self._folder, self._torn, self._fsync = folder, torn, fsync
+        self.home = folder.parent
 
     def append(
         self, events: Iterable[Event], expected: Callable[[str], int], repair: Callable[[str], None]

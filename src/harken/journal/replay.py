@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from time import strftime
@@ -12,15 +13,18 @@ from harken.log import Log
 from harken.model.conversations import (
     CORE_MEMORY,
     Conversation,
+    CoreFact,
     Event,
     Exchange,
     ExchangeStatus,
     Grave,
     Message,
+    SavedRecord,
     Segment,
+    Titled,
     Trusted,
 )
-from harken.storage.conversations import find_known, tombstones_of
+from harken.storage.conversations import find_conversation, find_known, tombstones_of
 from harken.storage.enrichment.summaries import restore_summaries
 from harken.storage.events import (
     EventName,
@@ -92,8 +96,21 @@ def replay_conversation(
         put_journal_offset(tx, path, end)
 
 
+def superseded(tx: Transaction, journal: Journal, folder: str) -> None:
+    """Note that files of a folder hold words that others stand in place of now; `replay_conversation` erases them."""
+    for path, _ in journal.files(folder):
+        put_journal_offset(tx, path, FORGETTING)
+
+
 def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
-    """Rewrite a conversation's files without the words of what was forgotten; its ids remain as tombstones."""
+    """Rewrite a folder's files without the words of what was forgotten, or of what stood there before.
+
+    Of what was forgotten the ids remain as tombstones. A title that went with its words goes from all lines; of core
+    memories and saved records the last state stays.
+    """
+    last = _last_states(journal, folder) if folder == CORE_MEMORY or folder in SOURCE_OF_FOLDER else {}
+    head = find_conversation(tx, folder)
+    has_title = head is None or bool(head.title)
     graves = {grave.uid: grave for grave in tombstones_of(tx, folder)}
     written: set[str] = set()
 
@@ -101,7 +118,11 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
         named = graves.get(event.uid) if isinstance(event, Message | Trusted | Grave) else None
         grave = named or graves.get(folder)
         if grave is None:
-            return event
+            if isinstance(event, CoreFact | SavedRecord) and event != last[event.uid]:
+                return None
+            if isinstance(event, Conversation) and event.title and not has_title:
+                return replace(event, title="")
+            return event if has_title or not isinstance(event, Titled) else None
         first = grave.uid not in written
         written.add(grave.uid)
         return grave if first else None
@@ -116,6 +137,18 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     sizes = dict(journal.files(folder))
     lost = [grave for uid, grave in graves.items() if uid not in written]
     journal.append(lost, lambda path: sizes.get(path, 0), lambda _path: None)
+
+
+def _last_states(journal: Journal, folder: str) -> dict[str, Event]:
+    """The lines of core memories and saved records that hold, as they are applied, by id."""
+    last: dict[str, CoreFact | SavedRecord] = {}
+    events = (line.event for path, _ in journal.files(folder) for line in journal.read(path))
+    for event in events:
+        if isinstance(event, CoreFact) or (
+            isinstance(event, SavedRecord) and event.at >= last.get(event.uid, event).at
+        ):
+            last[event.uid] = event
+    return dict(last)
 
 
 def _sound_events(journal: Journal, path: str, start: int, done: Replayed) -> tuple[list[Event], int]:

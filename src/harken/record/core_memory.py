@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from harken.errors import NotFoundError, UsageError
-from harken.journal.replay import replay_conversation
+from harken.files import remove_staged
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import CORE_MEMORY, CoreFact
 from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.recorder import Recorder
-from harken.storage.state import core_facts, drop_journal_offset, put_journal_offset
+from harken.storage.events import Ingest
+from harken.storage.ports import Transaction
+from harken.storage.state import core_facts
 from harken.text.characters import valid_utf8
+
+_TICK = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
@@ -53,9 +58,7 @@ class CoreMemory:
         clean, text = self.recorder.clean(_clean(key)), self.recorder.clean(value).strip()
         if not clean or not text:
             raise UsageError("A core memory needs a key and a value.")
-        fact = CoreFact(section, clean, text, self.recorder.now())
-        self.recorder.admit([CORE_MEMORY], lambda _tx, _ingest: [fact])
-        return fact
+        return self._put(section, clean, text)
 
     def delete(self, section: str, key: str) -> None:
         """Forget a value: it leaves the rows, the journal and the space that it took.
@@ -65,37 +68,23 @@ class CoreMemory:
             NotFoundError: nothing is kept under the key.
         """
         self.get(section, key)
-        gone = CoreFact(section, _clean(key), None, self.recorder.now())
         store = self.recorder.store
         with store.writing() as tx:
             note_scrub(tx)
-        self.recorder.admit([CORE_MEMORY], lambda _tx, _ingest: [gone])
-        self._erase(gone)
+        self._put(section, _clean(key), None)
+        if self.recorder.journal is not None:
+            remove_staged(self.recorder.journal.home)
         finish_forgetting(store)
 
-    def _erase(self, gone: CoreFact) -> None:
-        """Take every earlier value out of the journal; that it was deleted stays written."""
-        journal = self.recorder.journal
-        if journal is None:
-            return
-        with self.recorder.store.writing() as tx:
-            events = [
-                event for path, _ in journal.files(CORE_MEMORY) for line in journal.read(path) if (event := line.event)
-            ]
-            ours = [isinstance(event, CoreFact) and event.uid == gone.uid for event in events]
-            values = [isinstance(event, CoreFact) and event.value is not None for event in events]
-            # What another process has set since the last deletion stays.
-            last = max((at for at, own in enumerate(ours) if own and not values[at]), default=0)
-            stays = iter([not (own and values[at] and at < last) for at, own in enumerate(ours)])
-            rewritten = journal.rewrite(CORE_MEMORY, lambda event: event if next(stays) else None)
-            # A crash behind this leaves files of another size than the rows know, and they are read again, whole.
-            for path, size in rewritten.items():
-                if size == 0:
-                    drop_journal_offset(tx, path)
-                else:
-                    put_journal_offset(tx, path, 0)
-            # They may hold what a dead writer left, which the rows lack.
-            replay_conversation(tx, journal, CORE_MEMORY, self.recorder.ingest(tx))
+    def _put(self, section: str, key: str, value: str | None) -> CoreFact:
+        """Write a value, or its deletion; what stood there before leaves the journal."""
+        moment = self.recorder.now()
+
+        def later(tx: Transaction, _ingest: Ingest) -> list[CoreFact]:
+            earlier = (fact.at for fact in core_facts(tx) if (fact.section, fact.key) == (section, key))
+            return [CoreFact(section, key, value, max([moment, *(at + _TICK for at in earlier)]))]
+
+        return self.recorder.admit([CORE_MEMORY], later, superseding=CORE_MEMORY)[0]
 
 
 def _check(section: str) -> None:

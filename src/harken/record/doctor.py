@@ -69,6 +69,11 @@ class Doctor:
             if self.fix:
                 replay_tail(self.store, self.journal, self.recorder.ingest)
             yield Finding("journal", f"{len(waiting)} journal files differ from what the rows have seen.", self.fix)
+        # First: rows of no tenant are in the way of those that the journal gives back.
+        with self.store.writing() as tx:
+            strays = stray_rows(tx, self.fix)
+        if strays:
+            yield Finding("rows", f"{strays} rows belong to nothing.", self.fix)
         lost, differing = Lost(), []
         for uid in sorted(uids):
             with self.store.writing() as tx:
@@ -84,10 +89,6 @@ class Doctor:
                     settle(tx, self.journal, found, self.recorder.ingest)
             for problem in found.problems():
                 yield Finding("journal", problem, self.fix)
-        with self.store.writing() as tx:
-            strays = stray_rows(tx, self.fix)
-        if strays:
-            yield Finding("rows", f"{strays} rows belong to nothing.", self.fix)
 
     def _finish_rewriting(self, tx: Transaction, journal: Journal, offsets: Mapping[str, int]) -> None:
         """Take forgotten words out of the journal for whoever is about to, or died over it: that is no disagreement."""

@@ -8,6 +8,7 @@ from datetime import datetime
 from secrets import token_hex
 
 from harken.errors import NotFoundError
+from harken.files import remove_staged
 from harken.journal.journal import Journal
 from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
 from harken.model.conversations import Grave, SavedRecord, Tombstone
@@ -107,6 +108,8 @@ def forget(
     then the journal; then the space. A process that dies between leaves the notes, and whoever opens the store next
     finishes the work.
     """
+    if journal is not None:
+        remove_staged(journal.home)
     total = len(plan.tombstones)
     for start in range(0, total, _AT_ONCE):
         with store.writing() as tx:

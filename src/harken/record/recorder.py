@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from harken.config.sections import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
 from harken.journal.journal import Appended, Journal
-from harken.journal.replay import replay_conversation
+from harken.journal.replay import replay_conversation, superseded
 from harken.log import Log
 from harken.model.conversations import (
     EMPTY,
@@ -34,11 +34,11 @@ from harken.record.forget import Forgotten, forget, plan_saved
 from harken.record.ids import conversation_uid, derived_uid, new_uid
 from harken.record.threads import Thread, read_thread
 from harken.redact.redactor import CleanNames, Redactor
-from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust
+from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
 from harken.storage.enrichment.consent import last_exchange_numbers, note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
-from harken.storage.records.rows import kept_times
+from harken.storage.records.rows import find_kept
 from harken.storage.state import REDACTED, journal_offset, put_journal_offset
 from harken.storage.tables import messages
 from harken.text.characters import sound_value, valid_utf8
@@ -165,6 +165,7 @@ class RecordTransaction:
     writing: _Writing
     source: str
     saved: list[SavedRecord] = field(default_factory=list)
+    is_reworded: bool = False
 
     @property
     def tx(self) -> Transaction:
@@ -178,18 +179,24 @@ class RecordTransaction:
         make a change count for older than what it changes.
         """
         recorder = self.writing.recorder
-        changed = kept_times(self.tx, self.source, [draft.uid for draft in drafts])
+        before = find_kept(self.tx, self.source, [draft.uid for draft in drafts])
         written = []
         for draft in drafts:
             moment = recorder.now()
-            if draft.uid in changed:
-                moment = max(moment, changed[draft.uid] + _TICK)
+            if draft.uid in before:
+                moment = max(moment, before[draft.uid].at + _TICK)
             fields, _ = recorder.redactor.redact_value(sound_value(draft.fields))
             written.append(replace(draft, at=moment, fields=fields))
         # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
         self.writing.write(written, checked=False)
         self.saved += written
+        self.is_reworded |= any(_words(before.get(one.uid)) not in (None, _words(one)) for one in written)
         return written[0]
+
+
+def _words(record: SavedRecord | None) -> object:
+    """A memory's own words."""
+    return None if record is None or record.fields is None else record.fields.get("content")
 
 
 @dataclass(slots=True)
@@ -264,13 +271,17 @@ class Recorder:
         return segment
 
     def admit(
-        self, conversations: Sequence[str], choose: Callable[[Transaction, Ingest], Sequence[Written]]
+        self,
+        conversations: Sequence[str],
+        choose: Callable[[Transaction, Ingest], Sequence[Written]],
+        superseding: str | None = None,
     ) -> Sequence[Written]:
         """Write whole events, which already have their ids and places, in one transaction; those that were chosen.
 
         Args:
             conversations: ids of all that the events may belong to.
             choose: gives them under the write lock: those that the rows lack.
+            superseding: a folder of the journal whose earlier words they stand in place of.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
@@ -278,6 +289,10 @@ class Recorder:
             events = choose(writing.tx, writing.ingest)
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
             writing.write(events, checked=False)
+            if superseding is not None:
+                self._supersede(writing.tx, superseding)
+        if superseding is not None:
+            self._erase_superseded(superseding)
         if any(isinstance(event, Message | SavedRecord) for event in events):
             self.wake()
         return events
@@ -292,8 +307,21 @@ class Recorder:
         with self._writing([KEPT_FOLDERS[source]]) as writing:
             records = RecordTransaction(writing, source)
             yield records
+            if records.is_reworded:
+                self._supersede(writing.tx, KEPT_FOLDERS[source])
+        if records.is_reworded:
+            self._erase_superseded(KEPT_FOLDERS[source])
         if records.saved:
             self.wake()
+
+    def _supersede(self, tx: Transaction, folder: str) -> None:
+        if self.journal is not None:
+            superseded(tx, self.journal, folder)
+
+    def _erase_superseded(self, folder: str) -> None:
+        if self.journal is not None:
+            with self.store.writing() as tx:
+                replay_conversation(tx, self.journal, folder, self.ingest(tx))
 
     def forget(self, source: str, uids: Sequence[str]) -> Forgotten:
         """Forget saved records for good: rows, full text, vectors and journal; their ids remain as tombstones."""
@@ -436,6 +464,8 @@ class Recorder:
         title = self.redactor.redact(valid_utf8(conversation.title)).text
         if present is not None:
             mine = title not in ("", present) and (batch.as_mine or not own_conversations(tx, [conversation.uid]))
+            # It went with what was forgotten.
+            mine = mine and bool(present or not tombstones_of(tx, conversation.uid))
             return [Titled(conversation.uid, title, self.now())] if mine else []
         if not fresh:
             return []

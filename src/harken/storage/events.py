@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -9,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, Table, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy.exc import DBAPIError
 
 from harken.errors import StoreCorruptError
 from harken.model.conversations import (
@@ -59,6 +61,7 @@ from harken.storage.tables import (
 )
 
 _AT_ONCE = 1000
+_WORD = re.compile(r"\w+")
 
 
 def known_conversations(tx: Transaction) -> list[str]:
@@ -337,13 +340,14 @@ def forget_rows(tx: Transaction, event: Grave) -> None:
         return
     if event.kind == "message":
         named = messages.c.uid == event.uid
-        moment = tx.connection.scalar(tx.select(messages.c.created_at).where(named))
+        said = tx.connection.execute(tx.select(messages.c.created_at, messages.c.text).where(named)).first()
         drop_summaries_with(tx, event.uid)
         drop_segment_summaries(tx, named)
         remove_entries(tx, entries.c.ref_uid == event.uid)
         _delete_messages(tx, named)
-        if moment is not None:
-            _date(tx, event.conversation_uid, moment)
+        if said is not None:
+            _date(tx, event.conversation_uid, said.created_at)
+            _untitle(tx, event.conversation_uid, said.text)
     else:
         drop_summaries_of(tx, event.uid)
         drop_given(tx, event.uid)
@@ -376,12 +380,13 @@ def drop_damaged_rows(tx: Transaction, folder: str, names: Collection[EventName]
     """
     of_it = tx.select(conversations.c.id).where(conversations.c.uid == folder).scalar_subquery()
     source = SOURCE_OF_FOLDER.get(folder)
-    remove_entries(tx, entries.c.source == source if source else entries.c.conversation_id == of_it, is_indexed=False)
+    mine = entries.c.source == source if source else entries.c.conversation_id == of_it
+    remove_entries(tx, mine, is_indexed=False)
+    delete_conversation_rows(tx, folder)
     for kind, table in _TABLES.items():
         for uids in batches(uid for name, uid in names if name == kind.__name__):
             if kind is Message:
-                of_them = entries.c.source == MESSAGE_SOURCE, entries.c.ref_uid.in_(uids)
-                remove_entries(tx, and_(*of_them), is_indexed=False)
+                remove_entries(tx, entries.c.ref_uid.in_(uids), is_indexed=False)
             tx.connection.execute(delete(table).where(table.c.uid.in_(uids)))
 
 
@@ -414,9 +419,23 @@ def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
         tx.update(conversations, conversations.c.id == row.id, updated_at=newest)
 
 
+def _untitle(tx: Transaction, conversation_uid: str, forgotten: str) -> None:
+    """Take away a title that is made of the words that were forgotten, and any where nothing is left of the talk."""
+    mine = conversations.c.uid == conversation_uid
+    head = tx.connection.execute(tx.select(conversations.c.id, conversations.c.title).where(mine)).first()
+    if head is None or not head.title:
+        return
+    is_empty = (
+        tx.connection.scalar(tx.select(messages.c.id).where(messages.c.conversation_id == head.id).limit(1)) is None
+    )
+    words = forgotten.casefold()
+    if is_empty or all(word in words for word in _WORD.findall(head.title.casefold())):
+        tx.update(conversations, mine, title="")
+
+
 def _delete_messages(tx: Transaction, condition: ColumnElement[bool]) -> None:
     facts = tx.connection.scalars(tx.select(messages.c.metadata).where(condition, messages.c.metadata.is_not(None)))
     # What cannot be read was counted, and stays so.
-    with suppress(StoreCorruptError):
+    with suppress(StoreCorruptError, DBAPIError):
         count_up(tx, {name: -amount for name, amount in redaction_counts(facts).items()})
     tx.delete(messages, condition)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 import tarfile
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from harken.errors import StoreError, UsageError
+from harken.files import remove_staged, staging
 from harken.journal.backup import backup, restore
 from recorded import RecordedHome
 
@@ -60,19 +60,27 @@ class TestRoundTrip:
         backup(place.store, place.home, tmp_path / "backups" / "b.tar.gz")
         assert [file.name for file in (tmp_path / "backups").iterdir()] == ["b.tar.gz"]
 
-    def test_what_a_killed_one_left_is_removed_once_nobody_can_be_at_work_on_it(
+    def test_what_a_killed_one_left_is_removed_and_nothing_that_another_is_at_work_on(
         self, place: RecordedHome, tmp_path: Path
     ) -> None:
         place.say("c", "one")
-        old, young = tmp_path / ".harken-backup-old", tmp_path / ".harken-backup-young"
-        for folder in (old, young):
-            (folder / "conversations").mkdir(parents=True)
-            (folder / "conversations" / "talk.jsonl").write_text("said")
-            for found in (folder / "conversations" / "talk.jsonl", folder / "conversations", folder):
-                os.utime(found, (0, 0))
-        (young / "harken.db").write_text("just begun")
-        backup(place.store, place.home, tmp_path / "backup.tar.gz")
-        assert (old.exists(), young.exists()) == (False, True)
+        left = tmp_path / ".harken-backup-old"
+        (left / "conversations").mkdir(parents=True)
+        (left / "conversations" / "talk.jsonl").write_text("said")
+        with staging(tmp_path, place.home) as running:
+            backup(place.store, place.home, tmp_path / "backup.tar.gz")
+            assert (left.exists(), running.exists()) == (False, True)
+        assert not running.exists()
+
+    def test_nothing_but_what_is_ours_is_removed_whatever_a_note_in_the_home_says(
+        self, place: RecordedHome, tmp_path: Path
+    ) -> None:
+        precious, link = tmp_path / "precious", place.home / ".harken-staged-link"
+        precious.mkdir()
+        link.symlink_to(precious)
+        (place.home / ".harken-staged-in-x").write_text(str(precious))
+        assert remove_staged(place.home) == []
+        assert precious.is_dir()
 
     def test_an_empty_home_can_be_backed_up(self, place: RecordedHome, tmp_path: Path) -> None:
         backup(place.store, place.home, tmp_path / "backup.tar.gz")

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -35,6 +34,35 @@ def test_a_value_is_set_changed_and_read_back(core: CoreMemory) -> None:
     assert core.get("user", "name") == "Maya Lin"
     assert [fact.uid for fact in core.list()] == ["user/name", "agent/tone"]
     assert [fact.uid for fact in core.list("agent")] == ["agent/tone"]
+
+
+def test_a_value_that_was_overwritten_is_gone_from_the_journal(core: CoreMemory, place: RecordedHome) -> None:
+    core.update("user", "city", "Zanzibar")
+    core.update("user", "name", "Maya")
+    core.update("user", "city", "Oslo")
+    assert "Zanzibar" not in journal_text(place)
+    assert place.doctor() == []
+    place.lose_database()
+    assert facts(place) == [("user", "city", "Oslo"), ("user", "name", "Maya")]
+
+
+def test_an_overwriting_that_was_interrupted_is_finished_by_the_next_to_open(
+    core: CoreMemory, place: RecordedHome
+) -> None:
+    core.update("user", "city", "Zanzibar")
+    r = place.recorder
+    recorder = Interrupted(r.store, r.journal, r.redactor, r.config, r.min_message_tokens, r.wake, r.now)
+
+    def dies() -> None:
+        raise KeyboardInterrupt
+
+    recorder.another = dies
+    with pytest.raises(KeyboardInterrupt):
+        CoreMemory(recorder).update("user", "city", "Oslo")
+    assert "Zanzibar" in journal_text(place)
+    place.reopen()
+    assert "Zanzibar" not in journal_text(place)
+    assert facts(place) == [("user", "city", "Oslo")]
 
 
 def test_a_deleted_value_is_gone_from_rows_and_journal(core: CoreMemory, place: RecordedHome) -> None:
@@ -113,10 +141,9 @@ class Interrupted(Recorder):
 
     another: Callable[[], object] = lambda: None
 
-    def admit(self, conversations: Sequence[str], choose: Any) -> Sequence[Any]:
-        chosen = super().admit(conversations, choose)
+    def _erase_superseded(self, folder: str) -> None:
         self.another()
-        return chosen
+        super()._erase_superseded(folder)
 
 
 def test_what_another_process_sets_while_the_old_value_is_deleted_is_kept(
