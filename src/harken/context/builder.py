@@ -243,7 +243,7 @@ class ContextBuilder:
                 self.notes.append("There is no room for auto-RAG.")
             return []
         window = fit(blocks, self.room - share, self.settings.context.sliding_window)
-        excluded = {message.uid for message in messages_in(window)} | self.pending_uids
+        excluded = _shown_in(window) | self.pending_uids
         limits = config.model_copy(update={"max_tokens": reserve})
         # A line break joins each quotation to the block.
         recall = self.auto_rag.search(
@@ -267,7 +267,7 @@ class ContextBuilder:
         while True:
             room = self.room - (self._taken(recalled) if recalled else 0)
             window = fit(blocks, room, self.settings.context.sliding_window)
-            shown = {message.uid for message in messages_in(window)}
+            shown = _shown_in(window)
             apart = [item for item in recalled if item.hit.entry.ref_uid not in shown]
             if len(apart) == len(recalled):
                 return window, recalled
@@ -382,6 +382,11 @@ def squeezed(whole: MessageBlock, room_tokens: int) -> list[ContextMessage]:
         clipped = message if size <= allowed else replace(message, content=tokens.clip_middle(message.content, allowed))
         cut.append(clipped)
     return cut
+
+
+def _shown_in(window: Sequence[MessageBlock]) -> set[str]:
+    """Ids of a window's messages, and of their exchanges: what tools brought there need not be told in short."""
+    return {uid for message in messages_in(window) for uid in (message.uid, message.exchange_uid)}
 
 
 def _spans(pairs: Mapping[str, set[int]]) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
@@ -24,7 +24,7 @@ from harken.providers.summarizer import (
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
 from harken.storage.enrichment import segments, summaries
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog
-from harken.storage.enrichment.jobs import lease_owners, owned
+from harken.storage.enrichment.jobs import lease_owners, owned, renew
 from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT, DueSegment, Left
 from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, MessageText, StoredSummary
 from harken.storage.ports import Store, Transaction
@@ -132,8 +132,15 @@ class SummarizeWork(Job[DueSummary, Summary]):
 
     def _make(self, items: list[DueSummary]) -> list[Summary]:
         if self._is_written(items[0]):
-            written = [self._summary(item, self.summarizer_for(self.kind, item.uid)) for item in items]
-            self._answered()
+            # What another one has taken over, for the lease has ended, is not paid for twice.
+            mine = self._begun(items)
+            nothing = Summary("")
+            written = [
+                self._summary(item, self.summarizer_for(self.kind, item.uid)) if item.item_id in mine else nothing
+                for item in items
+            ]
+            if mine:
+                self._answered()
             return written
         short: Mapping[int, Sequence[MessageText]] = {}
         if self.kind == EXCHANGE:
@@ -141,6 +148,12 @@ class SummarizeWork(Job[DueSummary, Summary]):
             with self.store.reading() as tx:
                 short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
         return [self._summary(item, ExtractiveSummarizer(), short.get(item.item_id)) for item in items]
+
+    def _begun(self, items: Sequence[DueSummary]) -> set[int]:
+        """Note that it is their turn, for a batch is leased as a whole; rows of those that are still ours."""
+        until = self.now() + timedelta(seconds=self.config().lease_seconds)
+        with self.store.writing(of=()) as tx:
+            return renew(tx, self.name, [item.item_id for item in items], self.owner, until)
 
     def _leave(self, items: Sequence[DueSummary]) -> None:
         super()._leave(items)

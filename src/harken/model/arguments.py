@@ -158,7 +158,7 @@ class DetailsWanted:
     conversation_id: Annotated[str | None, Argument("A conversation's id, or how it begins.", most=200)] = None
     exchange_id: Annotated[str | None, Argument("An exchange's id, or how it begins.", most=200)] = None
     include_full_transcript: Annotated[
-        bool, Argument("True: every word, tools included. False: title, date, summary and the exchanges, cut short.")
+        bool, Argument("True: every word, tools included. False: title, summaries, status, each question and answer.")
     ] = False
     offset: Annotated[int, Argument(OFFSET, 0)] = 0
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from harken.model.conversations import ExchangeStatus, Role
 
 EXTRACTIVE = "extractive"
-TOOLS_AT_MOST, TOOLS_AT_LEAST = 10, 5
+TOOLS_AT_MOST, TOOLS_AT_LEAST = 10, 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import SearchSession, SearchSessions, attempted
 from harken.storage.conversations import entries_of
+from harken.storage.enrichment.summaries import TOOLS
 from harken.storage.entries import row_scope
 from harken.text import tokens
 
@@ -84,7 +85,7 @@ class AutoRag:
         frame: Frame = lambda entry, text: text,
         session: SearchSession | None = None,
     ) -> Recall:
-        """Find the few messages of a segment that a query is about.
+        """Find the few messages of a segment that a query is about, and what its tool calls brought, in short.
 
         Each must be near enough to the query by cosine similarity, found by its words or not. One that is nearly so,
         or has no vector yet, must have at least half of the query's rare words; one that is not quite so far off comes
@@ -94,7 +95,7 @@ class AutoRag:
         Args:
             text: what the user says now.
             segment_uid: nothing outside of it comes back.
-            excluded: ids of messages that are in the context already.
+            excluded: ids of messages that are in the context already, and of exchanges whose tool calls are.
             config: `top_k` messages at most, in `max_tokens` at most.
             frame: what will stand in the context for a message; its tokens count against the budget.
             session: what is shared with other searches; None where there are none.
@@ -128,7 +129,7 @@ class _SegmentSearch:
         config = self.session.config
         self.session.begin(self.query, known_scripts_only=True)
         with self.session.view.reading() as tx:
-            wanted = SearchScope(segment=segment_uid, sources=("message",))
+            wanted = SearchScope(segment=segment_uid, sources=("message", TOOLS))
             scope = row_scope(tx, replace(wanted, without_untrusted=not config.include_untrusted))
             seen = entries_of(tx, excluded)
         found = Candidates(self.query, config, scope, min(_DEPTH, config.candidates) + len(seen))

@@ -52,9 +52,41 @@ def test_an_overview_has_title_date_summary_and_exchanges_with_their_ids(harken:
     assert f'id="{conversation}"' in outcome.text
     for part in ("Title: ", "Date: ", "Exchanges: 1", f"id {exchange}", "User: Why does the kitchen tap drip"):
         assert part in outcome.text
-    (line,) = [line for line in outcome.text.splitlines() if line.startswith("Assistant: ")]
-    assert len(line) == len("Assistant: ") + 200
+    # Whole, for there is room.
+    assert "Assistant: The seal is worn. " + ("It was said at length. " * 40).strip() in outcome.text
     assert "That is all." in outcome.text
+
+
+def test_summaries_and_status_stand_with_each_exchange(harken: Harken, toolbox: Toolbox) -> None:
+    conversation, exchange = talk(harken)
+    harken.background.summarize()
+    harken.record_message("tap", "user", "And the pump?")
+    harken.end_exchange("tap", "failed", error="EndpointError: it is down")
+    harken.record_message("tap", "user", "And now?")
+    text = call(toolbox, FETCH, conversation_id=conversation).text
+    assert "Exchanges: 3, " in text
+    assert re.search(rf"Exchange 1, id {exchange}, [-0-9: ]+, completed\nSummary: .*kitchen tap", text)
+    assert re.search(r"Exchange 2, .*, failed: EndpointError: it is down\nUser: And the pump\?", text)
+    assert re.search(r"Exchange 3, .*, in progress\nUser: And now\?", text)
+    alone = call(toolbox, FETCH, exchange_id=exchange).text
+    assert re.search(r", completed\nSummary: .*kitchen tap.*\nUser: Why does", alone)
+
+
+def test_of_many_long_answers_each_gets_its_share_and_short_ones_are_whole(harken: Harken, toolbox: Toolbox) -> None:
+    long = " ".join(f"pump{number} was opened and closed again." for number in range(400))
+    conversation, _ = talk(harken)
+    for number in range(3):
+        talk(harken, answer=f"Answer {number}: {long}")
+    exchange = talk(harken, answer=long)[1]
+    text = call(toolbox, FETCH, room=1500, conversation_id=conversation).text
+    assert "That is all." in text
+    assert "The seal of the kitchen tap is worn out." in text
+    shares = [len(line) for line in text.splitlines() if line.startswith("Assistant: Answer")]
+    assert len(shares) == 3
+    assert min(shares) > 600
+    # An exchange by itself is whole, page by page.
+    assert "next_offset=" in call(toolbox, FETCH, room=1500, exchange_id=exchange).text
+    assert "pump399" in call(toolbox, FETCH, room=50_000, exchange_id=exchange).text
 
 
 def test_a_transcript_has_every_word_and_tool(harken: Harken, toolbox: Toolbox) -> None:

@@ -19,6 +19,7 @@ from harken.jobs.workers import CONVERSATION, EMBEDDINGS, EXCHANGE, SEGMENT
 from harken.model.conversations import SearchScope
 from harken.storage.tables import summaries
 from harken.testing import ChatServer, HashingEmbedder, Reply, Says
+from harken.testing.local_server import Request
 from recorded import Clock
 
 QUESTION, ANSWER = "Why does the kitchen tap drip all night?", "The seal of the kitchen tap is worn out."
@@ -265,6 +266,33 @@ def test_at_the_days_limit_segments_wait_as_well_and_go_on_the_next_day(
         assert (report(harken, SEGMENT).waiting, report(harken, SEGMENT).blocked_reason) == (0, "")
 
 
+def test_what_is_said_to_be_in_work_is_what_the_model_is_asked_for(tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+
+    def answer(asked: Request) -> Says:
+        (uid,) = [uid for name, uid in uids.items() if name in str(asked.body)]
+        told.append((report(harken, EXCHANGE).current, uid))
+        return Says(WRITTEN)
+
+    with (
+        ChatServer(otherwise=answer) as server,
+        Harken(
+            tmp_path, env={}, settings=with_model(server, **{"embedder": "none", "worker.rest_seconds": 0})
+        ) as harken,
+    ):
+        uids = {
+            f"zander{n}": harken.record_message(f"talk{n}", "user", f"How long does the zander{n} bake?").exchange_uid
+            for n in range(6)
+        }
+        for number in range(6):
+            harken.record_message(f"talk{number}", "assistant", "It bakes for forty minutes, or a bit longer.")
+            harken.end_exchange(f"talk{number}")
+        harken.background.switch(CONVERSATION, False)
+        harken.background.summarize()
+    assert len(told) == len(uids)
+    assert [current for current, _ in told] == [asked for _, asked in told]
+
+
 def use_tools(harken: Harken, count: int) -> str:
     asked = harken.record_message("tools", "user", "Check every pump of the waterworks.")
     for number in range(count):
@@ -278,16 +306,15 @@ def use_tools(harken: Harken, count: int) -> str:
 
 def tool_entries(harken: Harken) -> list[str]:
     only = SearchScope(sources=("tools",))
-    return sorted(hit.entry.text for hit in harken.search("zircon gasket pump probe", scope=only).hits)
+    return sorted(hit.entry.text for hit in harken.search("zircon gasket pump probe", scope=only, limit=50).hits)
 
 
-def test_tool_calls_of_a_long_exchange_become_entries_in_batches(tmp_path: Path, clock: Clock) -> None:
+def test_each_tool_call_of_a_long_exchange_becomes_an_entry(tmp_path: Path, clock: Clock) -> None:
     with opened(tmp_path, clock) as harken:
         exchange = use_tools(harken, 12)
         harken.background.summarize()
         found = tool_entries(harken)
-        assert [len(text.splitlines()) for text in found] == [6, 6]
-        assert 'probe({"pump": 0}) → zircon gasket 0 failed' in found[0]
+        assert found == sorted(f'probe({{"pump": {n}}}) → zircon gasket {n} failed' for n in range(12))
         hit = harken.search("zircon", scope=SearchScope(sources=("tools",))).hits[0]
         assert hit.entry.exchange_uid == hit.entry.ref_uid == exchange
         assert {hit.entry.source for hit in harken.search("zircon gasket").hits} == {"message"}
@@ -295,9 +322,33 @@ def test_tool_calls_of_a_long_exchange_become_entries_in_batches(tmp_path: Path,
         assert tool_entries(harken) == []
 
 
+def test_what_a_tool_brought_comes_back_in_its_segment_once_it_has_left_the_window(
+    tmp_path: Path, clock: Clock
+) -> None:
+    question = "Which pump had the zircon gasket 2 that failed?"
+
+    def recalled(harken: Harken) -> list[str]:
+        layer = harken.build_context("tools", [question]).layer("auto_rag")
+        return [item.text for item in layer.items] if layer else []
+
+    with opened(tmp_path, clock, **{"context.sliding_window": 6, "auto_rag.top_k": 20}) as harken:
+        use_tools(harken, 3)
+        harken.background.summarize()
+        assert tool_entries(harken) == [f'probe({{"pump": {n}}}) → zircon gasket {n} failed' for n in range(3)]
+        # Its calls stand in the window.
+        assert not [text for text in recalled(harken) if text.startswith("probe")]
+        for number in range(8):
+            harken.record_message("tools", "user" if number % 2 else "assistant", f"Lunch {number} was good.")
+        assert 'probe({"pump": 2}) → zircon gasket 2 failed' in recalled(harken)
+        harken.new_segment("tools")
+        for number in range(8):
+            harken.record_message("tools", "user" if number % 2 else "assistant", f"Dinner {number} was good.")
+        assert recalled(harken) == []
+
+
 def test_few_tool_calls_are_told_by_the_exchange_alone(tmp_path: Path, clock: Clock) -> None:
     with opened(tmp_path, clock) as harken:
-        use_tools(harken, 4)
+        use_tools(harken, 2)
         harken.background.summarize()
         assert tool_entries(harken) == []
 
@@ -311,9 +362,9 @@ def test_a_model_tells_of_ten_calls_at_once_and_what_was_told_is_not_paid_for_ag
         use_tools(harken, 12)
         work = harken.background._summary_work(EXCHANGE)
         work.run_once()
-        assert len(tool_entries(harken)) == 1
+        assert len(tool_entries(harken)) == 6
         clock.go_on(seconds=60)
         work.run_once()
-        assert len(tool_entries(harken)) == 2
+        assert len(tool_entries(harken)) == 12
         assert len(server.requests) == 4
         assert report(harken, EXCHANGE).spent.calls == 3

@@ -139,6 +139,13 @@ def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> se
     return set(tx.connection.scalars(tx.select(work.c.item_id).where(*mine)))
 
 
+def renew(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until: datetime) -> set[int]:
+    """Lease items that are still the owner's for longer, now that their turn has come; which ones they are."""
+    mine = owned(tx, kind, item_ids, owner)
+    tx.update(work, work.c.kind == kind, work.c.item_id.in_(mine), lease_until=until)
+    return mine
+
+
 def complete(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
     """The items are done."""
     tx.delete(work, work.c.kind == kind, work.c.item_id.in_(item_ids))

@@ -116,7 +116,7 @@ _message_text = reader(MessageText, role=Role, type=MessageType)
 
 EXCHANGE = "exchange"
 CONVERSATION = "conversation"
-# The tool calls of a long exchange, told beside the exchange itself: a part for each batch, apart by a blank line.
+# The tool calls of an exchange, told beside the exchange itself: a line for each, with a blank line between batches.
 TOOLS = "tools"
 # Kinds of work by what they summarize.
 SUMMARIZE = {EXCHANGE: "summarize_exchange", CONVERSATION: "summarize_conversation"}
@@ -230,7 +230,7 @@ def list_backlog(
 
 
 def running(tx: Transaction, kind: str, now: datetime) -> str | None:
-    """The id of what somebody summarizes at this moment; of several, the one that was taken last."""
+    """The id of what somebody summarizes at this moment; of several, the one whose turn came last (`jobs.renew`)."""
     item = _ITEMS[kind]
     uid: str | None = tx.connection.scalar(
         tx.select(item.c.uid)
@@ -428,7 +428,7 @@ def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
         "created_at": found.covers,
         "text": f"{found.title}\n{found.text}" if found.title else found.text,
     }
-    parts = found.text.split("\n\n") if found.kind == TOOLS else []
+    parts = filter(None, found.text.split("\n") if found.kind == TOOLS else [])
     rows = [{**row, "part": str(number), "text": text} for number, text in enumerate(parts, start=1)]
     return rows or [row]
 
