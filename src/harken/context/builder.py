@@ -239,6 +239,7 @@ class ContextBuilder:
             self.searches,
         )
         self.notes.extend(recall.notes)
+        self.failures.extend(recall.failures)
         recalled = list(recall.items)
         while recalled and _taken(recalled) > share:
             recalled.pop()
