@@ -21,7 +21,7 @@ from recorded import Clock
 MODEL = "openai:any"
 TOLD = "The seal of the zeppelin hangar was worn out."
 WRITTEN = Says(json.dumps({"summary": TOLD, "title": "A hangar"}))
-Open = Callable[[str], AbstractContextManager[Harken]]
+Open = Callable[..., AbstractContextManager[Harken]]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def opened(tmp_path: Path, clock: Clock, server: ChatServer) -> Open:
     prices = {"llm.input_usd_per_million": 1, "llm.output_usd_per_million": 2}
     model = {"llm.model": MODEL, "llm.url": server.url, "llm.api_key": "k", **prices}
     settings = {"embedder": "none", "context.sliding_window": 2, **model}
-    return lambda name: Harken(tmp_path / name, env={}, settings=settings, now=clock)
+    return lambda name, **more: Harken(tmp_path / name, env={}, settings={**settings, **more}, now=clock)
 
 
 def lived_in(harken: Harken, clock: Clock) -> list[str]:
@@ -71,7 +71,7 @@ def kept(harken: Harken) -> list[tuple[Any, ...]]:
 
 
 def test_a_summary_that_was_paid_for_is_never_bought_twice(
-    opened: Open, clock: Clock, server: ChatServer, tmp_path: Path
+    opened: Open, clock: Clock, server: ChatServer, tmp_path: Path, engine_settings: dict[str, Any]
 ) -> None:
     file, back = tmp_path / "all.jsonl", tmp_path / "back.jsonl"
     with opened("first") as first:
@@ -82,7 +82,7 @@ def test_a_summary_that_was_paid_for_is_never_bought_twice(
         assert {row[-1] for row in made[-1:]} | {row[4] for row in made[:-1]} == {MODEL}
         assert first.maintenance.export(file).summaries == 10
         context = first.build_context(first.chats.session("hangar", "library"), "And the zeppelin?")
-    with opened("second") as second:
+    with opened("second", **engine_settings) as second:
         assert second.import_transcripts("jsonl", [file], as_mine=True).summaries == 10
         assert kept(second) == made
         clock.go_on(hours=2)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +254,26 @@ def test_each_part_of_memory_that_fails_is_told_below_the_answer(harken: Command
             person.waits_for_prompt()
             person.presses("d")
             assert person.ends()[0] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux" or find_spec("onnxruntime") is None, reason="needs /proc and harken[local]")
+def test_the_model_of_this_machine_is_loaded_before_the_first_question(cli: CommandLine, tmp_path: Path) -> None:
+    line = {
+        "conversation": "c",
+        "role": "user",
+        "content": "The seal of the kitchen tap is worn out, says the plumber.",
+    }
+    (tmp_path / "talk.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    local = replace(cli, settings={}, cold=True)
+    if "Not embedded" in local("import", tmp_path / "talk.jsonl").err:
+        pytest.skip("no model on this machine")
+    local("worker", "run", "--until-idle")
+    with terminal(local) as person:
+        person.waits_for_prompt()
+        loaded = Path(f"/proc/{person.process.pid}/maps")
+        ends = time.monotonic() + TIMEOUT_SECONDS
+        while "onnxruntime" not in loaded.read_text(encoding="utf-8"):
+            assert time.monotonic() < ends, "nothing was asked, and nothing loaded"
+            time.sleep(0.05)
+        person.presses("d")
+        assert person.ends()[0] == 0
