@@ -67,7 +67,7 @@ def test_one_that_cannot_be_embedded_is_looked_for_by_its_words_in_both(
     embedder.fail(ProviderError("down"))
     context = harken.build_context(TALK, [QUESTION])
     past = "Past conversations were searched by words alone: ProviderError."
-    assert context.notes == (past, "Searched without vectors: ProviderError.")
+    assert context.notes == context.failures == (past, "Searched without vectors: ProviderError.")
     assert {"past", "auto_rag"} <= {layer.name.value for layer in context.layers}
 
 

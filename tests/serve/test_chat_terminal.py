@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine, files_holding
-from harken.testing import ChatServer, EmbeddingServer
+from harken.testing import ChatServer, EmbeddingServer, Reply
 from harken.testing.endpoints import Says, ScriptedCall
 from terminals import WITHOUT_TERMINALS, terminal
 
@@ -229,3 +232,48 @@ def test_without_the_extra_a_terminal_is_told_how_to_get_it_and_lines_work_all_t
         person.sees("Chatting at a terminal needs an extra that is not installed. Try: pip install 'harken[chat]'")
         assert person.ends()[0] == 1
     assert lacking("chat", stdin="/status\n").out.startswith("home ")
+
+
+def test_each_part_of_memory_that_fails_is_told_below_the_answer(harken: CommandLine, server: ChatServer) -> None:
+    with EmbeddingServer() as embedding:
+        model = {"HARKEN_EMBEDDER": "openai-compatible", "HARKEN_EMBEDDING__URL": embedding.url}
+        sizes = {"HARKEN_EMBEDDING__MODEL": "words", "HARKEN_CONTEXT__SLIDING_WINDOW": "2"}
+        told = replace(harken, settings={**harken.settings, **model, **sizes})
+        server.script(
+            *(Says(f"Seal {number} of the kitchen tap is worn out, of that I am sure.") for number in range(5))
+        )
+        told("chat", stdin="Which seal does the kitchen tap of the neighbours need?\n")
+        told("chat", stdin="".join(f"Which seal does kitchen tap {number} of our house need?\n" for number in range(3)))
+        told("worker", "run", "--until-idle")
+        embedding.ailing = Reply(500)
+        with terminal(told, "--continue") as person:
+            person.waits_for_prompt()
+            person.types("Which seal of the kitchen tap was worn out?")
+            person.sees("Past conversations were searched by words alone: EndpointError.")
+            person.sees("Searched without vectors: EndpointError.")
+            person.waits_for_prompt()
+            person.presses("d")
+            assert person.ends()[0] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux" or find_spec("onnxruntime") is None, reason="needs /proc and harken[local]")
+def test_the_model_of_this_machine_is_loaded_before_the_first_question(cli: CommandLine, tmp_path: Path) -> None:
+    line = {
+        "conversation": "c",
+        "role": "user",
+        "content": "The seal of the kitchen tap is worn out, says the plumber.",
+    }
+    (tmp_path / "talk.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    local = replace(cli, settings={}, cold=True)
+    if "Not embedded" in local("import", tmp_path / "talk.jsonl").err:
+        pytest.skip("no model on this machine")
+    local("worker", "run", "--until-idle")
+    with terminal(local) as person:
+        person.waits_for_prompt()
+        loaded = Path(f"/proc/{person.process.pid}/maps")
+        ends = time.monotonic() + TIMEOUT_SECONDS
+        while "onnxruntime" not in loaded.read_text(encoding="utf-8"):
+            assert time.monotonic() < ends, "nothing was asked, and nothing loaded"
+            time.sleep(0.05)
+        person.presses("d")
+        assert person.ends()[0] == 0

@@ -15,6 +15,7 @@ import pytest
 
 from command_line import PYTHON, TIMEOUT_SECONDS, CommandLine, rows
 from harken.engine import Harken
+from harken.testing import EmbeddingServer
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def test_everything_moves_to_another_home(filled: CommandLine, other: CommandLin
     facts = filled("export", file, "--json").json()
     assert facts == {
         **{"file": str(file), "conversations": 2, "messages": 5, "kept": 0, "forgotten": 1},
+        **{"summaries": 0, "vectors": 0},
         "bytes": file.stat().st_size,
     }
     assert (
@@ -73,7 +75,7 @@ def cut(content: bytes) -> bytes:
 
 
 def newer(content: bytes) -> bytes:
-    return content.replace(b'"version":1', b'"version":7', 1)
+    return content.replace(b'"version":2', b'"version":7', 1)
 
 
 @pytest.mark.parametrize(
@@ -142,3 +144,46 @@ def test_two_processes_that_write_the_same_file_at_once_leave_a_whole_one(filled
         harken.maintenance.export(target, another_process_is_quicker)
     assert [target.read_bytes()] == others
     assert list(tmp_path.glob("*.part")) == []
+
+
+def embedded_by(cli: CommandLine, server: EmbeddingServer, home: Path, model: str = "words") -> CommandLine:
+    """The command line on a home, with a model that may cost."""
+    settings = {"HARKEN_EMBEDDER": "openai-compatible", "HARKEN_EMBEDDING__URL": server.url}
+    return CommandLine(home, cli.person, {**settings, "HARKEN_EMBEDDING__MODEL": model})
+
+
+def test_vectors_go_along_on_request_and_are_not_made_again(filled: CommandLine, tmp_path: Path) -> None:
+    with EmbeddingServer() as server:
+        first = embedded_by(filled, server, filled.home)
+        first("memory", "add", "The tomato seedlings want the window of the kitchen")
+        first("worker", "run", "--until-idle")
+        count = first.status()["embedded"]
+        assert first("export", tmp_path / "without.jsonl", "--json").json()["vectors"] == 0
+        facts = first("export", tmp_path / "with.jsonl", "--with-vectors", "--json").json()
+        assert facts["vectors"] == count > 3
+        asked = len(server.requests)
+        second = embedded_by(filled, server, tmp_path / "second")
+        told = second("import", tmp_path / "with.jsonl", "--as-mine").out
+        assert f"{count} vectors taken as they were made." in told
+        assert second.status()["embedded"] == count
+        assert second.search("tomato seedlings") == first.search("tomato seedlings")
+        sent = [text for request in server.requests[asked:] for text in request.body["input"]]
+        assert not [text for text in sent if "frost" in text]
+        # Another model cannot read them; nor is anybody's word for a vector taken but one's own.
+        third = embedded_by(filled, server, tmp_path / "third", "other")
+        assert third("import", tmp_path / "with.jsonl", "--as-mine", "--json").json()["vectors"] == 0
+        assert third.status()["embedded"] == count
+        stranger = embedded_by(filled, server, tmp_path / "stranger")
+        assert stranger("import", tmp_path / "with.jsonl", "--json").json()["vectors"] == 0
+
+
+def test_a_vector_of_other_words_is_made_anew(filled: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "with.jsonl"
+    with EmbeddingServer() as server:
+        first = embedded_by(filled, server, filled.home)
+        first("worker", "run", "--until-idle")
+        count = first("export", file, "--with-vectors", "--json").json()["vectors"]
+        file.write_text(file.read_text().replace("around the middle of May", "around the end of May", 1))
+        second = embedded_by(filled, server, tmp_path / "second")
+        assert second("import", file, "--as-mine", "--json").json()["vectors"] == count - 1
+        assert second.status()["embedded"] == count

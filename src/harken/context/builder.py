@@ -255,6 +255,7 @@ class ContextBuilder:
             self.searches,
         )
         self.notes.extend(recall.notes)
+        self.failures.extend(recall.failures)
         recalled = list(recall.items)
         while recalled and self._taken(recalled) > share:
             recalled.pop()

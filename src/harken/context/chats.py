@@ -31,6 +31,8 @@ from harken.storage.state import INJECTIONS, given_to, note_given
 
 # Messages; until then auto-RAG alone brings them back.
 _WORTH_A_CALL = 10
+# Whatever is asked, the model has to be loaded for it.
+_ANY_QUESTION = "what was said before"
 
 
 class Chats:
@@ -149,6 +151,12 @@ class Chats:
     def past(self, query: str, session: ContextSession | None = None) -> PastRecall:
         """Search other conversations; all of them where no session goes on."""
         return self._past.search(query, session.conversation_uid if session else None)
+
+    def warm_up(self) -> None:
+        """Have the embedding model loaded while nobody waits for it; an endpoint has none to load, and may cost."""
+        if self._settings().embedder != "openai-compatible":
+            with self._sessions.open() as searches:
+                searches.begin(parse_query(_ANY_QUESTION))
 
     def quotes_about(self, prompt: str, conversation_uid: str) -> list[Quote]:
         """What was saved, and what other conversations say, about a prompt: asked at once, the most important first."""

@@ -140,7 +140,7 @@ class Harken(Parts):
         places = [Path(path).expanduser() for path in paths]
         if missing := [place for place in places if not place.exists()]:
             raise UsageError(f"{missing[0]} does not exist.")
-        importer = Importer(self.recorder, progress, self.maintenance.forget, as_mine, is_live)
+        importer = Importer(self.recorder, progress, self.maintenance.forget, as_mine, is_live, self.spaces.here)
         return importer.run(known[format_name], places, report)
 
     def embed(self, progress: Callable[[int, int], None] = lambda _done, _all: None, patient: bool = False) -> int:

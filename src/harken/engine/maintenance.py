@@ -294,11 +294,14 @@ class Maintenance:
         return backup(self.store, self.home, Path(target), journalled=self.journal is not None)
 
     def export(
-        self, target: str | Path | BinaryIO, progress: Callable[[int, int], None] = lambda _done, _all: None
+        self,
+        target: str | Path | BinaryIO,
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
+        with_vectors: bool = False,
     ) -> Exported:
-        """Write everything that was recorded, without vectors, as `jsonl` for any store: to a new file, or a stream.
+        """Write everything that was recorded, and its summaries, as `jsonl` for any store: to a new file, or a stream.
 
-        `progress` is called with (messages done, in all) now and then.
+        `progress` is called with (messages done, in all) now and then. Vectors are of use where the model is the same.
 
         Raises:
             UsageError: the target exists.
@@ -307,8 +310,8 @@ class Maintenance:
         from harken.journal.export import export, export_to_file
 
         if isinstance(target, str | Path):
-            return export_to_file(self.store, Path(target).expanduser(), self.home, progress)
-        return export(self.store, target, progress)
+            return export_to_file(self.store, Path(target).expanduser(), self.home, progress, with_vectors)
+        return export(self.store, target, progress, with_vectors)
 
     def _filled(self) -> OpenSpace:
         filled = self.spaces.filled()

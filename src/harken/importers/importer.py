@@ -24,6 +24,7 @@ from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
 from harken.record.forget import ForgetPlan, Forgotten, forget
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
+from harken.storage.ports import StoredSpace
 from harken.storage.state import ImportState, get_import_state, put_import_state
 from harken.text.characters import valid_utf8
 
@@ -69,6 +70,7 @@ class Importer:
         forget: erases what an export says was forgotten; None does it without a word to anyone.
         as_mine: the files are the owner's own, wherever they lie: exports hold in all that they say, and an agent's
             transcripts are believed. Otherwise these are only where they lie in their agent's own folder.
+        space: the space of the model that is set, into which vectors that an export brings are taken; None takes none.
         is_live: transcripts of what is being said, reported by an agent's hooks: a language model that is set may
             summarize them like any talk, while what an import brings costs nothing unasked.
     """
@@ -78,6 +80,7 @@ class Importer:
     forget: Callable[[ForgetPlan], Forgotten] | None = None
     as_mine: bool = False
     is_live: bool = False
+    space: Callable[[], StoredSpace | None] = lambda: None
 
     def run(
         self, transcripts: TranscriptFormat, paths: Sequence[Path], report: ImportReport | None = None
@@ -104,7 +107,7 @@ class Importer:
 
             try:
                 if file in exports:
-                    for merged, offset in merge_export(recorder, file, erase, self.as_mine):
+                    for merged, offset in merge_export(recorder, file, erase, self.as_mine, self.space):
                         report.add(merged)
                         show(offset)
                 else:

@@ -18,6 +18,7 @@ from sqlalchemy import select
 from harken.errors import ExportError
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
+from harken.journal.derived import Derived, MadeVector, keep_derived
 from harken.journal.export import ExportLine, is_export, read_export
 from harken.model.conversations import (
     EMPTY,
@@ -41,7 +42,7 @@ from harken.record.recorder import Recorder
 from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
-from harken.storage.ports import Transaction, rows_in
+from harken.storage.ports import StoredSpace, Transaction, rows_in
 from harken.storage.positions import find_places
 from harken.storage.records.rows import find_kept
 from harken.storage.state import REDACTED, core_facts
@@ -84,6 +85,8 @@ class Merged:
             agent's own words.
         left_core: core memories that a stranger's export holds; they were not taken.
         left_erasures: records that such an export says were forgotten; nothing was erased.
+        summaries: those that an export brought along.
+        vectors: likewise.
         left_changes: what such an export would have changed of the owner's records; they stand as they were.
         conversations: ids of the conversations that the new messages belong to.
     """
@@ -97,6 +100,8 @@ class Merged:
     left_core: int = 0
     left_erasures: int = 0
     left_changes: int = 0
+    summaries: int = 0
+    vectors: int = 0
     conversations: set[str] = field(default_factory=set)
 
     def add(self, more: Merged) -> None:
@@ -123,13 +128,36 @@ def claims_of(file: Path) -> Claims:
     # The import comes to the same place and says what is wrong there.
     with suppress(ExportError, OSError):
         for line in read_export(file):
+            if isinstance(line.event, Derived):
+                continue
             claims.core += isinstance(line.event, CoreFact)
             claims.erasures += _is_grave(line.event)
             claims.trusted += _trust_of(line.event) in _OWN
     return claims
 
 
-def merge_export(recorder: Recorder, file: Path, forget: Forget, as_mine: bool = False) -> Iterator[tuple[Merged, int]]:
+@dataclass(slots=True)
+class _Course:
+    """What the batches before have told the next one.
+
+    Attributes:
+        last: the message of each conversation that they ended with.
+        graves: ids of all that was forgotten.
+        space: that of the model that is set here; read once, when there are vectors.
+    """
+
+    last: dict[str, str] = field(default_factory=dict)
+    graves: set[str] = field(default_factory=set)
+    space: StoredSpace | None = None
+
+
+def merge_export(
+    recorder: Recorder,
+    file: Path,
+    forget: Forget,
+    as_mine: bool = False,
+    space: Callable[[], StoredSpace | None] = lambda: None,
+) -> Iterator[tuple[Merged, int]]:
     """Bring in what the store lacks, a transaction per batch; to be run again after whatever stopped it.
 
     Secrets that the rules of the other store let pass, or that it kept because redaction was off, are taken out. Ids
@@ -143,7 +171,7 @@ def merge_export(recorder: Recorder, file: Path, forget: Forget, as_mine: bool =
         StoreError: the store refuses; what was brought in before stays.
     """
     lines = read_export(file)
-    last: dict[str, str] = {}
+    course = _Course()
     broken: ExportError | None = None
     while broken is None:
         batch: list[ExportLine] = []
@@ -154,23 +182,44 @@ def merge_export(recorder: Recorder, file: Path, forget: Forget, as_mine: bool =
             # What came before the damage is sound.
             broken = error
         if batch:
-            yield _write(recorder, file, batch, forget if as_mine else None, last), batch[-1].end
+            made = [line.event for line in batch if isinstance(line.event, Derived)]
+            records = [line for line in batch if not isinstance(line.event, Derived)]
+            done = _write(recorder, file, records, forget if as_mine else None, course) if records else Merged()
+            if made:
+                if course.space is None and as_mine and any(isinstance(one, MadeVector) for one in made):
+                    course.space = space()
+                _keep_made(recorder, made, course, as_mine, done)
+            yield done, batch[-1].end
         elif broken is None:
             return
     raise broken
 
 
+def _keep_made(recorder: Recorder, made: Sequence[Derived], course: _Course, as_mine: bool, done: Merged) -> None:
+    """Keep what was made of records, after these."""
+
+    def clean(text: str) -> str:
+        return recorder.redactor.redact(text).text
+
+    with recorder.store.writing() as tx:
+        kept = keep_derived(tx, made, course.graves, clean, course.space, as_mine)
+    done.summaries, done.vectors = kept
+    if any(kept):
+        recorder.wake()
+
+
 def _write(
-    recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget | None, last: dict[str, str]
+    recorder: Recorder, file: Path, lines: Sequence[ExportLine], forget: Forget | None, course: _Course
 ) -> Merged:
     """Records first, then what was forgotten: then it does not matter in which order a file has them.
 
-    Without `forget` the file is a stranger's. `last` holds the message of each conversation that the lines before these
-    ended with, and is changed to that of these.
+    Without `forget` the file is a stranger's. The course is changed to what these lines have told.
     """
-    done = Merged()
-    graves = [line.event for line in lines if isinstance(line.event, Grave) and _is_grave(line.event)]
-    given = [line.event for line in lines if not _is_grave(line.event)]
+    done, last = Merged(), course.last
+    told = [line.event for line in lines if not isinstance(line.event, Derived)]
+    graves = [event for event in told if isinstance(event, Grave) and _is_grave(event)]
+    given = [event for event in told if not _is_grave(event)]
+    course.graves.update(grave.uid for grave in graves)
     if forget is None:
         done.left_core = sum(1 for event in given if isinstance(event, CoreFact))
         done.left_erasures = len(graves)
@@ -200,7 +249,7 @@ def _write(
 
     if events:
         recorder.admit(_conversations(events), lacking)
-    last |= {event.conversation_uid: event.uid for event in events if isinstance(event, Message)}
+    last.update({event.conversation_uid: event.uid for event in events if isinstance(event, Message)})
     if graves and forget:
         done.erased = _apply_tombstones(recorder, graves, forget)
     return done

@@ -74,6 +74,12 @@ class Spaces:
             space = ensure_space(tx, described.id, described.dims, described.threshold, self.spec)
         return OpenSpace(space, embedder)
 
+    def here(self) -> StoredSpace | None:
+        """The same without its model; None also where that cannot be opened."""
+        with suppress(ProviderError, MissingExtraError):
+            return filled.space if (filled := self.filled()) else None
+        return None
+
     def answering(self) -> OpenSpace | None:
         """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
         with self.store.reading() as tx:

@@ -1,8 +1,8 @@
 """Exports: everything that was recorded as one file of journal lines, to move between stores of any engine.
 
 The first line says that it is an export and of which version; the last says how many lines stand between, so that a
-file that was cut short is known as such. The same records always give the same bytes. Vectors and full text are not in
-it: both are made from the records.
+file that was cut short is known as such. The same records always give the same bytes. Summaries stand behind what they
+are of; vectors as well where they are wanted. Full text is made from the records.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from harken.errors import ExportError, StoreError, UsageError
 from harken.files import remove_staged, staging
+from harken.journal.derived import Derived, MadeSummary, MadeVector, derived_from_fields, derived_of, fields_of
 from harken.journal.journal import event_from_fields, line_from_event
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -35,11 +36,13 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.storage.conversations import count_all
+from harken.storage.enrichment.segments import RollingSummary
 from harken.storage.events import events_of, known_conversations
 from harken.storage.ports import Store
+from harken.storage.vectors import answering_space
 from harken.text.characters import sound_value
 
-FORMAT, VERSION = "harken-export", 1
+FORMAT, VERSION = "harken-export", 2
 # An id names a folder of the journal, so an export may not bring one that leads out of it.
 _ID = re.compile(r"\w[\w.-]{0,127}")
 _ID_FIELDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid", "parent_uid")
@@ -61,18 +64,22 @@ class Exported:
     forgotten: int
     bytes: int
     kept: int = 0
+    summaries: int = 0
+    vectors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ExportLine:
-    """One event of an export, the number of its line, from 1, and the byte offset after it."""
+    """One event of an export or what was made of some, the number of its line, from 1, and the byte offset after it."""
 
-    event: Event
+    event: Event | Derived
     number: int
     end: int
 
 
-def export_to_file(store: Store, target: Path, home: Path, progress: Callable[[int, int], None]) -> Exported:
+def export_to_file(
+    store: Store, target: Path, home: Path, progress: Callable[[int, int], None], with_vectors: bool = False
+) -> Exported:
     """Write an export that appears under its name only when it is whole.
 
     Raises:
@@ -88,23 +95,26 @@ def export_to_file(store: Store, target: Path, home: Path, progress: Callable[[i
             part = place / "export.jsonl"
             part.touch(mode=0o600)
             with part.open("wb") as stream:
-                exported = export(store, stream, progress)
+                exported = export(store, stream, progress, with_vectors)
             part.replace(target)
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
     return exported
 
 
-def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None]) -> Exported:
+def export(
+    store: Store, stream: BinaryIO, progress: Callable[[int, int], None], with_vectors: bool = False
+) -> Exported:
     """Write everything, as it stands at one moment, while others go on using the store.
 
-    `progress` is called with (messages done, in all) now and then.
+    `progress` is called with (messages done, in all) now and then. Vectors are those of the space that answers.
     """
-    counts: Counter[type[Event]] = Counter()
+    counts: Counter[type] = Counter()
     forgotten = 0
     size = stream.write(_line({"format": FORMAT, "version": VERSION}))
     with store.reading() as tx:
         total = count_all(tx, None).messages
+        space = answering_space(tx) if with_vectors else None
         for uid in known_conversations(tx):
             for event in events_of(tx, uid):
                 size += stream.write(line_from_event(event))
@@ -112,11 +122,15 @@ def export(store: Store, stream: BinaryIO, progress: Callable[[int, int], None])
                 forgotten += isinstance(event, Tombstone) or (isinstance(event, SavedRecord) and event.fields is None)
                 if isinstance(event, Message) and counts[Message] % _PROGRESS_EVERY == 0:
                     progress(counts[Message], total)
+            for made in derived_of(tx, uid, space):
+                size += stream.write(_line(fields_of(made)))
+                counts[type(made)] += 1
     size += stream.write(_line({"end": FORMAT, "lines": counts.total()}))
     stream.flush()
     progress(counts[Message], total)
     kept = counts[SavedRecord] + counts[Tombstone] - forgotten
-    return Exported(counts[Conversation], counts[Message], forgotten, size, kept)
+    made_in_all = counts[MadeSummary] + counts[RollingSummary], counts[MadeVector]
+    return Exported(counts[Conversation], counts[Message], forgotten, size, kept, *made_in_all)
 
 
 def is_export(path: Path) -> bool:
@@ -158,8 +172,9 @@ def read_export(path: Path) -> Iterator[ExportLine]:
                         f"{path} has {number - 2} lines where its end says {fields.get('lines')}. {_REST}"
                     )
                 return
-            event = event_from_fields(sound_value(fields))
-            if event is None or (fault := _fault(event)):
+            sound = sound_value(fields)
+            event = derived_from_fields(sound) or event_from_fields(sound)
+            if event is None or (not isinstance(event, Derived) and (fault := _fault(event))):
                 reason = f": {fault}" if event is not None else " of an export"
                 raise ExportError(f"{path}, line {number} is no whole line{reason}. {_REST}")
             yield ExportLine(event, number, offset)

@@ -51,11 +51,13 @@ class Recall:
     Attributes:
         query: what was searched for; empty where nothing was.
         notes: one sentence for each part that could not answer, or for why there was no search.
+        failures: those of the notes that tell of a part that failed.
     """
 
     items: tuple[Recalled, ...] = ()
     query: str = ""
     notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -110,9 +112,9 @@ class AutoRag:
                 return Recall(notes=("Nothing was asked, so nothing was searched.",))
             search = _SegmentSearch(shared, query, config)
             items: tuple[Recalled, ...] = ()
-            with attempted("search", search.notes):
+            with attempted("search", search.failures):
                 items = tuple(_packed(query, search.hits(segment_uid, excluded), config, frame))
-        return Recall(items, query.text, tuple(search.notes))
+        return Recall(items, query.text, (*search.failures, *search.notes), tuple(search.failures))
 
 
 @dataclass(slots=True)
@@ -121,6 +123,7 @@ class _SegmentSearch:
     query: Query
     config: AutoRagConfig
     notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     gate: Gate = field(default_factory=partial(Gate, None))
     rare: RareWords = field(default_factory=partial(RareWords, {}))
 
@@ -134,12 +137,12 @@ class _SegmentSearch:
             seen = entries_of(tx, excluded)
         found = Candidates(self.query, config, scope, min(_DEPTH, config.candidates) + len(seen))
         # Both lists each on its own: where one part is broken, the other carries.
-        with attempted("full_text", self.notes), self.session.view.reading() as tx:
+        with attempted("full_text", self.failures), self.session.view.reading() as tx:
             found.find_words(tx)
             self.rare = RareWords.read(tx, self.query, found.scope)
             # Here, for the model is still at work.
             found.read_facts(tx, found.keyword)
-        with attempted("vectors", self.notes):
+        with attempted("vectors", self.failures):
             self._find_near(found)
         with self.session.view.reading() as tx:
             found.read_facts(tx, [*found.similarity, *found.keyword])

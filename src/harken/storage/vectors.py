@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
+    Row,
     Select,
     Text,
     and_,
@@ -41,6 +42,7 @@ Int64: TypeAlias = "NDArray[np.int64]"
 VECTORS_REMOVED = "vectors_removed"
 # The kind of work that makes them.
 EMBED = "embed"
+_AT_ONCE = 1000
 _OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 
 
@@ -205,15 +207,33 @@ def activate_space(tx: Transaction, space: StoredSpace) -> None:
 
 def vectors_of_folder(tx: Transaction, folder: str, source: str | None) -> Sequence[Any]:
     """The vectors of a conversation, or of a source of saved records, as rows that `restore_vectors` takes."""
+    columns = (entries.c.ref_uid, entries.c.part, entries.c.space_id.label("newest"))
+    return tx.connection.execute(_of_folder(tx, folder, source, *columns, vectors.c.space_id, vectors.c.vector)).all()
+
+
+def _of_folder(tx: Transaction, folder: str, source: str | None, *columns: Any) -> Select[Any]:
     of_folder = conversations.c.uid == folder if source is None else entries.c.source == source
-    newest = entries.c.space_id.label("newest")
-    rows = tx.connection.execute(
-        select(entries.c.ref_uid, entries.c.part, newest, vectors.c.space_id, vectors.c.vector)
+    return (
+        select(*columns)
+        .select_from(entries)
         .outerjoin(conversations, refers(entries.c.conversation_id, conversations))
         .join(vectors, refers(vectors.c.entry_id, entries))
         .where(entries.c.tenant == tx.tenant, of_folder)
     )
-    return rows.all()
+
+
+def each_vector_of(tx: Transaction, folder: str, source: str | None, space: StoredSpace) -> Iterator[Row[Any]]:
+    """The vectors of a conversation, or of a source of saved records, in a space, with what they are of."""
+    columns = (entries.c.source, entries.c.ref_uid, entries.c.part, entries.c.author, entries.c.text, vectors.c.vector)
+    mine = _of_folder(tx, folder, source, *columns).where(vectors.c.space_id == space.id).order_by(entries.c.id)
+    yield from tx.connection.execute(mine, execution_options={"yield_per": _AT_ONCE})
+
+
+def embeddable_by_ref(tx: Transaction, ref_uids: Iterable[str]) -> dict[tuple[str, str, str], Row[Any]]:
+    """The entries of records that may have a vector, with row, author and text, by source, record and part."""
+    columns = (entries.c.id, entries.c.source, entries.c.ref_uid, entries.c.part, entries.c.author, entries.c.text)
+    statement = tx.select(*columns).where(entries.c.space_id.is_not(None))
+    return {(row.source, row.ref_uid, row.part): row for row in rows_in(tx, statement, entries.c.ref_uid, ref_uids)}
 
 
 def restore_vectors(tx: Transaction, kept: Sequence[Any]) -> None:

@@ -27,7 +27,7 @@ def kept(place: RecordedHome, content: bytes) -> Path:
 
 def test_an_empty_store_gives_an_export_of_nothing(place: RecordedHome) -> None:
     content = written(place)
-    assert content == b'{"format":"harken-export","version":1}\n{"end":"harken-export","lines":0}\n'
+    assert content == b'{"format":"harken-export","version":2}\n{"end":"harken-export","lines":0}\n'
     assert list(read_export(kept(place, content))) == []
 
 
@@ -103,8 +103,8 @@ def test_an_export_is_told_from_other_files_by_its_first_line(place: RecordedHom
 
 
 def test_a_newer_version_is_refused_before_anything_is_read(place: RecordedHome) -> None:
-    content = written(place).replace(b'"version":1', b'"version":2')
-    with pytest.raises(ExportError, match=r"newer Harken \(version 2 of the format; this one reads 1\)"):
+    content = written(place).replace(b'"version":2', b'"version":3')
+    with pytest.raises(ExportError, match=r"newer Harken \(version 3 of the format; this one reads 2\)"):
         list(read_export(kept(place, content)))
 
 

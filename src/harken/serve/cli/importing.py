@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SHOWN_UNREADABLE = 10
 # From so many on, embedding takes a minute or more; how long, the first batches tell.
 _MANY_TEXTS, _MEASURED_BATCHES = 2000, 5
-_COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped")
+_COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped", "summaries", "vectors")
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
 
@@ -187,12 +187,15 @@ def _print_report(session: CommandSession, report: ImportReport) -> None:
         f"{added} in {conversations} from {counted(report.files, 'file')}"
         f" ({report.known} known already, {counted(report.unchanged, 'file')} unchanged)."
     )
-    if report.kept:
-        session.say(f"{counted(report.kept, 'other record')} new or changed: memories and the like.")
-    if report.forgotten:
-        session.say(f"{counted(report.forgotten, 'message')} forgotten earlier, and staying so.")
-    if report.erased:
-        session.say(f"{counted(report.erased, 'message')} erased, for the export says they were forgotten.")
+    for count, noun, what in (
+        (report.kept, "other record", "new or changed: memories and the like"),
+        (report.forgotten, "message", "forgotten earlier, and staying so"),
+        (report.erased, "message", "erased, for the export says they were forgotten"),
+    ):
+        if count:
+            session.say(f"{counted(count, noun)} {what}.")
+    if made := _listed((report.summaries, "summary", "summaries"), (report.vectors, "vector", "vectors")):
+        session.say(f"{made} taken as they were made.")
     left = _listed(
         (report.left_core, "core memory", "core memories"),
         (report.left_erasures, "erasure", "erasures"),
@@ -248,20 +251,24 @@ def _listed(*found: tuple[int, str, str]) -> str:
 
 @click.command()
 @click.argument("file", metavar="FILE|-")
+@click.option("--with-vectors", is_flag=True, help="Embedding again takes long, or costs: write the vectors as well.")
 @with_json
-def export(session: CommandSession, file: str, as_json: bool) -> None:
+def export(session: CommandSession, file: str, with_vectors: bool, as_json: bool) -> None:
     """Write everything that was recorded to a file, or with `-` to stdout.
 
-    It holds conversations, segments, exchanges, messages and memories with their ids, and the ids of what was
-    forgotten, so that it can be moved between an embedded file and a server: `harken import jsonl FILE --as-mine`. The
-    same records always give the same file. Vectors are derived and not in it; the other store makes its own.
+    It holds conversations, segments, exchanges, messages and memories with their ids, their summaries, and the ids of
+    what was forgotten, so that it can be moved between an embedded file and a server: `harken import jsonl FILE
+    --as-mine`. The same records always give the same file. Vectors are only in it on request, and taken by a store with
+    the same embedding model; any other makes its own.
     """
     to_stdout = file == "-"
     with session.engine() as harken, session.progress("Exporting", "messages") as show:
-        exported = harken.maintenance.export(sys.stdout.buffer if to_stdout else file, show)
+        exported = harken.maintenance.export(sys.stdout.buffer if to_stdout else file, show, with_vectors)
     held = f"{counted(exported.messages, 'message')} in {counted(exported.conversations, 'conversation')}"
     if exported.kept:
         held += f", {counted(exported.kept, 'other record')}"
+    made = _listed((exported.summaries, "summary", "summaries"), (exported.vectors, "vector", "vectors"))
+    held += f", {made}" if made else ""
     line = f"{'stdout' if to_stdout else file}: {held}, {readable_bytes(exported.bytes)}"
     if to_stdout:
         session.note(line)

@@ -224,6 +224,8 @@ def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) ->
         repl.told_halts.add(str(error))
         _dim(session, f"Some work in the background has to wait: {' '.join(str(error).split())}")
     if is_terminal:
+        # A person types for longer than that takes, and the first answer is not kept waiting.
+        harken.chats.warm_up()
         model = harken.chat.model_name
         _dim(session, f"Harken · {model or 'no model'} · /help lists the commands, Ctrl-D leaves")
         if model is None:

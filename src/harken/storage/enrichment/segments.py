@@ -12,8 +12,19 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, tup
 
 from harken.storage.enrichment.consent import is_new_message
 from harken.storage.enrichment.jobs import claim, complete, drop_work, is_free, is_given_up
-from harken.storage.ports import Transaction
-from harken.storage.tables import joined, messages, reader, same, segment_summaries, segments, summarized_messages, work
+from harken.storage.ports import Transaction, rows_by
+from harken.storage.tables import (
+    conversations,
+    joined,
+    messages,
+    reader,
+    refers,
+    same,
+    segment_summaries,
+    segments,
+    summarized_messages,
+    work,
+)
 
 SEGMENT, SUMMARIZE_SEGMENT = "segment", "summarize_segment"
 
@@ -43,6 +54,64 @@ class DueSegment:
     text: str
     left: tuple[Left, ...]
     is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RollingSummary:
+    """The rolling summary of a segment, apart from the rows of its store.
+
+    Attributes:
+        left_uid: the message before which all have left the window; empty where none has.
+        covers: ids of the messages that are in it.
+    """
+
+    segment_uid: str
+    conversation_uid: str
+    text: str
+    model: str | None
+    updated_at: datetime
+    left_uid: str
+    covers: tuple[str, ...]
+
+
+def rolling_summaries(tx: Transaction, conversation_uid: str) -> list[RollingSummary]:
+    """The rolling summaries of a conversation's segments, in no promised order."""
+    mark = and_(same(segment_summaries.c.left_id, messages.c.id), segment_summaries.c.left_id > 0)
+    source = joined(segment_summaries, segments).join(conversations, refers(segments.c.conversation_id, conversations))
+    columns = (segment_summaries.c.text, segment_summaries.c.model, segment_summaries.c.updated_at)
+    rows = tx.connection.execute(
+        tx.select(segments.c.uid, *columns, messages.c.uid.label("left_uid"), of=segment_summaries)
+        .select_from(source.outerjoin(messages, mark))
+        .where(conversations.c.uid == conversation_uid, segment_summaries.c.text != "")
+    ).all()
+    return [
+        RollingSummary(
+            row.uid,
+            conversation_uid,
+            *(row.text, row.model, row.updated_at, row.left_uid or ""),
+            tuple(sorted(covered_by(tx, row.uid))),
+        )
+        for row in rows
+    ]
+
+
+def put_rolling(tx: Transaction, one: RollingSummary) -> bool:
+    """Keep a rolling summary; False where one is here, or not every message that it covers."""
+    segment = next(iter(rows_by(tx, segments.c.uid, [one.segment_uid], segments.c.id)), None)
+    columns = (messages.c.uid, messages.c.id, messages.c.position, messages.c.segment_id)
+    found = {row.uid: row for row in rows_by(tx, messages.c.uid, {*one.covers, one.left_uid}, *columns)}
+    if segment is None or segment_summary(tx, one.segment_uid) or not one.text:
+        return False
+    if any(uid not in found or found[uid].segment_id != segment.id for uid in one.covers):
+        return False
+    mark = found.get(one.left_uid)
+    values: dict[str, Any] = {"text": one.text, "model": one.model, "updated_at": one.updated_at}
+    values |= {"left_position": mark.position if mark else 0, "left_id": mark.id if mark else 0}
+    if not tx.update(segment_summaries, segment_summaries.c.segment_id == segment.id, **values):
+        tx.insert(segment_summaries, [{"segment_id": segment.id, **values}])
+    tx.delete(summarized_messages, summarized_messages.c.segment_id == segment.id)
+    tx.insert(summarized_messages, [{"segment_id": segment.id, "message_id": found[uid].id} for uid in one.covers])
+    return True
 
 
 def segment_summary(tx: Transaction, segment_uid: str) -> tuple[str, datetime] | None:

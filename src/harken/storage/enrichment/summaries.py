@@ -273,6 +273,11 @@ def read_summaries(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict
     return found
 
 
+def summaries_of(tx: Transaction, conversation_uid: str) -> list[StoredSummary]:
+    """Every summary of a conversation and of its exchanges, in no promised order."""
+    return _select(tx, summaries.c.conversation_uid == conversation_uid)
+
+
 def conversation_uids_of(tx: Transaction, conversation_ids: Collection[int]) -> dict[int, str]:
     """The uids of conversations by their rows; those that are gone are left out."""
     rows = rows_by(tx, conversations.c.id, conversation_ids, conversations.c.id, conversations.c.uid)
@@ -281,7 +286,7 @@ def conversation_uids_of(tx: Transaction, conversation_ids: Collection[int]) -> 
 
 def restore_summaries(tx: Transaction, conversation_uid: str) -> None:
     """Give summaries their entries again, after a conversation was made anew from the journal."""
-    for found in _select(tx, summaries.c.conversation_uid == conversation_uid):
+    for found in summaries_of(tx, conversation_uid):
         _add_entry(tx, found)
 
 
