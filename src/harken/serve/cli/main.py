@@ -79,14 +79,17 @@ _COMMANDS = {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
         "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
     },
-    "operations.status": {"status": "Show how much there is, and how it stands."},
+    "operations.status": {
+        "status": "Show how much there is, and how it stands.",
+        "stats": "Count what was said, what came back by itself, and what models cost: by agent, project and month.",
+    },
 }
 COMMANDS = {
     name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
 }
 SECTIONS = {
     "Every day": (
-        *("import", "search", "list", "show", "chat", "memory", "forget", "status", "config"),
+        *("import", "search", "list", "show", "chat", "memory", "forget", "status", "stats", "config"),
         *("core", "new", "model", "rag", "context"),
     ),
     "Agents and their work": (

@@ -16,7 +16,7 @@ from harken.serve.cli.session import CommandSession, line_of
 # Those of the command line that make sense within a conversation, in the order in which they are listed.
 _OFFERED = (
     *("new", "context", "search", "show", "rag", "embeddings", "summarizer", "memory", "core", "task", "status"),
-    *("model", "list"),
+    *("model", "list", "stats"),
 )
 _LEAVING = ("exit", "quit")
 # At the end of a line that goes on.
