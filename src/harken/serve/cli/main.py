@@ -71,7 +71,8 @@ _COMMANDS = {
         "serve": "Keep the model loaded and the workers running, for hooks and other clients of this home.",
     },
     "cli.installing": {
-        "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server."
+        "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
+        "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
     },
     "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
     "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
@@ -89,7 +90,7 @@ COMMANDS = {
 }
 SECTIONS = {
     "Every day": (
-        *("import", "search", "list", "show", "chat", "memory", "forget", "status", "stats", "config"),
+        *("setup", "import", "search", "list", "show", "chat", "memory", "forget", "status", "stats", "config"),
         *("core", "new", "model", "rag", "context"),
     ),
     "Agents and their work": (
@@ -116,8 +117,8 @@ SECTIONS = {
 def cli(context: click.Context, home: Path | None, store: str | None, verbose: bool) -> None:
     """Memory for AI agents that comes back by itself.
 
-    Start with `harken import`, which finds the histories of the agents on this machine, then `harken search`; or talk,
-    with all of it in mind: `harken chat`.
+    Start with `harken setup`, or with `harken import`, which finds the histories of the agents on this machine, then
+    `harken search`; or talk, with all of it in mind: `harken chat`.
     """
     log_to_stderr("DEBUG" if verbose else "ERROR")
     context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose)
