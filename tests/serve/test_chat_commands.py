@@ -222,6 +222,31 @@ class TestTalking:
         assert harken("chat", "--conversation", uid[:12], "And again?").out == "Blue, again.\n"
         assert harken.status()["conversations"] == 1
 
+    def test_what_came_back_and_what_it_cost_is_counted_by_agent_project_and_month(
+        self, harken: CommandLine, server: ChatServer, write: Write
+    ) -> None:
+        harken("import", "jsonl", write("old.jsonl", [{**line, "project": "house"} for line in OLD]))
+        server.script(Says("The seal is worn."), Says("Yes."))
+        harken("chat", "thanks")
+        nothing = harken("stats", "--json").json()
+        assert (nothing["total"]["messages"], nothing["total"]["recalls"]) == (6, 0)
+        harken("chat", "What did I ask about the kitchen tap that does drip?")
+        found = harken("stats", "--json").json()
+        agents = {line["name"]: line for line in found["agents"]}
+        assert (agents["jsonl"]["messages"], agents["jsonl"]["conversations"], agents["jsonl"]["recalls"]) == (4, 2, 0)
+        assert (agents["chat"]["messages"], agents["chat"]["recalls"]) == (4, 1)
+        assert agents["chat"]["recall_tokens"] > 10
+        assert agents["chat"]["spend_usd"] == pytest.approx(harken.status()["spend_usd"])
+        assert agents["chat"]["spend_usd"] > 0
+        assert {line["name"]: line["messages"] for line in found["projects"]}["house"] == 4
+        assert found["months"][0] == {**found["months"][0], "name": "2024-05", "messages": 4, "recalls": 0}
+        assert found["total"]["recall_tokens"] == agents["chat"]["recall_tokens"]
+        printed = harken("stats").out
+        assert {"agents", "projects", "months", "chat", "house"} <= {
+            line.split()[0] for line in printed.splitlines() if line
+        }
+        assert f"${found['total']['spend_usd']:,.4f}" in printed
+
     def test_a_new_segment_starts_with_a_clean_window(self, harken: CommandLine, server: ChatServer) -> None:
         server.script(Says("Blue."), Says("What colour?"))
         outcome = chat(harken, "Which colour has the shed?", "/new", "And now?")

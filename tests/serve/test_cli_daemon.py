@@ -28,6 +28,10 @@ READING: tuple[Sequence[str], ...] = (
     ("context", "When do I plant them?"),
     ("memory", "list", "--tag", "garden"),
     ("memory", "search", "greenhouse"),
+    ("list", "--project", "greenhouse"),
+    ("list", "--by", "agent"),
+    ("show", "1", "--outline"),
+    ("stats",),
     ("assemble", "tomato", "--types", "memories,conversations"),
 )
 

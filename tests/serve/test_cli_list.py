@@ -121,6 +121,23 @@ def test_an_outline_has_a_line_for_each_question_and_its_numbers_are_shown(cli: 
     assert (told["exchanges"][0]["text"], told["exchanges"][0]["messages"]) == ("user on subject 1", 2)
 
 
+def test_a_folder_below_a_repository_names_its_project(
+    cli: CommandLine, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / "shop" / "src" / "deep"
+    deep.mkdir(parents=True)
+    (tmp_path / "shop" / ".git").mkdir()
+    (tmp_path / "shop" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    asked = {"role": "user", "content": "Where does the marmalade live?"}
+    head = {"type": "user", "sessionId": "s", "uuid": "u", "parentUuid": None, "cwd": str(tmp_path / "shop")}
+    cli("import", "claude-code", write("s.jsonl", [{**head, "timestamp": "2026-05-08T09:00:00Z", "message": asked}]))
+    for folder, named in ((deep, "."), (deep, str(deep)), (tmp_path, "./shop/src"), (tmp_path, "shop")):
+        monkeypatch.chdir(folder)
+        assert titles(cli, "--project", named) == ["Where does the marmalade live?"]
+        assert cli.search("marmalade", "--project", named)
+    assert "There is no project path:" in cli.fails("list", "--project", "..")
+
+
 def test_what_was_said_in_a_worktree_is_listed_with_its_repository(cli: CommandLine, write: Write) -> None:
     def session(name: str, folder: str) -> Mapping[str, Any]:
         asked = {"role": "user", "content": f"Where does the {name} marmalade live?"}

@@ -50,7 +50,7 @@ def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine
 @pytest.mark.no_home
 def test_every_command_explains_itself(cli: CommandLine) -> None:
     overview = cli("--help").out
-    assert "Start with `harken import`" in overview
+    assert "Start with `harken setup`" in overview
     for command in COMMANDS:
         assert f"\n  {command} " in overview
     assert cli("worker", "-h").out.count("\n  ") >= 3

@@ -13,6 +13,8 @@ from harken.engine import Harken
 from harken.record.forget import plan_conversations
 from harken.serve.hooks.answers import LIMITS, Hooks
 from harken.serve.hooks.events import CODEX
+from harken.serve.operations.operation import Caller
+from harken.serve.operations.registry import OPERATIONS
 from harken.storage.state import given_to
 from harken.testing import HashingEmbedder
 from harken.text import tokens
@@ -186,6 +188,20 @@ def test_what_a_hook_recorded_is_called_by_what_was_asked_in_it_and_not_untitled
     assert f'Last conversation "{title}"' in brief(hooks, "other", tmp_path)
     assembled = harken.assemble_context("free quay for the ship Aurora", ["conversations"]).markdown
     assert f'"{title}"' in assembled
+
+
+@pytest.mark.usefixtures("engine_settings")
+def test_what_a_hook_served_is_counted_with_its_tokens_once_it_was_served(hooks: Hooks) -> None:
+    harken = hooks.harken
+    harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
+    harken.record_message("one", "user", "hello", channel="claude-code")
+    harken.embed()
+    served = told(hooks, "one", ASKED)
+    assert told(hooks, "one", "thanks, that helps") == ""
+    stats = OPERATIONS["stats"].call(harken, {}, Caller())
+    (agent,) = stats["agents"]
+    assert (agent["name"], agent["messages"], agent["recalls"]) == ("claude-code", 1, 1)
+    assert agent["recall_tokens"] == tokens.estimate(served)
 
 
 @pytest.mark.parametrize(("more", "comes_back"), [("", False), (" The old runner goes to the lab in March.", True)])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
-from harken.context.layers import ChatContext, ContextMessage, Pending
+from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
 from harken.context.past import MOST_SAVED, SAVED, known_quotes, latest_quotes, saved_quotes
 from harken.context.render import Quote, past_quotes
 from harken.context.task_history import last_runs
-from harken.errors import NotFoundError, UsageError
+from harken.errors import NotFoundError, StoreError, UsageError
 from harken.jobs.job import run_until_idle
 from harken.jobs.summarize import SummarizeSegmentWork
 from harken.model.conversations import TASK_CHANNEL
@@ -27,7 +28,7 @@ from harken.storage.conversations import begins_with, newest_conversation, newes
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.entries import present_sources
 from harken.storage.past import list_retrievals
-from harken.storage.state import INJECTIONS, given_to, note_given
+from harken.storage.state import INJECTIONS, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
 _WORTH_A_CALL = 10
@@ -135,6 +136,8 @@ class Chats:
             context = builder.context()
         if context.left_before is not None and not is_preview:
             self._note_left(context.left_before)
+        if not is_preview:
+            self._note_recall(session.conversation_uid, context)
         return context
 
     def task_context(self, name: str, request: str, system: str) -> tuple[ContextMessage, ...]:
@@ -193,13 +196,16 @@ class Chats:
         with self._store.reading() as tx:
             return given_to(tx, conversation_uid)
 
-    def note_given(self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool]) -> bool:
+    def note_given(
+        self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool], tokens: int = 0
+    ) -> bool:
         """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did."""
         with self._store.writing(of=INJECTIONS) as tx:
             # Asked now: the store may have been busy for longer than a hook waits.
             if unless():
                 return False
             note_given(tx, conversation_uid, uids, self._now())
+            note_recall(tx, conversation_uid, tokens, self._now())
         return True
 
     def past_log(self, limit: int = 1000) -> list[Retrieval]:
@@ -212,6 +218,13 @@ class Chats:
         work = SummarizeSegmentWork(self._store, self._settings, self._now)
         run_until_idle(work)
         return work.stored
+
+    def _note_recall(self, conversation_uid: str, context: ChatContext) -> None:
+        recalled = sum(layer.tokens for layer in context.layers if layer.name in (LayerName.PAST, LayerName.AUTO_RAG))
+        if recalled:
+            # What came back is worth more than its count.
+            with suppress(StoreError), self._store.writing(of=INJECTIONS) as tx:
+                note_recall(tx, conversation_uid, recalled, self._now())
 
     def _note_left(self, message_uid: str) -> None:
         """Have what left the window summarized; a model, which costs money, is asked only when it is worth a call."""

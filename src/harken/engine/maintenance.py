@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, BinaryIO
 from harken.errors import UsageError
 from harken.files import remove_staged
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
-from harken.model.lookups import ConversationFilter, ListedConversation
+from harken.model.lookups import Activity, ConversationFilter, ListedConversation
 from harken.model.views import StatusView, view_of
 from harken.storage.conversations import Counts, count_all, list_projects, messages_holding
 from harken.storage.enrichment import jobs, spend
 from harken.storage.enrichment.jobs import FailedWork
 from harken.storage.enrichment.spend import Spent
 from harken.storage.open import migrate_store
-from harken.storage.overview import list_conversations, read_titles
+from harken.storage.overview import list_conversations, read_activity, read_titles
 from harken.storage.ports import Migrated, Store, Transaction
 from harken.storage.state import applied_bytes, read_counters
 from harken.storage.vectors import count_vectors, embeddable_texts, spaces_by_state
@@ -158,6 +158,11 @@ class Maintenance:
         """
         with self.store.reading() as tx:
             return list_conversations(tx, wanted)
+
+    def activity(self) -> list[Activity]:
+        """What was said, what came back and what models cost, a line for each conversation and month."""
+        with self.store.reading() as tx:
+            return read_activity(tx)
 
     def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
         """A line for people per conversation: its title, else its first words."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from harken.model.conversations import Conversation, Hit, Message
@@ -65,6 +66,28 @@ class ListedConversation:
         """Return the conversation and its size as JSON."""
         head = self.conversation
         return view_of(ListedView, self, head, project=head.project.key if head.project else None)
+
+
+UNKNOWN, NO_PROJECT = "unknown", "no project"
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What there was of a conversation in a month; `UNKNOWN` where it is not, or no more, recorded.
+
+    Attributes:
+        recalls: how often something came back in it by itself, and in how many tokens.
+        usd: what models cost for it.
+    """
+
+    conversation_uid: str
+    channel: str
+    project: str
+    month: str
+    messages: int = 0
+    recalls: int = 0
+    recall_tokens: int = 0
+    usd: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Conversations as people look through them: listed, called by a title, their ids shortened."""
+"""Conversations as people look through them: listed, called by a title, their ids shortened, counted."""
 
 from __future__ import annotations
 
@@ -7,21 +7,34 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, bindparam, func, select, type_coerce
 
 from harken.errors import NotFoundError
 from harken.model.conversations import MessageType, Role
-from harken.model.lookups import ConversationFilter, ListedConversation
+from harken.model.lookups import NO_PROJECT, UNKNOWN, Activity, ConversationFilter, ListedConversation
 from harken.storage.conversations import project_in, read_conversation, resolve_uid
+from harken.storage.enrichment.spend import spent_by_item
 from harken.storage.enrichment.summaries import CONVERSATION
 from harken.storage.ports import Dialect, Transaction, rows_among, rows_by
 from harken.storage.positions import STEP
 from harken.storage.projects import project_row
-from harken.storage.tables import conversations, messages, projects, refers, same, summaries
+from harken.storage.state import recalls_by_month
+from harken.storage.tables import (
+    conversations,
+    exchanges,
+    from_microseconds,
+    messages,
+    projects,
+    refers,
+    same,
+    segments,
+    summaries,
+)
 from harken.text.shown import one_line
 from harken.text.words import content_terms, split_sentences
 
 _TITLE_CHARS, _LEAST_TERMS, _MOST_MESSAGES, _READ_CHARS = 70, 2, 16, 2_000
+_DAY_MICROSECONDS = 86_400_000_000
 _SHORT_CHARS, _MOST_ALIKE = 8, 9
 
 
@@ -74,6 +87,33 @@ def short_id(tx: Transaction, uid: str) -> str:
     # Of many, not all were read.
     lengths = range(_SHORT_CHARS, len(uid)) if len(others) < _MOST_ALIKE else ()
     return uid[: next((n for n in lengths if not any(it.startswith(uid[:n]) for it in others)), len(uid))]
+
+
+def read_activity(tx: Transaction) -> list[Activity]:
+    """What was said, what came back and what models cost, by conversation and month; to be added up."""
+    heads = tx.select(conversations.c.id, conversations.c.uid, conversations.c.channel, projects.c.name)
+    of_project = conversations.outerjoin(projects, refers(conversations.c.project_id, projects))
+    known = {row.id: row for row in tx.connection.execute(heads.select_from(of_project))}
+    ids = {row.uid: row.id for row in known.values()}
+
+    def line(row_id: int | None, month: str, **amounts: Any) -> Activity:
+        head = known.get(row_id) if row_id is not None else None
+        uid, channel, project = (head.uid, head.channel, head.name) if head else ("", UNKNOWN, UNKNOWN)
+        return Activity(uid, channel, project or NO_PROJECT, month, **amounts)
+
+    day = (type_coerce(messages.c.created_at, BigInteger) // _DAY_MICROSECONDS).label("day")
+    said = tx.select(messages.c.conversation_id, day, func.count()).group_by(messages.c.conversation_id, day)
+    lines = [
+        line(row_id, f"{from_microseconds(int(number) * _DAY_MICROSECONDS):%Y-%m}", messages=int(count))
+        for row_id, number, count in tx.connection.execute(said)
+    ]
+    for month, uid, times, tokens in recalls_by_month(tx):
+        lines.append(line(ids.get(uid), month, recalls=times, recall_tokens=tokens))
+    spent = spent_by_item(tx)
+    for table in (exchanges, segments):
+        found = rows_by(tx, table.c.uid, {uid for _, uid, _ in spent}, table.c.uid, table.c.conversation_id)
+        ids |= {row.uid: row.conversation_id for row in found}
+    return lines + [line(ids.get(uid), month, usd=usd) for month, uid, usd in spent]
 
 
 def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import and_, bindparam, func, select, update
@@ -51,6 +51,24 @@ def drop_core_facts(tx: Transaction) -> None:
 INJECTIONS = ("injections",)
 # The setting that says that freed space holds words to be overwritten; see `record.forget.finish_forgetting`.
 SCRUB_DUE = "store.scrub_due"
+
+
+_RECALLS, _RECALL_TOKENS = "recalls:", "recall_tokens:"
+
+
+def note_recall(tx: Transaction, conversation_uid: str, tokens: int, now: datetime) -> None:
+    """Count that so many tokens came back in a conversation by themselves, in this month of UTC."""
+    mine = f"{now.astimezone(UTC):%Y-%m}:{conversation_uid}"
+    count_up(tx, {_RECALLS + mine: 1, _RECALL_TOKENS + mine: tokens})
+
+
+def recalls_by_month(tx: Transaction) -> list[tuple[str, str, int, int]]:
+    """(month, conversation, times, tokens) of what came back, in no order."""
+    tokens = read_counters(tx, _RECALL_TOKENS)
+    return [
+        (*name.split(":", 1), times, tokens.get(name, 0))  # type: ignore[misc]
+        for name, times in read_counters(tx, _RECALLS).items()
+    ]
 
 
 def given_to(tx: Transaction, conversation_uid: str) -> set[str]:

@@ -29,6 +29,7 @@ _SHOWN_UNREADABLE = 10
 # From so many on, embedding takes a minute or more; how long, the first batches tell.
 _MANY_TEXTS, _MEASURED_BATCHES = 2000, 5
 _COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped", "summaries", "vectors")
+_ENDPOINT = "openai-compatible"
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
 
@@ -121,6 +122,26 @@ def _guessed(session: CommandSession, formats: Mapping[str, TranscriptFormat], p
     if found.unknown:
         session.note(f"Passed over, of no known format: {counted(len(found.unknown), 'file')}")
     return list(found.files.items())
+
+
+def import_all(session: CommandSession, harken: Harken, sources: Sources, *, is_quiet: bool) -> int:
+    """Import histories and embed them, unless that costs money: then say how; how many messages are new."""
+    from harken.importers.importer import ImportReport
+
+    report = ImportReport()
+    for format_name, paths in sources:
+        with session.progress(f"Importing {format_name}", "bytes") as show:
+            harken.import_transcripts(format_name, paths, progress=partial(_tell_progress, show), report=report)
+    if not is_quiet:
+        _print_report(session, report)
+    plan = harken.maintenance.plan_embedding() if harken.settings.embedder == _ENDPOINT else None
+    if plan is None or plan.price_usd == 0:
+        embed_now(session, harken)
+        return report.added
+    price = "of no known price" if plan.price_usd is None else f"about ${plan.price_usd:.2f}"
+    session.note(f"To embed it all takes {plan.tokens:,} tokens of {plan.model}, {price}. Nothing was sent to it.")
+    _tell_how_embedding_goes_on(session, harken)
+    return report.added
 
 
 def _tell_progress(show: Report, progress: Progress) -> None:

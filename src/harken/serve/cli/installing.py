@@ -1,16 +1,20 @@
-"""`harken install`: memory put into a coding agent, and taken out again."""
+"""`harken install` puts memory into a coding agent and takes it out again; `harken setup` begins with all of them."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
-from harken.errors import MissingExtraError
+from harken.errors import HarkenError, MissingExtraError
+from harken.serve.cli.importing import import_all
 from harken.serve.cli.session import CommandSession, print_json, with_json
-from harken.serve.install.plan import Backups, make, plan
+from harken.serve.cli.talking import choose_model
+from harken.serve.install.plan import Backups, Change, make, plan
 from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Target, Where, own_command
 
 
@@ -32,15 +36,10 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
     Shows what changes, keeps each file as it was, and changes nothing else in it; installing again changes nothing.
     With --uninstall every file is as it was before, to the byte; where you changed it since, your changes are kept.
     """
-    from harken.config.settings import environment
-
     target, home = TARGETS[agent], session.settings().home.expanduser().absolute()
     project = Path.cwd() if scope == "project" else None
-    if not undo and target.hooked and not all(map(find_spec, ("starlette", "uvicorn"))):
-        raise MissingExtraError("The daemon, which answers an agent's hooks,", "server")
     command, backups = _command(home, shared=project is not None), Backups(home)
-    edits = target.edits(Where(Path.home(), project, environment()), command, target.hooked)
-    changes = plan(edits, backups, undo=undo)
+    changes = _planned(target, command, backups, project, undo=undo)
     if not dry_run:
         make(changes, backups)
     stay = "Conversations that were recorded stay: see `harken status`."
@@ -64,6 +63,62 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
         session.say("Nothing was changed (--dry-run).")
     for note in [] if dry_run else notes:
         session.note(note)
+
+
+def _planned(
+    target: Target, command: Command, backups: Backups, project: Path | None = None, *, undo: bool = False
+) -> list[Change]:
+    from harken.config.settings import environment
+
+    if not undo and target.hooked and not all(map(find_spec, ("starlette", "uvicorn"))):
+        raise MissingExtraError("The daemon, which answers an agent's hooks,", "server")
+    return plan(target.edits(Where(Path.home(), project, environment()), command, target.hooked), backups, undo=undo)
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Import and install without asking; what costs money is still asked for.")
+@click.option("--model", "name", metavar="VENDOR:MODEL", help="Use this language model; its price is shown first.")
+@with_json
+def setup(session: CommandSession, yes: bool, name: str | None, as_json: bool) -> None:
+    """Find the agents and histories of this machine, import, install, choose a model: each is asked first.
+
+    Without anybody to ask, it says what it has found, and does nothing but what --yes and --model name. A language
+    model is sent what you say to it, and what is summarized; until there is one, nothing leaves this machine.
+    """
+    from harken.config.settings import environment
+
+    where, home = Where(Path.home(), None, environment()), session.settings().home.expanduser().absolute()
+    command, backups = _command(home, shared=False), Backups(home)
+    agents = [each for each, target in TARGETS.items() if target.edits(where, command, None)[0].path.parent.is_dir()]
+    is_asking = not as_json and sys.stdin.isatty()
+    done: dict[str, Any] = {"agents": agents, "installed": []}
+
+    def agrees(question: str) -> bool:
+        return yes or (is_asking and click.confirm(question, default=True, err=True))
+
+    with session.engine() as harken:
+        formats = {each: found for each, one in harken.transcript_formats().items() if (found := one.discover())}
+        done["histories"] = {each: [str(path) for path in found] for each, found in formats.items()}
+        titles = ", ".join(TARGETS[each].title for each in agents)
+        session.note(f"Agents here: {titles or 'none that is known'}. Histories: {', '.join(formats) or 'none'}.")
+        if formats and agrees(f"Import what was said in {', '.join(formats)}? It stays on this machine."):
+            done["imported"] = import_all(session, harken, list(formats.items()), is_quiet=as_json)
+        for each in agents:
+            if not agrees(f"Put memory into {TARGETS[each].title}? `harken install {each} --uninstall` undoes it."):
+                continue
+            try:
+                changes = _planned(TARGETS[each], command, backups)
+                make(changes, backups)
+            except HarkenError as error:
+                session.note(f"{TARGETS[each].title}: {error}")
+                continue
+            done["installed"].append(each)
+            for line in (*(f"{change.action:<10} {change.edit.path}" for change in changes), *TARGETS[each].notes):
+                session.note(line)
+        done["model"] = choose_model(session, harken, name, is_asking=is_asking, is_agreed=yes)
+    if not is_asking and not yes:
+        session.note("Nobody can answer here. All of it at once: harken setup --yes")
+    session.tell(as_json, done, "Ready. Try: harken search, harken list, or harken status")
 
 
 def _command(home: Path, *, shared: bool) -> Command:

@@ -71,7 +71,8 @@ _COMMANDS = {
         "serve": "Keep the model loaded and the workers running, for hooks and other clients of this home.",
     },
     "cli.installing": {
-        "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server."
+        "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
+        "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
     },
     "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
     "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
@@ -79,14 +80,17 @@ _COMMANDS = {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
         "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
     },
-    "operations.status": {"status": "Show how much there is, and how it stands."},
+    "operations.status": {
+        "status": "Show how much there is, and how it stands.",
+        "stats": "Count what was said, what came back by itself, and what models cost: by agent, project and month.",
+    },
 }
 COMMANDS = {
     name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
 }
 SECTIONS = {
     "Every day": (
-        *("import", "search", "list", "show", "chat", "memory", "forget", "status", "config"),
+        *("setup", "import", "search", "list", "show", "chat", "memory", "forget", "status", "stats", "config"),
         *("core", "new", "model", "rag", "context"),
     ),
     "Agents and their work": (
@@ -113,8 +117,8 @@ SECTIONS = {
 def cli(context: click.Context, home: Path | None, store: str | None, verbose: bool) -> None:
     """Memory for AI agents that comes back by itself.
 
-    Start with `harken import`, which finds the histories of the agents on this machine, then `harken search`; or talk,
-    with all of it in mind: `harken chat`.
+    Start with `harken setup`, or with `harken import`, which finds the histories of the agents on this machine, then
+    `harken search`; or talk, with all of it in mind: `harken chat`.
     """
     log_to_stderr("DEBUG" if verbose else "ERROR")
     context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose)

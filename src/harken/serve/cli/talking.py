@@ -13,6 +13,7 @@ from harken.model.arguments import SECTIONS
 from harken.model.views import format_moment
 from harken.serve.cli.reporting import HOW_TO_CONFIGURE
 from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, with_json
+from harken.serve.operations.status import limit_words
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
@@ -74,15 +75,41 @@ def model(session: CommandSession, name: str | None, as_json: bool) -> None:
         into, out = _prices(llm) if llm.model else (None, None)
     except HarkenError as error:
         problem = str(error)
-    price = "of no known price"
-    if into is not None and out is not None:
-        price = f"${into:.2f} for a million tokens of input, ${out:.2f} of output"
-    lines = [f"{llm.model} ({origin}), {price}", *([f"It cannot be used: {problem}"] if problem else [])]
+    lines = [
+        f"{llm.model} ({origin}), {_price_words(into, out)}",
+        *([f"It cannot be used: {problem}"] if problem else []),
+    ]
     if not llm.model:
         how = HOW_TO_CONFIGURE.format(prefix=session.prefix)
         lines = ["No language model is configured: nothing is ever sent to one.", f"Set one: {how}"]
     view = {"model": llm.model or None, "origin": origin, "url": llm.url, "problem": problem}
     session.tell(as_json, {**view, "input_usd_per_million": into, "output_usd_per_million": out}, *lines)
+
+
+def choose_model(
+    session: CommandSession, harken: Harken, name: str | None, *, is_asking: bool, is_agreed: bool
+) -> str | None:
+    """Have a person choose a language model, whose price they are told and agree to; the one that is set then."""
+    llm = harken.settings.llm
+    if name is None and llm.model:
+        session.note(f"Language model: {llm.model}. Another one: harken model VENDOR:MODEL")
+    elif name is None and is_asking:
+        question = "A language model answers in `harken chat` and writes summaries. VENDOR:MODEL, or Enter for none"
+        name = click.prompt(question, default="", show_default=False, err=True).strip()
+    if not name:
+        return llm.model
+    price = _price_words(*_prices(llm.model_copy(update={"model": name})))
+    limit = limit_words(llm.max_usd_per_day)
+    session.note(f"{name}: {price}, {limit}. What is said from now on is sent to it to be answered and summarized.")
+    if is_agreed or (is_asking and session.agrees(f"to use {name}")):
+        harken.run_time.set(_MODEL_KEY, name)
+    return harken.settings.llm.model
+
+
+def _price_words(into: float | None, out: float | None) -> str:
+    if into is None or out is None:
+        return "of no known price"
+    return f"${into:.2f} for a million tokens of input, ${out:.2f} of output"
 
 
 def _prices(wanted: LlmConfig) -> tuple[float | None, float | None]:

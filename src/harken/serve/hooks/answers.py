@@ -107,11 +107,13 @@ class Hooks:
         answer = self._context(event_name(event), agent, payload)
         if not answer.text:
             return b""
-        if answer.given and not self.harken.chats.note_given(answer.conversation_uid, answer.given, unless=is_gone):
-            return b""
+        if answer.given:
+            told = answer.conversation_uid, answer.given, is_gone, tokens.estimate(answer.text)
+            if not self.harken.chats.note_given(*told):
+                return b""
         called = payload.get("hook_event_name")
-        told = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": answer.text}
-        return json.dumps({"hookSpecificOutput": told}).encode()
+        said = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": answer.text}
+        return json.dumps({"hookSpecificOutput": said}).encode()
 
     def _context(self, event: str, agent: str, payload: Mapping[str, Any]) -> HookAnswer:
         wanted, chats = self.harken.settings.hooks, self.harken.chats

@@ -77,7 +77,7 @@ def _list(harken: Harken, wanted: ListArguments, caller: Caller) -> Listing:
     offset = wanted.offset + (wanted.page - 1) * wanted.limit
     found, total = harken.maintenance.conversations(
         ConversationFilter(
-            project=wanted.project,
+            project=caller.project(wanted.project),
             channel=wanted.agent,
             since=parse_since(wanted.since, now) if wanted.since else None,
             until=parse_until(wanted.until, now) if wanted.until else None,
@@ -131,7 +131,10 @@ class Outline:
 
     def view(self) -> dict[str, Any]:
         """The outline as JSON."""
-        return {"conversation": self.conversation.view(), "exchanges": self.exchanges}
+        return {
+            "conversation": self.conversation.view(),
+            "exchanges": [{**each, "at": each["at"].isoformat()} for each in self.exchanges],
+        }
 
 
 def outline_of(harken: Harken, conversation_uid: str) -> Outline:

@@ -150,7 +150,7 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     now = datetime.now(UTC)
     scope = SearchScope(
         sources=wanted.sources,
-        project=wanted.project,
+        project=caller.project(wanted.project),
         conversation=wanted.conversation,
         roles=wanted.roles,
         since=parse_since(wanted.since, now) if wanted.since else None,

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
+
+from typing_extensions import TypedDict
 
 from harken.model.arguments import Argument
 from harken.model.views import StatusView, WorkerView
-from harken.serve.operations.operation import Operation, Printer
+from harken.serve.operations.operation import Caller, Operation, Printer
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from harken.engine import Harken
     from harken.engine.maintenance import StoreStatus
     from harken.jobs.workers import WorkerReport
+    from harken.model.lookups import Activity
 
 # Workers, and what they make, as reports name them.
 CONVERSATION, EXCHANGE, TOOLS, SEGMENT, EMBEDDINGS = "conversation", "exchange", "tools", "segment", "embeddings"
@@ -143,6 +148,71 @@ def report_line(report: WorkerReport) -> str:
     return line + spent
 
 
+class StatsLine(TypedDict):
+    """What there was of an agent or a project, or in a month of UTC; of all where it has no name."""
+
+    name: str
+    conversations: int
+    messages: int
+    recalls: int
+    recall_tokens: int
+    spend_usd: float
+
+
+class StatsAnswer(TypedDict):
+    """What was said, what came back by itself, and what models cost."""
+
+    agents: list[StatsLine]
+    projects: list[StatsLine]
+    months: list[StatsLine]
+    total: StatsLine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoArguments:
+    """Nothing has to be named."""
+
+
+def _stats(harken: Harken, _wanted: NoArguments, _caller: Caller) -> StatsAnswer:
+    activity = harken.maintenance.activity()
+    months = sorted(_by(activity, "month"), key=itemgetter("name"))
+    return StatsAnswer(
+        agents=_by(activity, "channel"), projects=_by(activity, "project"), months=months, total=_sum("", activity)
+    )
+
+
+def _by(activity: Sequence[Activity], name: str) -> list[StatsLine]:
+    """A line for each, those first of which most was said."""
+    groups: dict[str, list[Activity]] = {}
+    for each in activity:
+        groups.setdefault(getattr(each, name), []).append(each)
+    return sorted((_sum(group, lines) for group, lines in groups.items()), key=lambda line: -line["messages"])
+
+
+def _sum(name: str, lines: Sequence[Activity]) -> StatsLine:
+    return StatsLine(
+        name=name,
+        conversations=len({each.conversation_uid for each in lines if each.messages}),
+        messages=sum(each.messages for each in lines),
+        recalls=sum(each.recalls for each in lines),
+        recall_tokens=sum(each.recall_tokens for each in lines),
+        spend_usd=float(sum(each.usd for each in lines)),
+    )
+
+
+def _show_stats(session: Printer, found: StatsAnswer) -> None:
+    tables = {"agents": found["agents"], "projects": found["projects"], "months": found["months"]}
+    width = max(len(name) for lines in tables.values() for name in ("projects", *(line["name"] for line in lines)))
+    for title, lines in {**tables, "in all": [found["total"]]}.items():
+        heads = ("messages", "conversations", "recalls", "their tokens", "spend")
+        session.say((f"{title:<{width}}  " + "  ".join(f"{head:>13}" for head in heads), "bold"))
+        for line in lines:
+            counts = (line["messages"], line["conversations"], line["recalls"], line["recall_tokens"])
+            cells = [*(f"{count:,}" for count in counts), f"${line['spend_usd']:,.4f}"]
+            session.say(f"{line['name']:<{width}}  " + "  ".join(f"{cell:>13}" for cell in cells))
+        session.say()
+
+
 OPERATIONS = (
     Operation(
         "status",
@@ -158,5 +228,14 @@ OPERATIONS = (
         StatusAnswer,
         help="Show how much there is, and how it stands.",
         show=_show_status,
+    ),
+    Operation(
+        "stats",
+        "Count what was said, what came back by itself, and what models cost: by agent, project and month.",
+        NoArguments,
+        _stats,
+        "Statistics",
+        StatsAnswer,
+        show=_show_stats,
     ),
 )

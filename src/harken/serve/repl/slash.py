@@ -20,7 +20,7 @@ from harken.text.shown import counted
 # Those of the command line that are listed first; the others follow.
 _FIRST = (
     *("new", "context", "search", "show", "rag", "embeddings", "summarizer", "memory", "core", "task", "status"),
-    *("model", "list"),
+    *("model", "list", "stats"),
 )
 # Those that make no sense within a conversation: what agents start, and what wants the store to itself.
 _APART = frozenset({"chat", "hook", "install", "mcp", "migrate", "reindex", "restore", "serve", "setup"})

@@ -160,6 +160,14 @@ def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
     return {row.kind: _spent(row) for row in tx.connection.execute(sums.group_by(spend.c.kind).order_by(spend.c.kind))}
 
 
+def spent_by_item(tx: Transaction) -> list[tuple[str, str, Decimal]]:
+    """(month `YYYY-MM`, record, price) of all answered calls whose price is known."""
+    month = func.substr(spend.c.day, 1, 7).label("month")
+    sums = tx.select(month, spend.c.item_uid, func.sum(spend.c.price_usd), of=spend).where(_ANSWERED)
+    grouped = sums.where(spend.c.price_usd.is_not(None)).group_by(month, spend.c.item_uid)
+    return [(row[0], row[1], row[2]) for row in tx.connection.execute(grouped)]
+
+
 def mean_output_tokens(tx: Transaction, kind: str, model: str, least: int) -> float | None:
     """The mean length of a model's answers of a kind of work; None where it gave fewer than `least`."""
     mine = (spend.c.kind == kind, spend.c.model == model, _ANSWERED, spend.c.output_tokens > 0)
