@@ -26,7 +26,7 @@ _COMMANDS = {
     },
     "cli.upkeep": {
         "backup": "Write one file with everything, while others go on using the store.",
-        "config": "Show every setting, and where its value comes from; set one at run time.",
+        "config": "Show the settings that differ from their defaults, and where each comes from; set one for good.",
         "doctor": "Check that database, journal, full text and vectors agree; exit 0 only when all does.",
         "forget": "Forget messages for good: the words are erased everywhere, and only their ids remain.",
         "migrate": "Make or upgrade the tables of the store, as their owner; an embedded store is upgraded "
