@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,19 @@ def test_lines_break_between_words_and_go_on_where_they_began(cli: CommandLine, 
         _, *excerpt = person.ends()[1].rstrip().splitlines()[1:]
     assert excerpt[0].startswith("    What to do The pump of the third quay is repaired")
     assert all(line.startswith("    ") and len(line.rstrip()) <= COLUMNS for line in excerpt)
+
+
+@pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
+def test_an_error_breaks_between_words_on_a_terminal_and_is_one_line_elsewhere(cli: CommandLine) -> None:
+    wanted = ("x", "--since", "the day on which we met")
+    line = cli.fails("search", *wanted, code=2)
+    with terminal(replace(cli, settings={**cli.settings, "COLUMNS": "50"}), *wanted, command="search") as person:
+        code, shown = person.ends()
+    lines = shown.splitlines()
+    assert code == 2
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 50
+    assert " ".join(each.strip() for each in lines) == f"harken: {line}"
 
 
 def test_what_is_emphasized_is_lit_up_where_colours_are_wanted_and_stays_as_it_is_elsewhere(

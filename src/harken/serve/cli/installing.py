@@ -15,7 +15,7 @@ from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Targe
 from harken.text.shown import counted
 
 # As much of a change as people look over; a settings file of one line is a line of thousands of characters.
-_SHOWN_LINES, _LINE_CHARS = 12, 160
+_SHOWN_LINES, _LINE_CHARS = 12, 240
 
 
 @click.command("install")

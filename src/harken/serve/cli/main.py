@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -128,4 +130,9 @@ def run() -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(f"harken: {printable(line)}", err=True)
+    line = f"harken: {printable(line)}"
+    if sys.stderr.isatty():
+        # Broken between words; a path or a command that is longer stays whole, to be copied.
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    click.echo(line, err=True)
