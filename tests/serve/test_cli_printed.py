@@ -81,15 +81,29 @@ def test_lines_break_between_words_and_go_on_where_they_began(cli: CommandLine, 
 
 @pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
 def test_an_error_breaks_between_words_on_a_terminal_and_is_one_line_elsewhere(cli: CommandLine) -> None:
-    wanted = ("x", "--since", "the day on which we met")
-    line = cli.fails("search", *wanted, code=2)
-    with terminal(replace(cli, settings={**cli.settings, "COLUMNS": "50"}), *wanted, command="search") as person:
+    line = cli.fails("show", "0123456789", code=1)
+    narrow = replace(cli, settings={**cli.settings, "COLUMNS": "50"})
+    with terminal(narrow, "0123456789", command="show") as person:
         code, shown = person.ends()
     lines = shown.splitlines()
-    assert code == 2
+    assert code == 1
     assert len(lines) > 1
     assert max(map(len, lines)) <= 50
     assert " ".join(each.strip() for each in lines) == f"harken: {line}"
+
+
+@pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
+def test_a_command_to_be_typed_is_never_broken(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").write_text(json.dumps({"conversation": "c", "role": "user", "content": "walrus " * 12}))
+    cli("import", "jsonl", tmp_path / "talk.jsonl")
+    narrow = replace(cli, settings={"COLUMNS": "66"})
+    with terminal(narrow, "walrus", command="search") as person:
+        noted = person.ends()[1].splitlines()
+    assert noted[:2] == ["Searched by words alone: nothing is embedded yet. Go on:", "harken worker run --until-idle"]
+    narrow = replace(cli, settings={"COLUMNS": "60"})
+    with terminal(narrow, "members", "foo_1", command="values") as person:
+        said = person.ends()[1].splitlines()
+    assert said == ["harken: There is no cluster 'foo_1'. Find them:", "  harken values clusters"]
 
 
 def test_what_is_emphasized_is_lit_up_where_colours_are_wanted_and_stays_as_it_is_elsewhere(

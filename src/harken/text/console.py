@@ -29,8 +29,10 @@ class PlainConsole(Console):
             yield piece if piece.control else Segment(printable(piece.text), piece.style)
 
 
-_INDENT = re.compile(r" *(?:[-*•] |\d{1,3}[.)] )?")
-_WORD = re.compile(r"\S+\s*")
+# Where a line goes on: behind a list's mark or number, or where the value of a name stands.
+_INDENT = re.compile(r" *(?:[-*•] |\d{1,3}[.)] |[a-z][\w-]* {3,})?")
+# A command that is to be typed is one word, so that it can be copied.
+_WORD = re.compile(r"(?:(?<=: )harken .*|\S+)\s*")
 _FENCE = re.compile(r" *(?:```|~~~)")
 _CODE = re.compile(r"(^ *(?P<fence>```|~~~).*?(?:^ *(?P=fence) *$|\Z))", re.DOTALL | re.MULTILINE)
 # What is shown in a style, and the marks around it that go, since they say no more than the style does.

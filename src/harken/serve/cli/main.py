@@ -80,6 +80,8 @@ _COMMANDS = {
     },
     "operations.status": {"status": "Show how much there is, and how it stands."},
 }
+# A blank at which no line is broken.
+_STICKY = "\u00a0"
 COMMANDS = {
     name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
 }
@@ -132,7 +134,10 @@ def run() -> None:
 def _say(line: str) -> None:
     line = f"harken: {printable(line)}"
     if sys.stderr.isatty():
-        # Broken between words; a path or a command that is longer stays whole, to be copied.
+        # Broken between words; a path stays whole, and so does a command at the end, to be copied.
+        said, is_named, command = line.partition(": harken ")
+        line = f"{said}: " + f"harken {command}".replace(" ", _STICKY) if is_named else line
         width = shutil.get_terminal_size().columns
         line = textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        line = line.replace(_STICKY, " ")
     click.echo(line, err=True)
