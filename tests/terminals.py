@@ -54,8 +54,8 @@ class Terminal:
         self.sends(chr(ord(letter) & 0x1F))
 
     def sees(self, words: str) -> str:
-        """Wait until words are shown; everything up to them, as a person reads it."""
-        self.screen.expect_exact(words)
+        """Wait until words are shown, however the lines break; everything up to them, as a person reads it."""
+        self.screen.expect(r"\s+".join(map(re.escape, words.split(" "))))
         shown = _ESCAPES.sub("", f"{self.screen.before}{words}")
         self.seen += shown
         return shown

@@ -164,7 +164,9 @@ def test_sources_without_results_are_omitted(empty: Harken) -> None:
     assert assemble(empty) == FormattedContext("", (), 0, {})
     assert empty.assembler.get_premortem_context("debugging") == FormattedContext("", (), 0, {})
     empty.memories.add("The token budget is divided by weight")
-    assert [words for level, words in rendered(assemble(empty).markdown).headings] == ["Context", "Memories"]
+    found = assemble(empty).markdown
+    assert [words for level, words in rendered(found).headings] == ["Context", "Memories"]
+    assert found.endswith("*1 item from 1 source*")
 
 
 @pytest.mark.parametrize("types", [["rumours"], [], ["memories", "memory"], "memories"])
@@ -332,6 +334,8 @@ def test_a_premortem_is_of_its_domain_and_strategy_on_every_axis(empty: Harken, 
     assert "Look where the data is made" in sections["Relevant Principles"]
     assert "Ask whoever wrote it" not in context.markdown
     assert "case3" not in context.markdown
+    alone = empty.assembler.get_premortem_context("security")
+    assert alone.markdown.endswith("*Based on 1 past experience*")
     assert {item.metadata["id"] for item in context.items if item.source == "experience"} == {mine, elsewhere, done}
     assert context.markdown.endswith("*Based on 3 past experiences*")
     without = empty.assembler.get_premortem_context("debugging")

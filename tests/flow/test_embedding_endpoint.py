@@ -128,6 +128,7 @@ def test_whoever_waits_long_for_embedding_is_told_how_long(configured: CommandLi
     assert re.search(
         rf"^2,000 texts to embed: about \d+ minutes? more\. .* Ctrl-C stops it; go on: {GO_ON[7:]}$", told, re.M
     )
+    assert "\nmessages       2,000 in 1 conversation, 0 projects\n" in configured("status").out
     assert "to embed" not in configured("import", "jsonl", tmp_path / "talk.jsonl").err
 
 

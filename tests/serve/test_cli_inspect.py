@@ -108,7 +108,11 @@ def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: Comma
     assert values["embedding.api_key"][1] == "harken.toml"
     printed = cli("config")
     assert "hush-hush" not in outcome.out + printed.out + printed.err
-    assert ["search.limit", "7", "harken.toml"] in [line.split() for line in printed.out.splitlines()]
+    lines = [line.split() for line in printed.out.splitlines()]
+    assert ["search.limit", "7", "harken.toml"] in lines
+    assert {line[-1] for line in lines} == {"from", "harken.toml", "HARKEN_HOME", "HARKEN_EMBEDDER"}
+    assert printed.err == f"{len(values) - len(lines) + 1} more have their defaults: harken config --all\n"
+    assert ["search.fusion", "convex", "default"] in [line.split() for line in cli("config", "--all").out.splitlines()]
 
 
 @pytest.mark.no_home

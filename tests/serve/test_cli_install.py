@@ -38,6 +38,19 @@ def data(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.no_home
+def test_settings_on_one_line_are_not_printed_whole(cli: CommandLine) -> None:
+    settings = cli.person / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"permissions": {"allow": [f"Bash(make {number}:*)" for number in range(200)]}}))
+    for words in (["--dry-run"], [], ["--uninstall"]):
+        lines = cli("install", "claude-code", *words).out.splitlines()
+        assert max(map(len, lines)) <= 240
+        theirs = [line for line in lines if "Bash(make" in line]
+        assert all(line.endswith("…") for line in theirs)
+        assert len(theirs) == 2 or "--dry-run" not in words
+
+
+@pytest.mark.no_home
 def test_it_shows_what_it_does_and_undoes_it(cli: CommandLine) -> None:
     settings = cli.person / ".claude/settings.json"
     settings.parent.mkdir()
@@ -48,8 +61,12 @@ def test_it_shows_what_it_does_and_undoes_it(cli: CommandLine) -> None:
     assert not cli.home.exists()
     assert "Nothing was changed" in shown
     done = cli("install", "claude-code").out
-    assert done.strip() == shown.replace("Nothing was changed (--dry-run).", "").strip()
+    *first, rest = done.splitlines()
+    assert first == shown.splitlines()[: len(first)]
+    left = len(shown.splitlines()) - len(first) - 1
+    assert rest == f"… and {left} lines more; before it is done, --dry-run shows all."
     assert "+++ " in done
+    assert len(first) < 20
     assert data(settings)["model"] == "opus"
     commands = [item["hooks"][0]["command"] for item in data(settings)["hooks"]["Stop"]]
     assert commands[0] == "bell"

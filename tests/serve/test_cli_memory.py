@@ -55,7 +55,9 @@ def test_people_see_what_became_of_a_memory(tool: CommandLine) -> None:
     listed = tool("memory", "list").out
     assert "decision, importance 0.5, just now" in listed
     assert "PostgreSQL 15" not in listed
-    assert "superseded by" in tool("memory", "list", "--superseded").out
+    older = tool("memory", "list", "--superseded").out
+    assert "We use PostgreSQL 15 on staging\n  superseded by" in older
+    assert "PostgreSQL 16" not in older
     assert tool("memory", "search", "nothing whatsoever").out == "Nothing was found.\n"
 
 

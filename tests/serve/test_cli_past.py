@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -136,4 +137,6 @@ def test_the_log_tells_how_long_it_took(harken: CommandLine) -> None:
     facts = harken("rag", "log", "--json").json()
     assert [each["conversations"] for each in facts["retrievals"]] == [0, 1]
     assert 0 < facts["p50_ms"] <= facts["p95_ms"]
-    assert harken("rag", "log").out.startswith("2 retrievals: p50 ")
+    narrow = harken("rag", "log", settings={"COLUMNS": "60"}).out
+    assert narrow.startswith("2 retrievals: p50 ")
+    assert len(re.findall(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", narrow, re.MULTILINE)) == 2

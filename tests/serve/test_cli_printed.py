@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rich.text import Text
 from command_line import CommandLine
 from harken.text.characters import printable, printable_json
 from harken.text.console import PlainConsole
+from terminals import COLUMNS, WITHOUT_TERMINALS, terminal
 
 # Colours, the window's title, the clipboard, a cleared screen, one-byte introducers, letters in another order.
 EVIL = (
@@ -22,6 +24,17 @@ EVIL = (
     "\u202egnp.exe\u202c \u2066x\u2069"
 )
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+LONG = "The pump of the **third quay** is repaired by `walrus_pump` before the tide comes in again. "
+TALK = f"""## What to do
+{LONG * 3}
+- {LONG * 2}
+```
+{"x = pump(1) # " * 12}
+# no heading
+```
+"""
 
 
 @pytest.fixture
@@ -37,6 +50,73 @@ def told(cli: CommandLine, tmp_path: Path) -> CommandLine:
     parts = [word for name in ("goal", "hypothesis", "action", "prediction") for word in (f"--{name}", EVIL)]
     cli("experience", "start", "--domain", "debugging", "--strategy", "read-the-error", *parts)
     return cli
+
+
+@pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
+def test_lines_break_between_words_and_go_on_where_they_began(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").write_text(json.dumps({"conversation": "c", "role": "user", "content": TALK}))
+    cli("import", "jsonl", tmp_path / "talk.jsonl")
+    [hit] = cli.search("walrus")
+    with terminal(cli, hit["conversation_id"], command="show") as person:
+        code, shown = person.ends()
+    assert code == 0
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert hit["id"] not in shown
+    begin = hit["id"][:18]
+    assert any(line.endswith(begin) for line in lines)
+    assert cli("show", begin).out == cli("show", hit["id"]).out
+    said = lines[lines.index("## What to do") + 1 :]
+    listed = next(number for number, line in enumerate(said) if line.startswith("- "))
+    fence = said.index("```")
+    plain = LONG.replace("**", "")
+    assert " ".join(said[:listed]) == (plain * 3).strip()
+    assert " ".join(line[2:] for line in said[listed:fence]) == (plain * 2).strip()
+    assert {line[:2] for line in said[listed + 1 : fence]} == {"  "}
+    assert max(map(len, said[:fence])) <= COLUMNS
+    with terminal(cli, "walrus", "--limit", "1", command="search") as person:
+        _, *excerpt = person.ends()[1].rstrip().splitlines()[1:]
+    assert excerpt[0].startswith("    What to do The pump of the third quay is repaired")
+    assert all(line.startswith("    ") and len(line.rstrip()) <= COLUMNS for line in excerpt)
+
+
+@pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
+def test_an_error_breaks_between_words_on_a_terminal_and_is_one_line_elsewhere(cli: CommandLine) -> None:
+    line = cli.fails("show", "0123456789", code=1)
+    narrow = replace(cli, settings={**cli.settings, "COLUMNS": "50"})
+    with terminal(narrow, "0123456789", command="show") as person:
+        code, shown = person.ends()
+    lines = shown.splitlines()
+    assert code == 1
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 50
+    assert " ".join(each.strip() for each in lines) == f"harken: {line}"
+
+
+@pytest.mark.skipif(WITHOUT_TERMINALS, reason="there are no pseudo-terminals")
+def test_a_command_to_be_typed_is_never_broken(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "talk.jsonl").write_text(json.dumps({"conversation": "c", "role": "user", "content": "walrus " * 12}))
+    cli("import", "jsonl", tmp_path / "talk.jsonl")
+    narrow = replace(cli, settings={"COLUMNS": "66"})
+    with terminal(narrow, "walrus", command="search") as person:
+        noted = person.ends()[1].splitlines()
+    assert noted[:2] == ["Searched by words alone: nothing is embedded yet. Go on:", "harken worker run --until-idle"]
+    narrow = replace(cli, settings={"COLUMNS": "60"})
+    with terminal(narrow, "members", "foo_1", command="values") as person:
+        said = person.ends()[1].splitlines()
+    assert said == ["harken: There is no cluster 'foo_1'. Find them:", "  harken values clusters"]
+
+
+def test_what_is_emphasized_is_lit_up_where_colours_are_wanted_and_stays_as_it_is_elsewhere(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "talk.jsonl").write_text(json.dumps({"conversation": "c", "role": "user", "content": TALK}))
+    cli("import", "jsonl", tmp_path / "talk.jsonl")
+    [hit] = cli.search("walrus")
+    assert TALK in cli("show", hit["id"]).out
+    lit = cli("show", hit["id"], settings={"FORCE_COLOR": "1"}).out
+    assert "\x1b[1m## What to do\x1b[0m\n" in lit
+    assert "The pump of the \x1b[1mthird quay\x1b[0m is repaired by \x1b[36m`walrus_pump`\x1b[0m before" in lit
+    assert "\n# no heading\n```\n" in lit
 
 
 def test_no_command_hands_a_terminal_what_it_would_obey(told: CommandLine) -> None:

@@ -19,6 +19,7 @@ from harken.errors import ConfigError
 
 _FILES = ("harken.toml", "harken.yaml", "harken.yml")
 _PREFIX = "HARKEN_"
+RUN_TIME = "run time"
 _NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG"}
 # Their keys are anybody's.
 _FREE_TABLES = frozenset({"redaction.patterns"})
@@ -149,7 +150,7 @@ def _layers(
             passed_over = tuple(sorted(found.keys() - known_keys()))
             found = {key: value for key, value in found.items() if key not in passed_over}
         layers.append((file.name, found))
-    layers += [(_variable, _from_environment(env)), ("run time", dict(stored))]
+    layers += [(_variable, _from_environment(env)), (RUN_TIME, dict(stored))]
     layers.append(("argument", _flatten(overrides, stop=_FREE_TABLES)))
     for _, layer in layers:
         if "auto_rag.min_message_tokens" in layer:

@@ -1,12 +1,15 @@
-"""A console for what was said and saved: shown, and never obeyed."""
+"""A console for what was said and saved: shown, and never obeyed; light Markdown and lines that break between words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from harken.text.characters import printable
 
@@ -24,3 +27,65 @@ class PlainConsole(Console):
         """Yield the pieces of what is to be printed."""
         for piece in super().render(renderable, options):
             yield piece if piece.control else Segment(printable(piece.text), piece.style)
+
+
+# Where a line goes on: behind a list's mark or number, or where the value of a name stands.
+_INDENT = re.compile(r" *(?:[-*•] |\d{1,3}[.)] |[a-z][\w-]* {3,})?")
+# A command that is to be typed is one word, so that it can be copied.
+_WORD = re.compile(r"(?:(?<=: )harken .*|\S+)\s*")
+_FENCE = re.compile(r" *(?:```|~~~)")
+_CODE = re.compile(r"(^ *(?P<fence>```|~~~).*?(?:^ *(?P=fence) *$|\Z))", re.DOTALL | re.MULTILINE)
+# What is shown in a style, and the marks around it that go, since they say no more than the style does.
+_MARKS = (
+    (re.compile(r"\*\*(?=\S)(?P<shown>[^*\n]*[^*\s])\*\*"), "bold"),
+    (re.compile(r"(?P<shown>`[^`\n]+`)"), "cyan"),
+    (re.compile(r"^(?P<shown> *#{1,6} .*)$", re.MULTILINE), "bold"),
+)
+
+
+def light_markdown(text: str) -> Text:
+    """Return a text with emphasis in bold, names of code and headings lit up; blocks of code stay as they are."""
+    whole, end = Text(), 0
+    for block in _CODE.finditer(text):
+        whole = whole + _lit(text[end : block.start()]) + Text(block[0])
+        end = block.end()
+    return whole + _lit(text[end:])
+
+
+def _lit(text: str) -> Text:
+    shown = Text(text)
+    for pattern, style in _MARKS:
+        for found in reversed(list(pattern.finditer(shown.plain))):
+            begin, end = found.span("shown")
+            shown.stylize(style, begin, end)
+            shown = shown[: found.start()] + shown[begin:end] + shown[found.end() :]
+    return shown
+
+
+def wrapped(console: Console, text: Text) -> Iterator[Text]:
+    """Yield the lines of a text, broken between words where the console ends, indented as they began; code as it is."""
+    is_code = False
+    for line in text.split("\n", allow_blank=True):
+        is_fence = _FENCE.match(line.plain) is not None
+        is_code ^= is_fence
+        found = _INDENT.match(line.plain)
+        indent = found.end() if found else 0
+        if is_code or is_fence or line.cell_len <= console.width or indent * 2 > console.width:
+            yield line
+            continue
+        head, tail = line[:indent], line[indent:]
+        for part in tail.divide(_breaks(tail.plain, console.width - indent)):
+            part.rstrip()
+            yield head + part
+            head = Text(" " * indent)
+
+
+def _breaks(line: str, width: int) -> list[int]:
+    """Where lines begin that are no wider; a word that is wider stays whole, to be copied, and breaks where it may."""
+    breaks, column = [], 0
+    for word in _WORD.finditer(line):
+        if column and column + cell_len(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            column = 0
+        column += cell_len(word[0])
+    return breaks

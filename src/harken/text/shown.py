@@ -42,8 +42,8 @@ def ago(age: timedelta) -> str:
 
 
 def readable_age(moment: datetime) -> str:
-    """`3 days ago`, and the date itself for what is older than a month, or to come."""
+    """`3 days ago`, and the moment itself for what is older than a month, or to come."""
     age = datetime.now(UTC) - moment
     if age.total_seconds() < -_CLOCKS_DIFFER_SECONDS or age.days > 31:
-        return moment.astimezone().strftime("%Y-%m-%d")
+        return moment.astimezone().strftime("%Y-%m-%d %H:%M")
     return "just now" if age.total_seconds() < 60 else ago(age)

@@ -23,4 +23,4 @@ def test_an_age_is_told_in_words(ago: timedelta, words: str) -> None:
 def test_what_is_long_ago_or_dated_into_the_future_is_told_by_its_date() -> None:
     for years in (-3, 3):
         moment = datetime.now(UTC) + timedelta(days=365 * years)
-        assert readable_age(moment) == moment.astimezone().strftime("%Y-%m-%d")
+        assert readable_age(moment) == moment.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -16,6 +16,10 @@ from harken.serve.cli.session import CommandSession, print_json, with_json
 from harken.serve.cli.talking import choose_model
 from harken.serve.install.plan import Backups, Change, make, plan
 from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Target, Where, own_command
+from harken.text.shown import counted
+
+# As much of a change as people look over; a settings file of one line is a line of thousands of characters.
+_SHOWN_LINES, _LINE_CHARS = 12, 240
 
 
 @click.command("install")
@@ -57,8 +61,12 @@ def install_command(session: CommandSession, agent: str, undo: bool, dry_run: bo
         return
     for change in changes:
         session.say(f"{change.action:<10} {change.edit.path}")
-    for change in changes:
-        session.out.print(change.diff, markup=False, end="")
+    lines = [line for change in changes for line in change.diff.splitlines()]
+    shown = lines if dry_run else lines[:_SHOWN_LINES]
+    for line in shown:
+        session.write(line if len(line) <= _LINE_CHARS else f"{line[: _LINE_CHARS - 1]}…")
+    if len(lines) > len(shown):
+        session.say(f"… and {counted(len(lines) - len(shown), 'line')} more; before it is done, --dry-run shows all.")
     if dry_run:
         session.say("Nothing was changed (--dry-run).")
     for note in [] if dry_run else notes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -29,7 +31,7 @@ _COMMANDS = {
     },
     "cli.upkeep": {
         "backup": "Write one file with everything, while others go on using the store.",
-        "config": "Show every setting, and where its value comes from; set one at run time.",
+        "config": "Show the settings that differ from their defaults, and where each comes from; set one for good.",
         "doctor": "Check that database, journal, full text and vectors agree; exit 0 only when all does.",
         "forget": "Forget messages for good: the words are erased everywhere, and only their ids remain.",
         "migrate": "Make or upgrade the tables of the store, as their owner; an embedded store is upgraded "
@@ -85,6 +87,8 @@ _COMMANDS = {
         "stats": "Count what was said, what came back by itself, and what models cost: by agent, project and month.",
     },
 }
+# A blank at which no line is broken.
+_STICKY = "\u00a0"
 COMMANDS = {
     name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
 }
@@ -154,4 +158,12 @@ def run() -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(f"harken: {printable(line)}", err=True)
+    line = f"harken: {printable(line)}"
+    if sys.stderr.isatty():
+        # Broken between words; a path stays whole, and so does a command at the end, to be copied.
+        said, is_named, command = line.partition(": harken ")
+        line = f"{said}: " + f"harken {command}".replace(" ", _STICKY) if is_named else line
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        line = line.replace(_STICKY, " ")
+    click.echo(line, err=True)

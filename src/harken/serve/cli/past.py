@@ -124,13 +124,14 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
         session.tell(as_json, view, "Nothing was looked for yet.")
         return
     session.say(f"{counted(len(found), 'retrieval')}: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("at", "query", "conversations", "exchanges", "best", "ms", "error", box=None, pad_edge=False)
+    names = ("query", "conversations", "exchanges", "best", "ms", "error")
+    table = Table(Column("at", no_wrap=True), *names, box=None, pad_edge=False)
     for each in found[:_LISTED]:
         best = max((s for s in (each.best_conversation, each.best_exchange) if s is not None), default=None)
         table.add_row(
-            f"{each.at:%Y-%m-%d %H:%M:%S}",
+            f"{each.at.astimezone():%Y-%m-%d %H:%M:%S}",
             each.query_hash,
             str(each.conversations),
             str(each.exchanges),

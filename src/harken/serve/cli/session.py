@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _AGREED = "yes"
+# Alone in its piece: the moment of an id and the beginning of what chance or its source adds.
+_ID = re.compile(r"\A( *[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 # As many commands as a line names; more are what `--help` is for.
 _MOST_WAYS = 12
 
@@ -105,11 +108,17 @@ class CommandSession:
             return
         from rich.text import Text
 
-        first, *others = [(piece, "") if isinstance(piece, str) else piece for piece in pieces or ("",)]
-        line = Text(*first).append_tokens(others)
+        from harken.text.console import light_markdown, wrapped
+
+        first, *others = [_shown_piece(piece) for piece in pieces or ("",)]
+        # The style of the first is that of the line.
+        line = Text(style=first[1])
+        for text, style in (first, *others):
+            line.append_text(Text(text, style) if style else light_markdown(text))
         if lit:
             line.highlight_regex(lit, "bold yellow")
-        self.out.print(line)
+        for part in wrapped(self.out, line) if sys.stdout.isatty() else (line,):
+            self.out.print(part)
 
     def write(self, text: str) -> None:
         """See `Printer.write`."""
@@ -146,8 +155,13 @@ class CommandSession:
         """See `Printer.note`."""
         if _is_plain(sys.stderr) and "\t" not in text:
             sys.stderr.write(f"{printable(text)}\n")
-        else:
-            self.err.print(text, markup=False)
+            return
+        from rich.text import Text
+
+        from harken.text.console import wrapped
+
+        for part in wrapped(self.err, Text(text)) if sys.stderr.isatty() else (Text(text),):
+            self.err.print(part)
 
     @contextmanager
     def progress(self, title: str, unit: str) -> Iterator[Report]:
@@ -171,6 +185,12 @@ class CommandSession:
         finally:
             if bar is not None:
                 bar.stop()
+
+
+def _shown_piece(piece: Piece) -> tuple[str, str]:
+    """A piece as a terminal shows it: of an id, as much as `harken show` needs to know it by."""
+    text, style = (piece, "") if isinstance(piece, str) else piece
+    return (_ID.sub(r"\1", text), style) if style == "dim" else (text, style)
 
 
 def _is_plain(stream: TextIO) -> bool:

@@ -184,13 +184,21 @@ def restore(session: CommandSession, file: Path, as_json: bool) -> None:
 
 
 @click.group(invoke_without_command=True)
+@click.option("--all", "with_defaults", is_flag=True, help="Show those with their defaults as well.")
 @json_option
 @click.pass_context
-def config(context: click.Context, as_json: bool) -> None:
-    """Show every setting, and where its value comes from; set one at run time."""
+def config(context: click.Context, with_defaults: bool, as_json: bool) -> None:
+    """Show the settings that differ from their defaults, and where each comes from; set one for good.
+
+    With --all, or --json, all of them.
+    """
     if context.invoked_subcommand is None:
         loaded = _loaded(context.obj)
-        _print(context.obj, loaded.values(), as_json)
+        every = loaded.values()
+        shown = [value for value in every if with_defaults or as_json or value.origin != "default"]
+        _print(context.obj, shown, as_json)
+        if len(every) > len(shown):
+            context.obj.note(f"{len(every) - len(shown)} more have their defaults: harken config --all")
         if loaded.passed_over:
             context.obj.note(f"Passed over in the settings file, for nothing reads it: {', '.join(loaded.passed_over)}")
 
@@ -234,7 +242,11 @@ def _print(session: CommandSession, values: Sequence[SettingValue], as_json: boo
         return
     from rich.table import Table
 
+    from harken.config.settings import RUN_TIME
+
     table = Table("setting", "value", "from", box=None, pad_edge=False)
     for value in values:
-        table.add_row(value.key, "" if value.value is None else str(value.value), value.origin)
+        # What is set at run time is kept in the store, for every process.
+        origin = "config set, kept" if value.origin == RUN_TIME else value.origin
+        table.add_row(value.key, "" if value.value is None else str(value.value), origin)
     session.out.print(table)

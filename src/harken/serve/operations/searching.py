@@ -236,8 +236,12 @@ def _explanation(hit: Hit, threshold: float | None) -> str:
     return " · ".join(parts)
 
 
+# What headings, quotations and fences begin with says nothing in a line.
+_MARK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|>[ \t]|```\w*$|~~~\w*$)", re.MULTILINE)
+
+
 def _excerpt(text: str, pattern: str) -> str:
-    flat = " ".join(text.split())
+    flat = " ".join(_MARK.sub("", text).split())
     if len(flat) <= _EXCERPT_CHARS:
         return flat
     found = re.search(pattern, flat) if pattern else None

@@ -67,22 +67,26 @@ class Status:
 
 def _show_status(session: Printer, found: Status) -> None:
     store, counts = found.store, found.store.counts
-    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(store.redactions.items()))
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(store.redactions.items()))
+    talks = counted(counts.conversations, "conversation")
     for name, value in (
         ("home", str(store.home)),
-        ("messages", f"{counts.messages} in {counts.conversations} conversations, {counts.projects} projects"),
-        ("entries", f"{counts.entries} searchable by word"),
-        ("embedded", f"{counts.embedded} of {counts.embeddable}" + (f" ({store.space})" if store.space else "")),
-        ("queue", f"{store.queue} waiting, {counts.failed} given up"),
-        ("redactions", f"{sum(store.redactions.values())}" + (f" ({kinds})" if kinds else "")),
-        ("forgotten", str(counts.forgotten)),
+        (
+            "messages",
+            f"{counts.messages:,} in {talks}, {counted(counts.projects, 'project')}",
+        ),
+        ("entries", f"{counts.entries:,} searchable by word"),
+        ("embedded", f"{counts.embedded:,} of {counts.embeddable:,}" + (f" ({store.space})" if store.space else "")),
+        ("queue", f"{store.queue:,} waiting, {counts.failed:,} given up"),
+        ("redactions", f"{sum(store.redactions.values()):,}" + (f" ({kinds})" if kinds else "")),
+        ("forgotten", f"{counts.forgotten:,}"),
         ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in store.sizes.items())),
         *_spend_lines(store, found.max_usd_per_day),
         *_worker_lines(found.workers),
     ):
         session.say(f"{name:<14} {value}")
     for key, name, count in found.projects or ():
-        session.say(f"  {name}  {key}  {count} conversations")
+        session.say(f"  {name}  {key}  {counted(count, 'conversation')}")
 
 
 def _spend_lines(found: StoreStatus, limit: Decimal | None) -> list[tuple[str, str]]:
@@ -91,7 +95,7 @@ def _spend_lines(found: StoreStatus, limit: Decimal | None) -> list[tuple[str, s
     line = "nothing; no language model was called"
     if spent.calls or spent.unsettled:
         today = f"${found.spent_today.usd:.4f} today (UTC)"
-        line = f"${spent.usd:.4f} for {spent.calls} calls, {today}, {limit_words(limit)}"
+        line = f"${spent.usd:.4f} for {counted(spent.calls, 'call')}, {today}, {limit_words(limit)}"
     if spent.unpriced:
         line += f"; {spent.unpriced} calls of models without a known price"
     if spent.unsettled:
@@ -110,9 +114,9 @@ def _worker_lines(reports: Sequence[WorkerReport]) -> list[tuple[str, str]]:
     """Summaries in one line, states in one; what is off, stands still or is tried again in one of its own."""
     made = {report.name: report.done for report in reports}
     waiting = sum(report.waiting for report in reports if report.name != EMBEDDINGS)
-    kinds = f"{made[EXCHANGE]} of exchanges, {made[CONVERSATION]} of conversations, {waiting} waiting"
+    kinds = f"{made[EXCHANGE]:,} of exchanges, {made[CONVERSATION]:,} of conversations, {waiting:,} waiting"
     if older := sum(report.older for report in reports):
-        kinds += f", {older} older than the model by extraction (harken summarizer backfill)"
+        kinds += f", {older:,} older than the model by extraction (harken summarizer backfill)"
     lines = [("summaries", kinds)] if waiting or made[EXCHANGE] or made[CONVERSATION] else []
     unusual = [report for report in reports if not report.enabled or report.blocked_reason or report.counts.retrying]
     lines.append(("workers", ", ".join(f"{report.name} {report.state_name}" for report in reports)))
@@ -141,8 +145,8 @@ def troubles_of(report: WorkerReport) -> list[str]:
 def report_line(report: WorkerReport) -> str:
     """`exchange: on, 3 waiting, 12 done, 0 given up`."""
     name = {EMBEDDINGS: EMBEDDINGS, SEGMENT: "rolling summaries"}.get(report.name, f"{report.name} summaries")
-    line = f"{name}: {'on' if report.enabled else 'off'}, {report.waiting} waiting, {report.done} done"
-    line += f", {report.counts.given_up} given up"
+    line = f"{name}: {'on' if report.enabled else 'off'}, {report.waiting:,} waiting, {report.done:,} done"
+    line += f", {report.counts.given_up:,} given up"
     line += f", {report.counts.leased} in hand" if report.counts.leased else ""
     spent = f", ${report.spent.usd:.4f} for {counted(report.spent.calls, 'call')}" if report.spent.calls else ""
     return line + spent

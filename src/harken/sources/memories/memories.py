@@ -272,7 +272,7 @@ class Memories:
         limit: int = 50,
         offset: int = 0,
     ) -> list[Memory]:
-        """The memories that have all of the tags, newest first, up to 1000; superseded ones only where asked for.
+        """The memories that have all of the tags, newest first, up to 1000; or those that were superseded.
 
         Raises:
             UsageError: a limit is passed.

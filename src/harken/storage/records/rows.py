@@ -248,13 +248,13 @@ _STANDING = (
 
 
 def list_memories(
-    tx: Transaction, category: str | None, project_id: int | None, with_superseded: bool
+    tx: Transaction, category: str | None, project_id: int | None, superseded: bool
 ) -> list[tuple[str, Sequence[str]]]:
-    """(id, tags) of every memory, newest first; `project_id` None is every project."""
+    """(id, tags) of every memory that stands, or was superseded, newest first; `project_id` None is every project."""
     wanted = {"category": category, "project_id": project_id}
     conditions = [memories.c[name] == value for name, value in wanted.items() if value is not None]
-    if not with_superseded:
-        conditions.append(memories.c.superseded_by.is_(None))
+    stands = memories.c.superseded_by.is_(None)
+    conditions.append(~stands if superseded else stands)
     newest = (memories.c.created_at.desc(), memories.c.id.desc())
     rows = tx.connection.execute(tx.select(memories.c.uid, memories.c.tags).where(*conditions).order_by(*newest))
     return [(row.uid, row.tags) for row in rows]
