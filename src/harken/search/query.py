@@ -9,11 +9,23 @@ from functools import cache
 
 from harken.text import tokens
 from harken.text.fence import RECALL_NAME
-from harken.text.words import STOP_WORDS, UNSPACED, UNSPACED_RUN, WORD, split_unspaced, word_lists, words_of
+from harken.text.words import (
+    STOP_WORDS,
+    UNSPACED,
+    UNSPACED_RUN,
+    WORD,
+    split_sentences,
+    split_unspaced,
+    word_lists,
+    words_of,
+)
 
 MAX_QUERY_TOKENS = 400
 MAX_TERMS = 32
 MAX_QUOTED_WORDS = 16
+# A longer text does more than ask.
+_MOST_ASKED_CHARS = 400
+_ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
 _SCAFFOLDING = re.compile(
     rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>.*?</\1>|```.*?```", re.DOTALL
 )
@@ -127,6 +139,32 @@ def is_small_talk(query: Query) -> bool:
         if words <= each.plain or (is_polite and words.isdisjoint(each.asking) and "?" not in query.text):
             return True
     return False
+
+
+def is_bare_question(text: str) -> bool:
+    """Whether a text asks and says nothing: a question in each of its sentences that are no courtesies."""
+    if len(text) > _MOST_ASKED_CHARS:
+        return False
+    said = [each for each in split_sentences(text) if not is_small_talk(parse_query(each))]
+    return all(map(_asks, said)) if said else "?" in text
+
+
+def _asks(sentence: str) -> bool:
+    # `who's` begins with `who`.
+    first = re.search(r"\w+", sentence.lower())
+    begins = first is not None and first[0] in word_lists("courtesies/any_language")["questions"]
+    return bool(_ASKS.search(sentence)) or (begins and not _ENDS.search(sentence))
+
+
+def share_held(terms: Iterable[str], words: Iterable[str]) -> float:
+    """The share of terms that are among words, whatever their endings, 0 to 1; without terms 0."""
+    wanted, there = list(terms), list(words)
+    held = sum(any(one.startswith(_stem(term)) or term.startswith(_stem(one)) for one in there) for term in wanted)
+    return held / max(1, len(wanted))
+
+
+def _stem(word: str) -> str:
+    return word[: max(4, len(word) - 3)]
 
 
 def distinctive_terms(terms: Iterable[str]) -> list[str]:

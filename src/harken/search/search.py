@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model.arguments import MODES
@@ -11,13 +12,18 @@ from harken.model.conversations import Hit, Reason, SearchScope, default_scope
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
 from harken.search.candidates import Candidates, Gate, trust_factor
-from harken.search.query import Query, parse_query
+from harken.search.query import Query, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.entries import EntryFacts, has_entries, row_scope
-from harken.storage.ports import Transaction
+from harken.storage.ports import MESSAGE_SOURCE, Transaction
+from harken.text.words import content_terms
 
 _SUMMARIES = (CONVERSATION, EXCHANGE, TOOLS)
+# Of the words of a question which the query has as well; of those of the query that a statement has.
+_SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
+_BEST = 10
+_ECHO = Reason("question", 1.0, "only asks the same: what says something stands before it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,7 @@ class Searcher:
         if config.rerank if use_reranker is None else use_reranker:
             hits = rerank(self.reranker(), query.text, result.hits, config.rerank_top, config.rerank_blend)
             result = replace(result, hits=tuple(hits))
-        return replace(result, hits=result.hits[:limit])
+        return replace(result, hits=tuple(statements_first(query, result.hits, result.threshold)[:limit]))
 
 
 def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str) -> SearchResult:
@@ -122,6 +128,7 @@ def _ranked(tx: Transaction, session: SearchSession, found: Candidates, gate: Ga
         if entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
     }
     found.weigh(without_echoes(near), session.now)
+    found.lower_weak(gate)
     return _once_each(found.best_first(), found.facts)
 
 
@@ -149,6 +156,40 @@ def _once_each(order: Sequence[int], facts: Mapping[int, EntryFacts]) -> list[in
             once.append(entry_id)
         seen.add(uid)
     return once
+
+
+def statements_first(query: Query, hits: Sequence[Hit], threshold: float | None) -> list[Hit]:
+    """Hits with those of the best ten that say something about the query before the first that merely asks the same.
+
+    What is asked of an agent is recorded, so an old question is the best match of the same one, and answers nothing.
+    """
+    terms, bar = distinctive_terms(query.terms), inf if threshold is None else threshold
+
+    def is_near(hit: Hit, least: float) -> bool:
+        return hit.similarity is not None and hit.similarity >= least
+
+    def is_echo(hit: Hit) -> bool:
+        if hit.entry.source != MESSAGE_SOURCE or not is_bare_question(hit.entry.text):
+            return False
+        asked = distinctive_terms(parse_query(hit.entry.text).terms)
+        # As near as half of the way from what is near enough to the query itself; or of the same words.
+        return is_near(hit, (1.0 + bar) / 2) or share_held(asked, query.terms) >= _SAME_SHARE
+
+    def says(hit: Hit) -> bool:
+        if hit.entry.trust.is_untrusted or is_bare_question(hit.entry.text):
+            return False
+        return is_near(hit, bar) or share_held(terms, content_terms(hit.entry.text)) >= _ABOUT_SHARE
+
+    first = next((place for place, hit in enumerate(hits[:_BEST]) if is_echo(hit)), _BEST)
+    saying = [place for place in range(first + 1, len(hits[:_BEST])) if says(hits[place])]
+    if not saying:
+        return list(hits)
+    order = [*range(first), *saying, *(place for place in range(first, len(hits)) if place not in saying)]
+    echo = replace(hits[first], reasons=(*hits[first].reasons, _ECHO))
+    return [
+        replace(echo if place == first else hits[place], score=hit.score)
+        for place, hit in zip(order, hits, strict=True)
+    ]
 
 
 def rerank(reranker: Reranker, query: str, hits: Sequence[Hit], top: int, blend: float) -> list[Hit]:
