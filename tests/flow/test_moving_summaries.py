@@ -15,7 +15,7 @@ from sqlalchemy import select
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
 from harken.storage.tables import segment_summaries, summaries
-from harken.testing import ChatServer, Says
+from harken.testing import ChatServer, HashingEmbedder, Says
 from recorded import Clock
 
 MODEL = "openai:any"
@@ -158,3 +158,17 @@ def test_a_summary_that_is_none_is_told_as_a_damaged_line(
     file.write_text(file.read_text().replace(*change))
     with opened("second") as second, pytest.raises(Exception, match="is no whole line of an export"):
         second.import_transcripts("jsonl", [file], as_mine=True)
+
+
+def test_vectors_move_from_either_engine_on_request(tmp_path: Path, engine_settings: dict[str, Any]) -> None:
+    file = tmp_path / "all.jsonl"
+    with Harken(tmp_path / "first", env={}, settings=engine_settings, embedder=HashingEmbedder()) as first:
+        for number in range(3):
+            first.record_message("hangar", "user", f"What drips in hangar {number}, where the rain of May came in?")
+        first.memories.add("The zeppelin hangar wants a new seal before the autumn rain")
+        assert first.embed() == first.maintenance.export(file, with_vectors=True).vectors == 4
+    model = HashingEmbedder()
+    with Harken(tmp_path / "second", env={}, settings={}, embedder=model) as second:
+        assert second.import_transcripts("jsonl", [file], as_mine=True).vectors == 4
+        assert (second.embed(), model.calls) == (0, 0)
+        assert second.search("seal of the zeppelin hangar").hits[0].similarity is not None
