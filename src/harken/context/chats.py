@@ -31,6 +31,7 @@ from harken.storage.past import list_retrievals
 from harken.storage.state import INJECTIONS, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
+_RECALLED = (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG)
 _WORTH_A_CALL = 10
 # Whatever is asked, the model has to be loaded for it.
 _ANY_QUESTION = "what was said before"
@@ -134,10 +135,8 @@ class Chats:
                 builder.known(*self._known(builder, searches))
                 builder.talk()
             context = builder.context()
-        if context.left_before is not None and not is_preview:
-            self._note_left(context.left_before)
         if not is_preview:
-            self._note_recall(session.conversation_uid, context)
+            self._note(session.conversation_uid, context)
         return context
 
     def task_context(self, name: str, request: str, system: str) -> tuple[ContextMessage, ...]:
@@ -219,8 +218,11 @@ class Chats:
         run_until_idle(work)
         return work.stored
 
-    def _note_recall(self, conversation_uid: str, context: ChatContext) -> None:
-        recalled = sum(layer.tokens for layer in context.layers if layer.name in (LayerName.PAST, LayerName.AUTO_RAG))
+    def _note(self, conversation_uid: str, context: ChatContext) -> None:
+        """Note what a context says of the conversation: what has left its window, and how much came back."""
+        if context.left_before is not None:
+            self._note_left(context.left_before)
+        recalled = sum(layer.tokens for layer in context.layers if layer.name in _RECALLED)
         if recalled:
             # What came back is worth more than its count.
             with suppress(StoreError), self._store.writing(of=INJECTIONS) as tx:
