@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,10 @@ ASKED = {
 UNRELATED = ("What is the capital of Peru?", "thanks", "Write me a haiku about cats", "Какая столица у Перу?")
 
 
-@pytest.mark.parametrize("embedder", ["none", "the default one"])
+NEEDS_MODEL = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="needs harken[local]")
+
+
+@pytest.mark.parametrize("embedder", ["none", pytest.param("the default one", marks=NEEDS_MODEL)])
 def test_what_answers_comes_back_with_where_it_stands_and_else_nothing(
     cli: CommandLine, repository: Repository, embedder: str
 ) -> None:
