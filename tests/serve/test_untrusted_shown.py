@@ -45,7 +45,7 @@ def call(harken: Harken, name: str, **given: Any) -> dict[str, Any]:
 def test_a_search_labels_it_and_leaves_it_out_without_a_gap(mixed: CommandLine) -> None:
     printed = mixed("search", "tomato").out.splitlines()
     [tool] = [line for line in printed if line.partition(". ")[2].startswith("tool, ")]
-    [memory] = [line for line in printed if line.strip().startswith("memory, ")]
+    [memory] = [line for line in printed if line.partition(". ")[2].startswith("memory, ")]
     assert tool.endswith("tool, untrusted")
     assert memory.endswith("  untrusted")
     assert sum("untrusted" in line for line in printed) == 2
