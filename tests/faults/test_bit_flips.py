@@ -21,6 +21,7 @@ def flips() -> int:
     return int(os.environ.get("HARKEN_TEST_FLIPS", "6"))
 
 
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("of_journal", [True, False], ids=["journal", "database"])
 def test_each_bit_that_changes_words_or_order_is_found_and_set_right(
     cli: CommandLine, tmp_path: Path, flips: int, of_journal: bool

@@ -184,6 +184,28 @@ def test_of_a_line_without_a_checksum_the_rows_are_right_that_agree_among_each_o
     assert_found_and_repaired(told)
 
 
+@pytest.mark.parametrize(
+    ("statement", "command"),
+    [
+        ("UPDATE entries SET trust = 'ownes' WHERE text LIKE '%clock%'", ["search", "clock"]),
+        ("UPDATE entries SET created_at = 1 << 62 WHERE text LIKE '%clock%'", ["search", "clock"]),
+        ("UPDATE entries SET text = CAST(x'FF6E' AS TEXT) WHERE text LIKE '%clock%'", ["search", "clock"]),
+        ("UPDATE messages SET role = 'usfr' WHERE text LIKE '%clock%'", ["show", "ID"]),
+        ("UPDATE messages SET metadata = '{' WHERE text LIKE '%clock%'", ["show", "ID"]),
+        ("UPDATE messages SET created_at = 1 << 62 WHERE text LIKE '%clock%'", ["show", "ID"]),
+        ("UPDATE settings SET value = '{' WHERE name = 'store.origin'", ["status"]),
+    ],
+)
+def test_a_value_that_cannot_be_is_called_damage_in_one_line_that_names_the_repair(
+    told: CommandLine, statement: str, command: list[str]
+) -> None:
+    uid = told.search("clock")[0]["id"]
+    in_rows(told, statement)
+    said = told.fails(*[uid if word == "ID" else word for word in command])
+    assert "is damaged: " in said
+    assert "harken doctor --fix" in said or "harken reindex --from-journal" in said
+
+
 def newer_line(**fields: object) -> bytes:
     line = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
     return line[:-2] + f',"crc":"{zlib.crc32(line):08x}"}}\n'.encode()

@@ -17,6 +17,7 @@ from harken.storage.tables import (
     counters,
     import_state,
     injections,
+    interpret,
     journal_files,
     reader,
     settings,
@@ -122,13 +123,13 @@ _PUT_JOURNAL_OFFSET = update(journal_files).where(_OF_JOURNAL_FILE).values(appli
 def get_setting(tx: Transaction, name: str) -> Any:
     """The value that was set at run time, or None."""
     value = tx.connection.scalar(tx.select(settings.c.value).where(settings.c.name == name))
-    return None if value is None else json.loads(value)
+    return None if value is None else interpret(json.loads, value)
 
 
 def all_settings(tx: Transaction) -> dict[str, Any]:
     """Every value that was set at run time."""
     rows = tx.connection.execute(tx.select(settings.c.name, settings.c.value))
-    return {row.name: json.loads(row.value) for row in rows}
+    return {row.name: interpret(json.loads, row.value) for row in rows}
 
 
 def set_setting(tx: Transaction, name: str, value: Any) -> None:

@@ -50,17 +50,22 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def from_microseconds(value: int) -> datetime:
-    """The moment, timezone-aware in UTC."""
-    return _EPOCH + value * _MICROSECOND
-
-
-def _converted(convert: Callable[[Any], Any], value: Any) -> Any:
+def interpret(convert: Callable[[Any], Any], value: Any) -> Any:
     """What a value of a row stands for; one that stands for nothing was damaged from outside."""
     try:
         return convert(value)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise StoreCorruptError(f"The database is damaged: a row holds what cannot be. {REPAIR}") from error
+
+
+def from_microseconds(value: int) -> datetime:
+    """The moment, timezone-aware in UTC."""
+    moment: datetime = interpret(_since_epoch, value)
+    return moment
+
+
+def _since_epoch(microseconds: int) -> datetime:
+    return _EPOCH + microseconds * _MICROSECOND
 
 
 class Instant(TypeDecorator[datetime]):
@@ -75,7 +80,7 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: int | None, dialect: SQLDialect) -> datetime | None:
         """From the database."""
-        return None if value is None else _converted(from_microseconds, value)
+        return None if value is None else from_microseconds(value)
 
 
 class Json(TypeDecorator[Mapping[str, Any]]):
@@ -90,7 +95,7 @@ class Json(TypeDecorator[Mapping[str, Any]]):
 
     def process_result_value(self, value: str | None, dialect: SQLDialect) -> Mapping[str, Any]:
         """From the database."""
-        return _converted(json.loads, value) if value else {}
+        return interpret(json.loads, value) if value else {}
 
 
 class Listed(TypeDecorator[Sequence[Any]]):
@@ -105,7 +110,7 @@ class Listed(TypeDecorator[Sequence[Any]]):
 
     def process_result_value(self, value: str | None, dialect: SQLDialect) -> Sequence[Any]:
         """From the database."""
-        return _converted(json.loads, value) if value else []
+        return interpret(json.loads, value) if value else []
 
 
 class _ServerHalves(UserDefinedType[str]):
@@ -192,7 +197,7 @@ def reader(
     def read(row: Row[Any], **others: Any) -> _Record:
         values = list(values_of(row))
         for place, convert in changes:
-            values[place] = _converted(convert, values[place])
+            values[place] = interpret(convert, values[place])
         return record(**dict(zip(names, values, strict=True)), **others) if besides else record(*values)
 
     return read
