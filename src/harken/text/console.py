@@ -35,30 +35,28 @@ _INDENT = re.compile(r" *(?:[-*•] |\d{1,3}[.)] |[a-z][\w-]* {3,})?")
 _WORD = re.compile(r"(?:(?<=: )harken .*|\S+)\s*")
 _FENCE = re.compile(r" *(?:```|~~~)")
 _CODE = re.compile(r"(^ *(?P<fence>```|~~~).*?(?:^ *(?P=fence) *$|\Z))", re.DOTALL | re.MULTILINE)
-# What is shown in a style, and the marks around it that go, since they say no more than the style does.
-_MARKS = (
-    (re.compile(r"\*\*(?=\S)(?P<shown>[^*\n]*[^*\s])\*\*"), "bold"),
-    (re.compile(r"(?P<shown>`[^`\n]+`)"), "cyan"),
-    (re.compile(r"^(?P<shown> *#{1,6} .*)$", re.MULTILINE), "bold"),
-)
+# Its marks go, since they say no more than the style does.
+_BOLD = re.compile(r"\*\*(?=\S)([^*\n]*[^*\s])\*\*")
+_LIT = ((re.compile(r"`[^`\n]+`"), "cyan"), (re.compile(r"^ *#{1,6} .*$", re.MULTILINE), "bold"))
 
 
 def light_markdown(text: str) -> Text:
     """Return a text with emphasis in bold, names of code and headings lit up; blocks of code stay as they are."""
     whole, end = Text(), 0
     for block in _CODE.finditer(text):
-        whole = whole + _lit(text[end : block.start()]) + Text(block[0])
+        whole.append_text(_lit(text[end : block.start()])).append(block[0])
         end = block.end()
-    return whole + _lit(text[end:])
+    return whole.append_text(_lit(text[end:]))
 
 
 def _lit(text: str) -> Text:
-    shown = Text(text)
-    for pattern, style in _MARKS:
-        for found in reversed(list(pattern.finditer(shown.plain))):
-            begin, end = found.span("shown")
-            shown.stylize(style, begin, end)
-            shown = shown[: found.start()] + shown[begin:end] + shown[found.end() :]
+    shown, end = Text(), 0
+    for found in _BOLD.finditer(text):
+        shown.append(text[end : found.start()]).append(found[1], "bold")
+        end = found.end()
+    shown.append(text[end:])
+    for pattern, style in _LIT:
+        shown.highlight_regex(pattern, style)
     return shown
 
 
