@@ -34,6 +34,7 @@ _CAPABILITIES = {
 }
 _INITIALIZE, _INITIALIZED, _DISCOVER = "initialize", "notifications/initialized", "server/discover"
 _META = "io.modelcontextprotocol/"
+_MOST_BRACKETS, _MOST_DIGITS = 100, 15
 _SERVER = {"name": "harken", "title": "Harken", "version": __version__}
 _OF_ITSELF = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": {f"{_META}serverInfo": _SERVER}}
 _LOOK_SECONDS, _FIRST_SECONDS, _WAIT_SECONDS, _LIST_SECONDS = 1.0, 0.3, 0.05, 0.3
@@ -153,11 +154,22 @@ def _is_said(incoming: FileIO, seconds: float) -> bool:
 
 
 def _message(line: bytes) -> Mapping[str, Any]:
+    """The message of a line, where it is as plain as first ones are; what the SDK might refuse is left to it."""
+    if b"\\u" in line or line.count(b"{") + line.count(b"[") > _MOST_BRACKETS:
+        return {}
     try:
-        message = json.loads(line)
+        message = json.loads(line.decode(), parse_int=_short_number, parse_float=_no_number, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return {}
     return message if isinstance(message, dict) else {}
+
+
+def _short_number(digits: str) -> int:
+    return int(digits) if len(digits) <= _MOST_DIGITS else _no_number(digits)
+
+
+def _no_number(digits: str) -> int:
+    raise ValueError(f"{len(digits)} characters")
 
 
 def _resources(listening: str | None) -> list[dict[str, str]]:
