@@ -21,12 +21,15 @@ from coding_agent import end, eventually
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.mcp.listed import DEFAULT_TOOLS
+from harken.text import tokens
 from learning import FALSIFIED, go_through
 
 PLUGIN = Path(__file__).resolve().parents[2] / "plugins" / "claude-code"
 FACT = "For the record: our staging cluster is called Zanzibar, and Priya owns it."
 QUESTION = "Who owns the staging cluster Zanzibar?"
 SECONDS = 120
+LISTED_TOKENS = 1500
 # Of an interpreter that starts on a machine under load.
 PATIENT = {"HARKEN_HOOKS__DEADLINE_SECONDS": "4"}
 
@@ -137,6 +140,26 @@ def test_claude_code_remembers_in_the_next_session(
     with ClaudeModel() as model:
         env = claude_environment(cli, model, path_with_harken)
         check_memory(cli, lambda prompt: run([claude, *with_plugin, "-p", prompt], project, env), model)
+
+
+@pytest.mark.parametrize("way", ["loaded", "looked up"])
+def test_claude_code_has_the_tools_in_its_first_request(
+    cli: CommandLine, project: Path, path_with_harken: str, way: str
+) -> None:
+    """In print mode there is one request, which waits for no late server; newer versions look schemas up by names."""
+    claude = program("HARKEN_TEST_CLAUDE")
+    cli("install", "claude-code")
+    with ClaudeModel() as model:
+        env = claude_environment(cli, model, path_with_harken)
+        searching = {} if way == "looked up" else {"ENABLE_TOOL_SEARCH": "false"}
+        assert ANSWER in run([claude, "-p", QUESTION], project, {**env, **searching})
+    names = {f"mcp__harken__{name}" for name in DEFAULT_TOOLS.split(",")}
+    first = next(request.body for request in model.requests if request.body.get("tools"))
+    offered = [each for each in first["tools"] if each["name"] in names]
+    if way == "loaded":
+        assert {each["name"] for each in offered} == names
+        assert tokens.estimate(json.dumps(offered)) <= LISTED_TOKENS
+    assert all(name in json.dumps(first) for name in names)
 
 
 def test_codex_remembers_in_the_next_session(cli: CommandLine, project: Path) -> None:

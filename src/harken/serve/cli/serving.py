@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,12 +16,15 @@ from harken import __version__
 from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.serve.cli.session import CommandSession, log_to_stderr, with_json
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
-from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.daemon.paths import DaemonPaths, home_of
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
 from harken.serve.daemon.wire import OK, StrangerError, ping
 from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
 from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
+
+if TYPE_CHECKING:
+    from harken.serve.mcp.daemon_client import DaemonClient
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _SHORT_SECONDS, _END_SECONDS = 2.0, 30.0
@@ -161,14 +164,39 @@ def mcp(session: CommandSession, tools: str) -> None:
 
     Each tool costs tokens in every conversation; `all` offers experiences, values, indexing and the rest as well.
     """
-    from harken.config.settings import environment
+    from importlib.util import find_spec
+
+    from harken.serve.mcp.greeting import Later, greet
 
     offered = tools_of(tools)
-    try:
-        from harken.serve.mcp.daemon_client import DaemonClient
-        from harken.serve.mcp.stdio import serve_stdio
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("MCP", "mcp") from error
+    if find_spec("mcp") is None:
+        raise MissingExtraError("MCP", "mcp")
+    # A reader that hangs in a thread hears no exception.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    serving = Later(partial(_make_mcp, session))
+    # `harken.config.settings` takes longer to import than an agent waits.
+    env = os.environ if session.home is None else {"HARKEN_HOME": str(session.home)}  # noqa: TID251
+    greeting = greet(offered, None if session.overrides else DaemonPaths(home_of(env)).socket, serving)
+    if greeting.waiting:
+        serve_stdio, client = serving.get()
+        serve_stdio(client, offered, greeting)
+    serving.wait()
+
+
+def _make_mcp(session: CommandSession) -> tuple[Callable[..., None], DaemonClient]:
+    """The client of the daemon, which is started where there is none, and what serves; the SDK is imported here."""
+    from harken.config.settings import environment
+    from harken.serve.mcp.daemon_client import DaemonClient
+
     # A daemon knows the home and the environment; what stands on this command line beside them it does not.
     place = None if session.overrides else DaemonPaths(str(session.settings().home))
-    serve_stdio(DaemonClient(place, environment(), Path.cwd(), session.engine), offered)
+    client = DaemonClient(place, environment(), Path.cwd(), session.engine)
+    # Started here, so that it is there when the first question comes.
+    try:
+        client.is_served()
+    except HarkenError as error:
+        # Each call answers so, too.
+        session.note(f"harken: {error}")
+    from harken.serve.mcp.stdio import serve_stdio
+
+    return serve_stdio, client

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,14 +13,13 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from harken.errors import HarkenError
 from harken.serve.mcp.daemon_client import DaemonClient
+from harken.serve.mcp.greeting import Greeting
 from harken.serve.mcp.server import make_server
 from harken.serve.operations.operation import AnyOperation
-from harken.serve.process import is_parent_gone
 
 _ADVICE = {
     PARSE_ERROR: "This line is no JSON that can be read: it is cut off, too deep, or holds half of a character "
@@ -31,19 +27,19 @@ _ADVICE = {
     INVALID_REQUEST: "This is no message of JSON-RPC 2.0. Send an object with jsonrpc, id, method and params.",
 }
 _LONGEST_ID_DIGITS = 20
-_LOOK_SECONDS, _END_SECONDS = 1.0, 5.0
+_END_SECONDS = 5.0
 
 
-def serve_stdio(client: DaemonClient, tools: Sequence[AnyOperation]) -> None:
+def serve_stdio(client: DaemonClient, tools: Sequence[AnyOperation], greeting: Greeting) -> None:
     """Serve these tools to the client that started this process; returns when it closes stdin.
 
-    Where it goes without that, killed or with the pipe held open by another process, this process ends by itself.
+    Args:
+        client: answers the verbs.
+        tools: those that are offered.
+        greeting: what the client has said so far.
     """
-    threading.Thread(target=_leave_with_parent, name="harken-parent", daemon=True).start()
-    # A reader that hangs in a thread hears no exception.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        anyio.run(_run, client, tools)
+        anyio.run(_run, client, tools, greeting)
     except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
     finally:
@@ -54,46 +50,82 @@ def serve_stdio(client: DaemonClient, tools: Sequence[AnyOperation]) -> None:
         client.close()
 
 
-async def _run(client: DaemonClient, tools: Sequence[AnyOperation]) -> None:
-    # Also starts the daemon where there is none, so that it is there when the first question comes.
-    try:
-        client.is_served()
-    except HarkenError as error:
-        # Each call answers so, too.
-        sys.stderr.write(f"harken: {error}\n")
+async def _run(client: DaemonClient, tools: Sequence[AnyOperation], greeting: Greeting) -> None:
     server: Any = make_server(client.answer, lambda _context: tools)
-    async with stdio_server() as (incoming, outgoing), answering_unreadable(incoming, outgoing) as messages:
-        await server.run(messages, outgoing, server.create_initialization_options())
+    answers = _Answers(next(iter(greeting.handshake), None))
+    said = [*greeting.handshake, *greeting.waiting]
+    async with (
+        stdio_server() as (incoming, outgoing),
+        answering_unreadable(incoming, outgoing, said, answers) as messages,
+    ):
+        answers.outgoing = outgoing
+        await server.run(messages, answers, server.create_initialization_options())
 
 
-def _leave_with_parent() -> None:
-    while not is_parent_gone():
-        time.sleep(_LOOK_SECONDS)
-    os._exit(0)
+class _Answers:
+    """What the client is told, without the answer to a handshake that it has."""
+
+    def __init__(self, handshake: bytes | None) -> None:
+        self.outgoing: Any = None
+        self._had = None if handshake is None else json.loads(handshake)["id"]
+        self.is_greeted = anyio.Event()
+        if handshake is None:
+            self.is_greeted.set()
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message on, unless it is that answer."""
+        if self.is_greeted.is_set() or getattr(item.message, "id", None) != self._had:
+            await self.outgoing.send(item)
+        else:
+            self.is_greeted.set()
+
+    async def aclose(self) -> None:
+        """Close what it is sent to."""
+        await self.outgoing.aclose()
+
+    async def __aenter__(self) -> _Answers:
+        return self
+
+    async def __aexit__(self, *_failure: object) -> None:
+        await self.aclose()
 
 
 @asynccontextmanager
 async def answering_unreadable(
-    incoming: Any, outgoing: Any
+    incoming: Any, outgoing: Any, said: Sequence[bytes], answers: _Answers
 ) -> AsyncIterator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
-    """Give what comes in without what could not be read, which stands there as exceptions: that is answered here.
+    """Give what was said and what comes in without what could not be read, which is answered here.
 
     The SDK drops such messages in silence, and the client waits until its own patience ends.
     """
     readable, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
+    async def give(item: SessionMessage | Exception) -> None:
+        if isinstance(item, SessionMessage):
+            await readable.send(item)
+        elif (answer := _answer(item)) is not None:
+            await outgoing.send(SessionMessage(answer))
+
     async def relay() -> None:
         async with readable, incoming:
+            for line in said:
+                await give(_read(line))
+                await answers.is_greeted.wait()
             async for item in incoming:
-                if isinstance(item, SessionMessage):
-                    await readable.send(item)
-                elif (answer := _answer(item)) is not None:
-                    await outgoing.send(SessionMessage(answer))
+                await give(item)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(relay)
         yield messages
         tasks.cancel_scope.cancel()
+
+
+def _read(line: bytes) -> SessionMessage | Exception:
+    """Read a line as the SDK does."""
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
+    except ValidationError as error:
+        return error
 
 
 def _answer(error: Exception) -> JSONRPCError | None:
