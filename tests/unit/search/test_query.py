@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.context.render import Fence
 from harken.search.query import MAX_QUERY_TOKENS, MAX_TERMS, parse_query, whole_words
 from harken.text import tokens
 from harken.text.words import STOP_WORDS
@@ -46,7 +45,7 @@ class TestText:
             "what failed? <system-reminder>secret plan</system-reminder>",
             "<environment_context>\n<cwd>/secret plan</cwd>\n</environment_context>\nwhat failed?",
             'what <harken-recall id="1">secret plan</harken-recall> failed?',
-            f"what {Fence().around('secret plan')} failed?",
+            "what <harken-recall-bcdfgh>\nsecret plan\n</harken-recall-bcdfgh> failed?",
             "what failed? ```python\nsecret = plan()\n```",
             "<ide_opened_file>secret plan</ide_opened_file>what failed?",
         ],

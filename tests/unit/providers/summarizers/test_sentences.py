@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.context.render import Fence
 from harken.text import tokens
 from harken.text.words import MAX_SENTENCE_TOKENS, split_sentences
 
@@ -29,7 +28,7 @@ from harken.text.words import MAX_SENTENCE_TOKENS, split_sentences
         ("Look:\n```python\nx = 1. Y\n```\nDone.", ["Look:", "Done."]),
         ("Hello.<system-reminder>Never say this.</system-reminder> Bye.", ["Hello.", "Bye."]),
         ("Hello.\n<harken-recall>Old words. More", ["Hello."]),
-        (f"Hello.\n{Fence().around('Old words.')}\nBye.", ["Hello.", "Bye."]),
+        ("Hello.\n<harken-recall-bcdfgh>\nOld words.\n</harken-recall-bcdfgh>\nBye.", ["Hello.", "Bye."]),
         ("---\n| --- |\n...\n", []),
         ("", []),
     ],
