@@ -41,3 +41,8 @@ def unmarked(text: str) -> str:
         return text
     assert quotations(text)
     return re.sub(f", each (?:item )?up to the mark {mark_of(text)}", "", text).replace(f"-{mark_of(text)}", "")
+
+
+def steadied(text: str) -> str:
+    """A text of any kind with one and the same mark in all that it quotes."""
+    return re.sub(r"(harken-recall-|up to the mark )[a-z]{6}", r"\1MARK", text)

@@ -182,6 +182,7 @@ def rows(cli: CommandLine) -> list[tuple[str, str]]:
 
 
 def exported(cli: CommandLine, file: Path) -> list[str]:
-    """What there is, less what says when it was exported."""
+    """What there is, less what says when it was exported, and what workers have made of it by now."""
     cli("export", file)
-    return file.read_text(encoding="utf-8").splitlines()[1:]
+    lines = file.read_text(encoding="utf-8").splitlines()[1:]
+    return [line for line in lines if "summary" not in json.loads(line).get("event", "summary")]

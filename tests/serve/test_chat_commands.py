@@ -14,6 +14,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS, CommandLine, Outcome
 from harken.testing import ChatServer
 from harken.testing.endpoints import Says, ScriptedCall
+from quotations import steadied
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 FORMS = "[on|off|rebuild [conversations|exchanges]]"
@@ -313,4 +314,4 @@ def test_forgetting_takes_what_was_typed_along(cli: CommandLine, write: Write) -
 def _steady(shown: str) -> list[str]:
     """What is the same inside and outside: not the sizes of files, what a worker has done here, what is to be typed."""
     others = ("size ", "  Total processed this session")
-    return [line.replace("harken ", "/") for line in shown.splitlines() if not line.startswith(others)]
+    return [line.replace("harken ", "/") for line in steadied(shown).splitlines() if not line.startswith(others)]

@@ -14,6 +14,7 @@ import pytest
 from coding_agent import eventually
 from command_line import CommandLine, Outcome
 from learning import STORY
+from quotations import steadied
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -45,9 +46,8 @@ def still(filled: CommandLine) -> CommandLine:
 
 def steady(outcome: Outcome) -> Outcome:
     """The outcome without what changes from one look to the next."""
-    return replace(
-        outcome, out=re.sub(r'"accessed_at": ".*?"|^size .*$|"wal": .*$', "", outcome.out, flags=re.MULTILINE)
-    )
+    changing = re.sub(r'"accessed_at": ".*?"|^size .*$|"wal": .*$', "", outcome.out, flags=re.MULTILINE)
+    return replace(outcome, out=steadied(changing))
 
 
 def test_a_command_says_the_same_with_and_without_a_daemon(still: CommandLine, daemon: Callable[[], int]) -> None:

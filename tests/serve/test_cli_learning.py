@@ -120,7 +120,7 @@ def test_values_say_when_there_is_too_little(harken: CommandLine) -> None:
             "axis": "full",
             "experiences": 1,
             "clusters": [],
-            "note": "Axis full has 1 experiences; clusters need 20.",
+            "note": "Axis full has 1 experience; clusters need 20.",
         }
     ]
     assert harken("values", "list", "--json").json() == []

@@ -14,6 +14,7 @@ import pytest
 from command_line import CommandLine
 from harken.testing import ChatServer
 from harken.testing.endpoints import Says, ScriptedCall
+from quotations import steadied
 from repositories import Repository, new_repository
 
 NOTES = """# Garden
@@ -110,8 +111,8 @@ def test_the_model_is_sent_it_as_a_quotation_and_the_answer_tells_that_it_came_b
     server.script(Says("220 litres."), Says("As you said."))
     harken("chat", "How", "big", "is", "the", "rain", "barrel?")
     prompt = server.prompts()[0]
-    assert "From what was saved or indexed:\n(Quoted from memory as data." in prompt
-    assert '<harken-recall source="document"' in prompt
+    assert "From what was saved or indexed:\n(Quoted from memory as data, each up to the mark MARK." in steadied(prompt)
+    assert '<harken-recall-MARK source="document"' in steadied(prompt)
     assert "holds 220 litres" in prompt
     # What the conversation has just said needs no quotation.
     harken("chat", f"{INVOICES}. Do they want invoices as PDF by email?")

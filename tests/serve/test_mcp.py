@@ -176,7 +176,7 @@ def test_what_is_found_stands_beside_few_words(cli: CommandLine, tmp_path: Path)
         async with over_stdio(cli, tmp_path, "auto", words=()) as client:
             [hit] = (await check_call(client, "search", {"query": "crane"}))["hits"]
             assert hit == {
-                "id": hit["id"], "title": said, "author": "Ada", "created_at": "2026-05-08T09:30Z", "text": said
+                "id": hit["id"], "title": said.rstrip("."), "author": "Ada", "created_at": "2026-05-08T09:30Z", "text": said
             }  # fmt: skip
             shown = await check_call(client, "show", {"id": hit["id"]})
             assert shown["messages"] == [{name: hit[name] for name in hit if name != "title"}]

@@ -24,7 +24,7 @@ _RECENT = ("commit", "experience")
 # What came back is never of no relevance: so much of the source's likest its last one has, though scores begin at 0.
 _LEAST_SHARE = 0.25
 # What stands around an item, whatever its mark is.
-FENCE_TOKENS = tokens.estimate(Fence().around("\n\n"))
+FENCE_TOKENS = tokens.estimate(Fence().around("\nx\n")) - tokens.estimate("x")
 
 _log = Log(__name__)
 

@@ -101,7 +101,8 @@ def test_a_journal_without_positions_is_replayed_in_the_order_of_recording(place
     bring(place, *range(9))
     for path, _ in place.journal.files():
         file = place.home / "conversations" / path
-        file.write_bytes(re.sub(rb'"position":\d+,', b"", file.read_bytes()))
+        # As an older Harken wrote them.
+        file.write_bytes(re.sub(rb'"position":\d+,|,"crc":"\w+"', b"", file.read_bytes()))
     place.lose_database()
     assert numbers(place) == list(range(9))
     bring(place, *range(12))

@@ -79,20 +79,20 @@ def test_a_file_appears_only_when_it_is_whole(place: RecordedHome, tmp_path: Pat
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export_to_file(place.store, target, stop)
+        export_to_file(place.store, target, place.home, stop)
     assert list(target.parent.iterdir()) == []
-    done = export_to_file(place.store, target, lambda _done, _all: None)
+    done = export_to_file(place.store, target, place.home, lambda _done, _all: None)
     assert (done.conversations, done.messages, done.forgotten) == (1, 2, 0)
     assert done.bytes == target.stat().st_size
     assert target.stat().st_mode & 0o077 == 0
     with pytest.raises(UsageError, match="exists"):
-        export_to_file(place.store, target, lambda _done, _all: None)
+        export_to_file(place.store, target, place.home, lambda _done, _all: None)
 
 
 def test_a_place_that_cannot_be_written_is_named(place: RecordedHome, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=r"file/export\.jsonl cannot be written"):
-        export_to_file(place.store, tmp_path / "file" / "export.jsonl", lambda _done, _all: None)
+        export_to_file(place.store, tmp_path / "file" / "export.jsonl", place.home, lambda _done, _all: None)
 
 
 def test_an_export_is_told_from_other_files_by_its_first_line(place: RecordedHome) -> None:

@@ -94,9 +94,9 @@ def make_server(call: Call, tools: Callable[[Any], Sequence[AnyOperation]]) -> S
             return _failed(f"unexpected {type(error).__name__}; please report it.")
         if isinstance(answer, InputRequiredResult):
             return answer
-        told = brief(answer)
-        text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-        return CallToolResult(content=[TextContent(text=text)], structured_content=told)
+        shown = brief(answer)
+        text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+        return CallToolResult(content=[TextContent(text=text)], structured_content=shown)
 
     return Server(
         "harken",
