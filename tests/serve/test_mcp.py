@@ -176,8 +176,9 @@ def test_what_is_found_stands_beside_few_words(cli: CommandLine, tmp_path: Path)
         async with over_stdio(cli, tmp_path, "auto", words=()) as client:
             [hit] = (await check_call(client, "search", {"query": "crane"}))["hits"]
             assert hit == {
-                "id": hit["id"], "title": said.rstrip("."), "author": "Ada", "created_at": "2026-05-08T09:30Z", "text": said
-            }  # fmt: skip
+                **{"id": hit["id"], "title": said.rstrip("."), "author": "Ada"},
+                **{"created_at": "2026-05-08T09:30Z", "text": said},
+            }
             shown = await check_call(client, "show", {"id": hit["id"]})
             assert shown["messages"] == [{name: hit[name] for name in hit if name != "title"}]
             memory = {"content": "Cranes are greased in May.", "category": "workflow"}

@@ -327,9 +327,9 @@ class Journal:
                             found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
 
-    def behind(self, applied: Mapping[str, int]) -> list[str]:
-        """Files whose size is not what the rows have applied of them, in the order of replay."""
-        return [path for path, size in self.files() if applied.get(path, 0) != size]
+    def behind(self, applied: Mapping[str, int], folder: str | None = None) -> list[str]:
+        """Files, of one folder or of all, whose size is not what the rows have applied of them, in replay's order."""
+        return [path for path, size in self.files(folder) if applied.get(path, 0) != size]
 
     def read(self, path: str, start: int = 0) -> Iterator[JournalLine]:
         """The lines of a file from an offset on; from its beginning where no line begins there."""

@@ -39,7 +39,7 @@ from harken.storage.enrichment.consent import last_exchange_numbers, note_import
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import find_kept
-from harken.storage.state import REDACTED, journal_offset, put_journal_offset
+from harken.storage.state import REDACTED, journal_offset, journal_offsets, put_journal_offset
 from harken.storage.tables import messages
 from harken.text.characters import sound_value, valid_utf8
 from harken.text.fence import without_recall
@@ -351,6 +351,7 @@ class Recorder:
         try:
             with self.store.writing(of=conversations) as tx:
                 writing = _Writing(self, tx, self.ingest(tx))
+                self._bring_in_tails(tx, conversations)
                 try:
                     yield writing
                 except BaseException:
@@ -362,6 +363,14 @@ class Recorder:
             is_kept = writing is not None and self._is_replayed(writing.appended)
             if not (is_kept and isinstance(error, StoreError)):
                 raise
+
+    def _bring_in_tails(self, tx: Transaction, folders: Sequence[str]) -> None:
+        """Bring in what a dead writer has left in the journal alone, before anything is numbered behind it."""
+        if self.journal is None:
+            return
+        for folder in folders:
+            if self.journal.behind(journal_offsets(tx, folder), folder):
+                replay_conversation(tx, self.journal, folder, self.ingest(tx))
 
     def _is_replayed(self, appended: Sequence[Appended]) -> bool:
         """Take back what the rows lack; whether they lack nothing, since another process has replayed it since."""

@@ -115,8 +115,13 @@ class ImportState:
 
 
 _OF_JOURNAL_FILE = and_(journal_files.c.tenant == bindparam("of_tenant"), journal_files.c.path == bindparam("of_path"))
-# Built once: these two run with every recorded message.
+# Built once: these run with every recorded message.
 _JOURNAL_OFFSET = select(journal_files.c.applied).where(_OF_JOURNAL_FILE)
+_JOURNAL_OFFSETS = select(journal_files.c.path, journal_files.c.applied).where(
+    journal_files.c.tenant == bindparam("of_tenant"),
+    journal_files.c.path >= bindparam("first"),
+    journal_files.c.path < bindparam("end"),
+)
 _PUT_JOURNAL_OFFSET = update(journal_files).where(_OF_JOURNAL_FILE).values(applied=bindparam("new_applied"))
 
 
@@ -171,9 +176,14 @@ def put_import_state(tx: Transaction, state: ImportState) -> None:
 _import_state, _import_row = reader(ImportState), writer(ImportState, import_state)
 
 
-def journal_offsets(tx: Transaction) -> dict[str, int]:
-    """For each journal file, the number of its bytes that the rows already hold."""
-    rows = tx.connection.execute(tx.select(journal_files.c.path, journal_files.c.applied))
+def journal_offsets(tx: Transaction, folder: str | None = None) -> dict[str, int]:
+    """For each journal file, of one folder or of all, the number of its bytes that the rows already hold."""
+    if folder is None:
+        rows = tx.connection.execute(tx.select(journal_files.c.path, journal_files.c.applied))
+    else:
+        # All paths that begin with the folder; `0` is the sign behind `/`.
+        span = {"of_tenant": tx.tenant, "first": f"{folder}/", "end": f"{folder}0"}
+        rows = tx.connection.execute(_JOURNAL_OFFSETS, span)
     return {row.path: row.applied for row in rows}
 
 

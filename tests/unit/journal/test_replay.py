@@ -11,7 +11,7 @@ from harken.model.conversations import Role, Tombstone
 from harken.storage.conversations import find_conversation, tombstones_of
 from harken.storage.events import forget_rows
 from harken.storage.state import journal_offset, journal_offsets, put_journal_offset
-from harken.storage.tables import journal_files, messages
+from harken.storage.tables import exchanges, journal_files, messages
 from recorded import RecordedHome
 
 
@@ -41,14 +41,21 @@ class TestTails:
         place.die_back()
         assert place.rows() == before
 
-    def test_whoever_writes_next_brings_the_tail_in_first(self, place: RecordedHome) -> None:
-        place.say("c", "one")
+    @pytest.mark.parametrize("days", [0, 1])
+    def test_whoever_writes_next_brings_the_tail_in_first(self, place: RecordedHome, days: int) -> None:
+        place.talk("c", "one", "first")
         place.snapshot()
-        place.say("c", "two")
+        place.talk("c", "two", "second")
         # Opened by a process that looks at nothing until it writes.
         place.die_back(replaying=False)
+        place.clock.go_on(days=days)
         place.say("c", "three")
-        assert place.texts("c") == ["one", "two", "three"]
+        assert place.texts("c") == ["one", "first", "two", "second", "three"]
+        with place.store.reading() as tx:
+            numbers = tx.connection.scalars(tx.select(exchanges.c.number).order_by(exchanges.c.id)).all()
+            positions = tx.connection.scalars(tx.select(messages.c.position).order_by(messages.c.id)).all()
+        assert numbers == [1, 2, 3]
+        assert positions == sorted(set(positions))
         assert place.doctor() == []
 
     def test_every_conversation_has_its_tail_brought_in(self, place: RecordedHome) -> None:
