@@ -25,6 +25,7 @@ MAX_TERMS = 32
 MAX_QUOTED_WORDS = 16
 # A longer text does more than ask.
 _MOST_ASKED_CHARS = 400
+_QUESTION_MARK = re.compile("[?？؟]")
 _ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
 _SCAFFOLDING = re.compile(
     rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>.*?</\1>|```.*?```", re.DOTALL
@@ -143,10 +144,15 @@ def is_small_talk(query: Query) -> bool:
 
 def is_bare_question(text: str) -> bool:
     """Whether a text asks and says nothing: a question in each of its sentences that are no courtesies."""
-    if len(text) > _MOST_ASKED_CHARS:
+    if len(text) > _MOST_ASKED_CHARS or (_ENDS.search(text) and not _QUESTION_MARK.search(text)):
         return False
-    said = [each for each in split_sentences(text) if not is_small_talk(parse_query(each))]
-    return all(map(_asks, said)) if said else "?" in text
+    asked = False
+    for sentence in split_sentences(text):
+        if _asks(sentence):
+            asked = True
+        elif not is_small_talk(parse_query(sentence)):
+            return False
+    return asked or "?" in text
 
 
 def _asks(sentence: str) -> bool:

@@ -117,7 +117,8 @@ class ImportState:
 _OF_JOURNAL_FILE = and_(journal_files.c.tenant == bindparam("of_tenant"), journal_files.c.path == bindparam("of_path"))
 # Built once: these run with every recorded message.
 _JOURNAL_OFFSET = select(journal_files.c.applied).where(_OF_JOURNAL_FILE)
-_JOURNAL_OFFSETS = select(journal_files.c.path, journal_files.c.applied).where(
+_APPLIED = (journal_files.c.path, journal_files.c.applied)
+_JOURNAL_OFFSETS = select(*_APPLIED).where(
     journal_files.c.tenant == bindparam("of_tenant"),
     journal_files.c.path >= bindparam("first"),
     journal_files.c.path < bindparam("end"),
@@ -179,12 +180,10 @@ _import_state, _import_row = reader(ImportState), writer(ImportState, import_sta
 def journal_offsets(tx: Transaction, folder: str | None = None) -> dict[str, int]:
     """For each journal file, of one folder or of all, the number of its bytes that the rows already hold."""
     if folder is None:
-        rows = tx.connection.execute(tx.select(journal_files.c.path, journal_files.c.applied))
-    else:
-        # All paths that begin with the folder; `0` is the sign behind `/`.
-        span = {"of_tenant": tx.tenant, "first": f"{folder}/", "end": f"{folder}0"}
-        rows = tx.connection.execute(_JOURNAL_OFFSETS, span)
-    return {row.path: row.applied for row in rows}
+        return {row[0]: row[1] for row in tx.connection.execute(tx.select(*_APPLIED))}
+    # All paths that begin with the folder; `0` is the sign behind `/`.
+    span = {"of_tenant": tx.tenant, "first": f"{folder}/", "end": f"{folder}0"}
+    return {row[0]: row[1] for row in tx.dialect.bare_rows(tx.connection, _JOURNAL_OFFSETS, span)}
 
 
 def applied_bytes(tx: Transaction) -> int:
