@@ -70,7 +70,7 @@ class SearchConfig(SettingsSection):
     """
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    fusion: Literal["convex", "rrf"] = "convex"
+    fusion: Literal["learned", "convex", "rrf"] = "learned"
     vector_weight: Ratio = 0.5
     rrf_k: Annotated[int, Field(ge=1, le=1000)] = 60
     candidates: Annotated[int, Field(ge=10, le=5000)] = 200

@@ -10,9 +10,10 @@ from math import inf, prod
 
 from harken.config.sections import SearchConfig
 from harken.model.conversations import Hit, Reason, Role
+from harken.search.fusion import REORDERED, Evidence, Share, learned_scores
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
-from harken.storage.entries import EntryFacts, entry_facts, load_entries
+from harken.storage.entries import EntryFacts, entry_facts, load_entries, neighbours
 from harken.storage.ports import NearestIndex, RowScope, Transaction
 
 _ASSISTANT_CUES = frozenset({"you", "your"})
@@ -49,6 +50,7 @@ class Candidates:
         fused: what words and meaning say together; compares within one search, as `scores` do.
         scores: that, weighed.
         reasons: what the weights were.
+        shares: what each feature adds to those that were ordered by learned fusion.
     """
 
     query: Query
@@ -63,6 +65,7 @@ class Candidates:
     fused: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
+    shares: dict[int, Share] = field(default_factory=dict)
 
     def find_words(self, tx: Transaction, quote: str = "") -> None:
         """Find those with the query's words, and with a quotation where one is given."""
@@ -116,9 +119,33 @@ class Candidates:
         for entry_id in self.quoting:
             self.fused[entry_id] += 1.0
 
+    def learn(
+        self, tx: Transaction, index: NearestIndex, asked: QueryVector | None, facts: Mapping[int, EntryFacts]
+    ) -> None:
+        """Order the best of those that may come back by learned fusion, where the settings ask for it."""
+        if self.config.fusion != "learned":
+            return
+        best = sorted(facts, key=lambda entry_id: -self.fused[entry_id])[:REORDERED]
+        around = neighbours(tx, best)
+        similarity = dict(self.similarity)
+        if asked is not None:
+            beside = {each.after for each in around.values()} - similarity.keys() - {0}
+            similarity |= index.compare(tx, asked.space, asked.vector, self.scope, 0, list(beside))[1]
+        cue = AuthorCue(self.query, facts)
+        held = tx.text.holders(tx.connection, self.query.terms, self.scope)
+        speakers = cue.sides_of(best, facts)
+        known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
+        self.shares = learned_scores(known, best)
+        scores = {entry_id: share.score for entry_id, share in self.shares.items()}
+        # The others stay behind, in their order.
+        least = min(scores.values(), default=0.0)
+        self.fused = {entry_id: least * score / 2 for entry_id, score in self.fused.items()} | scores
+        for entry_id in self.quoting & self.fused.keys():
+            self.fused[entry_id] += 1.0
+
     def weigh(self, facts: Mapping[int, EntryFacts], now: datetime) -> None:
         """Score those that may come back."""
-        cue = AuthorCue(self.query, facts)
+        cue = None if self.shares else AuthorCue(self.query, facts)
         for entry_id, each in facts.items():
             reasons = weigh(each, cue, self.config, now)
             if entry_id in self.quoting:
@@ -209,10 +236,10 @@ def fuse_scores(parts: Sequence[tuple[float, Mapping[int, float]]]) -> dict[int,
     return fused
 
 
-def weigh(facts: EntryFacts, cue: AuthorCue, config: SearchConfig, now: datetime) -> list[Reason]:
+def weigh(facts: EntryFacts, cue: AuthorCue | None, config: SearchConfig, now: datetime) -> list[Reason]:
     """The factors of one candidate; those that are neutral are left out."""
     reasons = []
-    if cue.names(facts):
+    if cue is not None and cue.names(facts):
         reasons.append(Reason("author", 1.0 + config.author_lift, "the query names who said it"))
     if config.recency_half_life_days is not None:
         age_days = max(0.0, (now - facts.created_at).total_seconds() / _SECONDS_PER_DAY)
@@ -243,6 +270,12 @@ class AuthorCue:
         agent, person = bool(query.words & _ASSISTANT_CUES), bool(query.words & _USER_CUES)
         if agent != person and not authors:
             self._role = Role.ASSISTANT if agent else Role.USER
+
+    def sides_of(self, entry_ids: Iterable[int], facts: Mapping[int, EntryFacts]) -> dict[int, float]:
+        """1.0 of each candidate whose author is the one meant, -1.0 of others; none where nobody is meant."""
+        if len(self._authors) == 1 or (not self._authors and self._role is not None):
+            return {entry_id: 1.0 if self.names(facts[entry_id]) else -1.0 for entry_id in entry_ids}
+        return {}
 
     def names(self, facts: EntryFacts) -> bool:
         """Whether this candidate's author is the one meant."""

@@ -10,7 +10,7 @@ from harken.config.sections import AutoRagConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query
-from harken.search.session import SearchSession, SearchSessions, attempted
+from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.storage.conversations import entries_of
 from harken.storage.enrichment.summaries import TOOLS
 from harken.storage.entries import row_scope
@@ -124,6 +124,7 @@ class _SegmentSearch:
     config: AutoRagConfig
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    asked: QueryVector | None = None
     gate: Gate = field(default_factory=partial(Gate, None))
     rare: RareWords = field(default_factory=partial(RareWords, {}))
 
@@ -149,7 +150,9 @@ class _SegmentSearch:
             found.fuse()
             most = _TRIES * self.config.top_k
             passing = self._passing(found, seen, most)
-            found.weigh({entry_id: found.facts[entry_id] for entry_id in passing}, self.session.now)
+            facts = {entry_id: found.facts[entry_id] for entry_id in passing}
+            found.learn(tx, self.session.view.nearest, self.asked, facts)
+            found.weigh(facts, self.session.now)
             return found.hits(tx, found.best_first()[:most], passing)
 
     def _find_near(self, found: Candidates) -> None:
@@ -157,6 +160,7 @@ class _SegmentSearch:
         if isinstance(asked, str):
             self.notes.append(asked)
             return
+        self.asked = asked
         with self.session.view.reading() as tx:
             self.notes += self.session.coverage.notes(tx, self.session.now)
             found.find_near(tx, self.session.view.nearest, asked)

@@ -107,7 +107,7 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
     with session.view.reading() as tx:
         if asked is not None:
             found.find_near(tx, session.view.nearest, asked)
-        order = _ranked(tx, session, found, gate)
+        order = _ranked(tx, session, found, gate, asked)
         hits = found.hits(tx, order[: max(limit, config.rerank_top)])
         if not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
@@ -116,7 +116,9 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
     return SearchResult(tuple(hits), query.terms, gate.threshold, tuple(notes))
 
 
-def _ranked(tx: Transaction, session: SearchSession, found: Candidates, gate: Gate) -> list[int]:
+def _ranked(
+    tx: Transaction, session: SearchSession, found: Candidates, gate: Gate, asked: QueryVector | None
+) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
     threshold = gate.threshold
     resembling = [e for e in found.nearest if threshold is None or found.similarity[e] >= threshold]
@@ -127,7 +129,9 @@ def _ranked(tx: Transaction, session: SearchSession, found: Candidates, gate: Ga
         for entry_id, each in found.facts.items()
         if entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
     }
-    found.weigh(without_echoes(near), session.now)
+    once = without_echoes(near)
+    found.learn(tx, session.view.nearest, asked, once)
+    found.weigh(once, session.now)
     found.lower_weak(gate)
     return _once_each(found.best_first(), found.facts)
 

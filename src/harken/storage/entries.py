@@ -56,6 +56,7 @@ from harken.storage.tables import (
 )
 from harken.storage.vectors import EMBED, delete_vectors, delete_vectors_where
 from harken.text import tokens
+from harken.text.traits import traits_of
 
 # A row of the table as far as most entries are alike.
 BLANK_ENTRY: Mapping[str, Any] = {
@@ -98,7 +99,8 @@ def add_entries(
     touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
     tx.text.before_change(tx.connection, touched)
     statement = _INSERTED_IN_ORDER if facets else _INSERTED
-    added = tx.connection.scalars(statement, [{"tenant": tx.tenant, **row} for row in rows]).all()
+    complete = [{"tenant": tx.tenant, **row, "traits": traits_of(row["text"])} for row in rows]
+    added = tx.connection.scalars(statement, complete).all()
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
@@ -313,7 +315,8 @@ class EntryFacts(NamedTuple):
     """What weighing needs of a candidate; cheaper than the whole entry, and than a dataclass to make.
 
     Attributes:
-        conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
+        conversation_id: the row of the conversation that it is of, if any; likewise the exchange's and the segment's.
+        traits: of its text, as `harken.text.traits` packs them.
     """
 
     author: str | None
@@ -325,6 +328,8 @@ class EntryFacts(NamedTuple):
     conversation_id: int | None = None
     exchange_id: int | None = None
     ref_uid: str = ""
+    segment_id: int | None = None
+    traits: int = 0
 
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
@@ -338,8 +343,40 @@ def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFac
 @cache
 def _facts(dialect: Dialect) -> Select[Any]:
     columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
-    places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    return select(entries.c.id, *columns, *places).where(_OF_TENANT, dialect.among(entries.c.id))
+    places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid, entries.c.segment_id)
+    return select(entries.c.id, *columns, *places, entries.c.traits).where(_OF_TENANT, dialect.among(entries.c.id))
+
+
+class Neighbours(NamedTuple):
+    """The turns beside an entry, 0 where there is none."""
+
+    before: int = 0
+    second_before: int = 0
+    after: int = 0
+    traits_before: int = 0
+
+
+def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Neighbours]:
+    """What stands beside each of the entries that are turns."""
+    rows = bare_among(tx, _beside(tx.dialect), entry_ids)
+    return {row[0]: Neighbours(*(value or 0 for value in row[1:])) for row in rows}
+
+
+@cache
+def _beside(dialect: Dialect) -> Select[Any]:
+    own, place = entries.alias("own"), entries.alias("other")
+    here = tuple_(own.c.position, own.c.id), tuple_(place.c.position, place.c.id)
+    turns = and_(place.c.tenant == own.c.tenant, place.c.conversation_id == own.c.conversation_id, place.c.is_turn)
+    backwards = (place.c.position.desc(), place.c.id.desc())
+
+    def before(column: ColumnElement[Any], nth: int) -> ColumnElement[Any]:
+        found = select(column).where(turns, here[1] < here[0]).order_by(*backwards).limit(1).offset(nth)
+        return found.scalar_subquery()
+
+    after = select(place.c.id).where(turns, here[1] > here[0]).order_by(place.c.position, place.c.id).limit(1)
+    columns = (before(place.c.id, 0), before(place.c.id, 1), after.scalar_subquery(), before(place.c.traits, 0))
+    mine = own.c.tenant == bindparam("of_tenant"), own.c.is_turn, dialect.among(own.c.id)
+    return select(own.c.id, *columns).where(*mine)
 
 
 def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:

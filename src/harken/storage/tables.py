@@ -290,6 +290,8 @@ entries = table(
     # 0 waits for a vector, NULL never gets one, else the space of the newest vector.
     *ids("space_id?"),
     _position(),
+    # What its text is like, packed by `harken.text.traits`; 0 until that was looked at.
+    Column("traits", BigInteger, nullable=False, server_default="0"),
     autoincrement=True,
 )
 

@@ -17,7 +17,7 @@ UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 # Full text takes single letters of Hangul apart as well.
 _SPACED = re.compile(f"[\u1100-\u11ff{UNSPACED}]")
 _DAY_MICROSECONDS = 86_400_000_000
-_MONTHS = (
+MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
@@ -94,7 +94,7 @@ def day_in_words(microseconds: int) -> str:
 def _date(day: int) -> str:
     moment = time.gmtime(day * 86400)
     # Not by `strftime`: what is indexed must not change with the process's locale.
-    return f"{moment.tm_mday} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
+    return f"{moment.tm_mday} {MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
 
 
 def split_sentences(text: str) -> list[str]:

@@ -1,0 +1,220 @@
+"""Fit the weights of learned fusion on LoCoMo's and BEAM's development sets, from features that the product computes.
+
+    python benchmarks/train_fusion.py [--write]
+
+Prints what is reached by cross-validation: a conversation is never ordered by weights that have seen it. `--write` fits
+on all of it and keeps the weights in `src/harken/search/data/fusion.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import mean
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+import beam
+import locomo
+from harken.engine import Harken
+from harken.model.conversations import SearchScope
+from harken.record.ids import conversation_uid
+from harken.search import candidates, fusion
+
+# Talk of short turns and talk of long answers: at this mean ln(1 + tokens) both vectors count alike.
+MIDDLE, STEEPNESS = 4.2, 3.0
+# BEAM has a fifth of LoCoMo's questions.
+BEAM_WEIGHT = 3.0
+RIDGE, STEPS, RATE = 0.02, 400, 0.05
+FOLDS = 5
+WEIGHTS = Path(fusion.__file__).parent / "data" / "fusion.json"
+ADVERSARIAL = 5
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question with its candidates in the order of convex fusion.
+
+    Attributes:
+        features: standardized, once weighed as short and once as long talk, `(candidates, 2 * features)`.
+        found: what each candidate is known by in the data.
+        kind: BEAM's type of question, LoCoMo's category.
+    """
+
+    data: str
+    conversation: str
+    kind: str
+    evidence: frozenset[str]
+    features: Floats
+    found: tuple[str, ...]
+    convex: tuple[str, ...]
+
+    @property
+    def answers(self) -> NDArray[np.bool_]:
+        """Whether each candidate is evidence."""
+        return np.array([each in self.evidence for each in self.found], dtype=np.bool_)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it says anything about order; adversarial questions have no answer to put first."""
+        return self.kind != str(ADVERSARIAL) and bool(self.answers.any()) and not self.answers.all()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--homes", type=Path, help="keep and take up imported homes in this folder")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        cases = collect(arguments.homes or Path(folder))
+    report(cases, cross_validated(cases))
+    if arguments.write:
+        write(fit([case for case in cases if case.is_fitted]), cases)
+
+
+def collect(folder: Path, most: int | None = None) -> list[Case]:
+    """Every question of both sets with its candidates' features."""
+    talks, chats = locomo.load(locomo.default_path()), beam.load(beam.default_path())
+    asked = [("locomo", q.conversation, str(q.category), q.text, q.evidence) for q in locomo.questions(talks)]
+    asked += [("beam", q.conversation, q.kind, q.text, q.evidence) for q in beam.questions(chats)]
+    cases = []
+    for data, write_files in (
+        ("locomo", lambda to: locomo.write_jsonl(talks, to)),
+        ("beam", lambda to: beam.write_jsonl(chats, to)),
+    ):
+        home = folder / data
+        with Harken(home) as harken:
+            if not (folder / f"{data}-files").exists():
+                files = folder / f"{data}-files"
+                files.mkdir(parents=True)
+                write_files(files)
+                harken.import_transcripts("jsonl", [files])
+                harken.embed()
+            names = _Names(harken)
+            mine = [each for each in asked if each[0] == data][:most]
+            cases += [_case(harken, names, *each) for each in mine]
+    return [case for case in cases if len(case.found)]
+
+
+class _Names:
+    """What entries are known by in the data, looked up once."""
+
+    def __init__(self, harken: Harken) -> None:
+        self._harken, self._known = harken, dict[str, str]()
+
+    def of(self, uid: str) -> str:
+        if uid not in self._known:
+            message = self._harken.show(uid, 0).message
+            self._known[uid] = message.external_id if message else ""
+        return self._known[uid]
+
+
+def _case(
+    harken: Harken, names: _Names, data: str, conversation: str, kind: str, text: str, evidence: frozenset[str]
+) -> Case:
+    scope = SearchScope(conversation=conversation_uid("jsonl", conversation))
+    seen: list[tuple[fusion.Evidence, Sequence[int]]] = []
+
+    def note(known: fusion.Evidence, entry_ids: Sequence[int]) -> dict[int, fusion.Share]:
+        seen.append((known, entry_ids))
+        return fusion.learned_scores(known, entry_ids)
+
+    with mock.patch.object(candidates, "learned_scores", note):
+        harken.search(text, scope=scope, limit=fusion.REORDERED)
+    if not seen:
+        return Case(data, conversation, kind, evidence, np.empty((0, 0)), (), ())
+    [(known, entry_ids)] = seen
+    features, lengths = fusion.features_of(known, entry_ids)
+    scaled = fusion.standardized(features)
+    short = 1.0 / (1.0 + np.exp(STEEPNESS * (lengths.mean() - MIDDLE)))
+    found = tuple(names.of(known.facts[entry_id].ref_uid) for entry_id in entry_ids)
+    return Case(data, conversation, kind, evidence, np.hstack([short * scaled, (1 - short) * scaled]), found, found)
+
+
+def fit(cases: Sequence[Case]) -> Floats:
+    """Weights that make answers likely to come first (softmax over each question's candidates), by Adam."""
+    stacked, wanted = np.vstack([case.features for case in cases]), np.concatenate([case.answers for case in cases])
+    starts = np.cumsum([0, *(len(case.found) for case in cases[:-1])])
+    of_case = np.repeat(np.arange(len(cases)), [len(case.found) for case in cases])
+    weight = np.array([BEAM_WEIGHT if case.data == "beam" else 1.0 for case in cases])
+    share = wanted / np.add.reduceat(wanted.astype(np.float64), starts)[of_case]
+    weights = np.zeros(stacked.shape[1])
+    first = second = np.zeros_like(weights)
+    for step in range(1, STEPS + 1):
+        scores = stacked @ weights
+        risen = np.exp(scores - np.maximum.reduceat(scores, starts)[of_case])
+        chance = risen / np.add.reduceat(risen, starts)[of_case]
+        slope = stacked.T @ ((chance - share) * weight[of_case]) / weight.sum() + RIDGE * weights
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        weights = weights - RATE * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    return weights
+
+
+def cross_validated(cases: Sequence[Case]) -> list[tuple[str, ...]]:
+    """Each question's candidates in the order of weights that have seen nothing of its conversation."""
+    names = {data: sorted({case.conversation for case in cases if case.data == data}) for data in ("locomo", "beam")}
+    fold = {name: number % FOLDS for each in names.values() for number, name in enumerate(each)}
+    fitted = [fit([c for c in cases if c.is_fitted and fold[c.conversation] != held]) for held in range(FOLDS)]
+    return [_ordered(case, fitted[fold[case.conversation]]) for case in cases]
+
+
+def _ordered(case: Case, weights: Floats) -> tuple[str, ...]:
+    return tuple(case.found[place] for place in np.argsort(-(case.features @ weights), kind="stable"))
+
+
+def report(cases: Sequence[Case], learned: Sequence[tuple[str, ...]]) -> None:
+    """Print recall@10 and MRR of each group, convex fusion beside learned."""
+    print(f"{'':<36}{'questions':>10}{'convex':>16}{'learned':>16}")
+    groups: dict[str, Callable[[Case], bool]] = {
+        "LoCoMo": lambda c: c.data == "locomo" and c.kind != str(ADVERSARIAL),
+        "LoCoMo, adversarial": lambda c: c.data == "locomo" and c.kind == str(ADVERSARIAL),
+        "BEAM": lambda c: c.data == "beam",
+    }
+    for kind in sorted({case.kind for case in cases if case.data == "beam"}):
+        groups[f"  {kind}"] = lambda c, kind=kind: c.data == "beam" and c.kind == kind
+    for name, belongs in groups.items():
+        chosen = [(case, order) for case, order in zip(cases, learned, strict=True) if belongs(case)]
+        if chosen:
+            before, after = (
+                _figures([(c.evidence, o) for c, o in pairs])
+                for pairs in ([(case, case.convex) for case, _ in chosen], chosen)
+            )
+            print(f"{name:<36}{len(chosen):>10}{before:>16}{after:>16}")
+
+
+def _figures(rows: Sequence[tuple[frozenset[str], Sequence[str]]]) -> str:
+    recall = mean(len(evidence & set(found[:10])) / len(evidence) for evidence, found in rows)
+    first = mean(
+        next((1 / place for place, each in enumerate(found, start=1) if each in evidence), 0.0)
+        for evidence, found in rows
+    )
+    return f"{recall:.3f}/{first:.3f}"
+
+
+def write(weights: Floats, cases: Sequence[Case]) -> None:
+    """Keep weights with where they are from."""
+    half = len(weights) // 2
+    kept = {
+        "made": f"{datetime.now(UTC).date()} by benchmarks/train_fusion.py",
+        "from": "the development sets of LoCoMo (snap-research/locomo) and BEAM (mohammadtavakoli78/BEAM)",
+        "questions": sum(case.is_fitted for case in cases),
+        "middle": MIDDLE,
+        "steepness": STEEPNESS,
+        "short": {name: round(float(weights[place]), 4) for place, name in enumerate(fusion.FEATURES)},
+        "long": {name: round(float(weights[half + place]), 4) for place, name in enumerate(fusion.FEATURES)},
+    }
+    WEIGHTS.parent.mkdir(exist_ok=True)
+    WEIGHTS.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Learned fusion: the order of a search's best candidates, by a linear model of what words, meaning and place say.
+
+Each feature is standardized over the candidates, so that a weight holds for short talk and for long answers alike;
+there are two vectors of weights, and how long the candidates are says how much of each counts (ADR 20). A score says
+who comes first, never whether somebody comes back: that is the gate's matter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harken.model.conversations import Reason
+from harken.search.query import Query
+from harken.storage.entries import EntryFacts, Neighbours
+from harken.storage.ports import Holding
+from harken.text.traits import unpack
+from harken.text.words import MONTHS
+
+# So many of the best are ordered anew; the others stay behind them as they are.
+REORDERED = 100
+_MOST_DEVIATIONS = 3.0
+# Of BM25: how soon a word has said all it can, and what length counts.
+_SATURATION, _LENGTH_SHARE = 1.2, 0.4
+_LEAST_RARITY = 0.01
+_SESSION_BEST = 3
+
+Floats = NDArray[np.float64]
+
+# What each feature says, in words for people. In the order of the weights.
+FEATURES: Mapping[str, str] = {
+    "fused": "words and meaning together",
+    "words": "the query's words, here and beside",
+    "own_words": "the query's words in itself",
+    "meaning": "near in meaning",
+    "session": "others of its session are near too",
+    "speaker": "said by the one who is asked about",
+    "follows_question": "follows a question",
+    "ends_asking": "ends with a question",
+    "asking": "much of it is questions",
+    "asks": "has a question",
+    "tokens": "its length",
+    "names": "names in it",
+    "dated": "says when",
+    "when_dated": "says when, as is asked",
+    "who_named": "names somebody, as is asked",
+    "many_counted": "has a number, as is asked",
+    "day": "of the day that is asked about",
+    "coverage": "its share of the query's words",
+    "coverage_around": "that share with the two before it",
+    "meaning_after": "what follows is near in meaning",
+    "fused_before": "what comes before it matches",
+    "own_words_before": "what comes before it has the query's words",
+    "greets": "begins with a greeting",
+    "telling": "how many words that say something",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FusionWeights:
+    """Weights by feature.
+
+    Attributes:
+        short: for talk of short turns, `(features,)` float64; `long` for long ones.
+        middle: the mean ln(1 + tokens) of candidates where both count alike.
+        steepness: how soon one of them counts alone.
+    """
+
+    short: Floats
+    long: Floats
+    middle: float
+    steepness: float
+
+
+@cache
+def fusion_weights() -> FusionWeights:
+    """The weights of `search/data/fusion.json`, which `benchmarks/train_fusion.py` makes."""
+    kept = json.loads(resources.files(__package__).joinpath("data/fusion.json").read_text("utf-8"))
+    short, long = (np.array([kept[style][name] for name in FEATURES]) for style in ("short", "long"))
+    return FusionWeights(short, long, kept["middle"], kept["steepness"])
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of candidates beside each one's facts.
+
+    Attributes:
+        fused: words and meaning together, 0 to 1; likewise `keyword`, the full-text scores.
+        similarity: cosine similarity, also of neighbours.
+        speakers: 1.0 of those whom the query names as the speaker, -1.0 of others where it names one.
+        held: who has which of the query's words.
+        around: the turns beside each.
+    """
+
+    query: Query
+    facts: Mapping[int, EntryFacts]
+    fused: Mapping[int, float]
+    keyword: Mapping[int, float]
+    similarity: Mapping[int, float]
+    speakers: Mapping[int, float]
+    held: Holding
+    around: Mapping[int, Neighbours]
+
+
+def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floats]:
+    """The features of candidates, `(candidates, features)` float64, as they are; and ln(1 + tokens) of each."""
+    facts = [known.facts[entry_id] for entry_id in entry_ids]
+    around = [known.around.get(entry_id, _ALONE) for entry_id in entry_ids]
+    traits = unpack([each.traits for each in facts])
+    before = [beside.before for beside in around]
+    cues, rarity = _Cues.of(known.query), _rarities(known.held)
+    has = _holds(known.held, [*entry_ids, *before, *(beside.second_before for beside in around)])
+    mine, earlier, earliest = np.split(has, 3)
+    norms = _norms(traits.tokens)
+    total = max(float(rarity.sum()), _LEAST_RARITY)
+    meaning, least = _scaled(known.similarity, entry_ids)
+    sessions = _session_scores(known)
+    columns = {
+        "fused": np.array([known.fused[entry_id] for entry_id in entry_ids]),
+        "words": _scaled(known.keyword, entry_ids)[0],
+        "own_words": _bm25(mine @ rarity, norms),
+        "meaning": meaning,
+        "session": np.array([sessions.get(each.segment_id, 0.0) for each in facts]),
+        "speaker": np.array([known.speakers.get(entry_id, 0.0) for entry_id in entry_ids]),
+        "follows_question": unpack([beside.traits_before for beside in around]).asks,
+        "ends_asking": traits.ends_asking,
+        "asking": traits.asking,
+        "asks": traits.asks,
+        "tokens": traits.tokens,
+        "names": traits.names,
+        "dated": traits.dated,
+        "when_dated": traits.dated * cues.when,
+        "who_named": traits.names * cues.who,
+        "many_counted": traits.counts * cues.many,
+        "day": np.array([cues.day_match(each) for each in facts]),
+        "coverage": mine @ rarity / total,
+        "coverage_around": np.maximum(np.maximum(mine, earlier), earliest) @ rarity / total,
+        "meaning_after": np.array([known.similarity.get(beside.after, least) for beside in around]),
+        "fused_before": np.array([known.fused.get(entry_id, 0.0) for entry_id in before]),
+        "own_words_before": _bm25(earlier @ rarity, norms),
+        "greets": traits.greets,
+        "telling": traits.telling,
+    }
+    return np.stack([columns[name] for name in FEATURES], axis=1), traits.tokens
+
+
+def standardized(features: Floats) -> Floats:
+    """Each feature as its distance from the candidates' mean in standard deviations, at most 3 either way."""
+    deviation = features.std(axis=0)
+    scaled = (features - features.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
+    clipped: Floats = np.clip(scaled, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+    return clipped
+
+
+def weights_for(lengths: Floats, weights: FusionWeights) -> Floats:
+    """The weights for candidates of these ln(1 + tokens), `(features,)` float64."""
+    short = 1.0 / (1.0 + math.exp(weights.steepness * (float(lengths.mean()) - weights.middle)))
+    return short * weights.short + (1.0 - short) * weights.long
+
+
+def learned_scores(known: Evidence, entry_ids: Sequence[int]) -> dict[int, Share]:
+    """Score candidates, 0 to 1."""
+    if not entry_ids:
+        return {}
+    features, lengths = features_of(known, entry_ids)
+    shares = standardized(features) * weights_for(lengths, fusion_weights())
+    scores = 1.0 / (1.0 + np.exp(-shares.sum(axis=1)))
+    return {
+        entry_id: Share(float(score), share) for entry_id, score, share in zip(entry_ids, scores, shares, strict=True)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a candidate scores, 0 to 1, and what each feature adds, `(features,)` float64."""
+
+    score: float
+    of: Floats
+
+    def reasons(self, most: int = 4) -> list[Reason]:
+        """The features that say most, best first."""
+        names = list(FEATURES)
+        order = np.argsort(-np.abs(self.of), kind="stable")[:most]
+        return [Reason(names[index], float(self.of[index]), FEATURES[names[index]]) for index in order]
+
+
+_ALONE = Neighbours()
+_WHEN = re.compile(
+    r"\bwhen\b|\bwhat (?:date|day|month|year|time)\b|\bhow long\b|\bwann\b|\bcuándo\b|\bquand\b|\bкогда\b"
+)
+_WHO = re.compile(r"\b(?:who|whom|whose|where|which|wer|wem|wen|wo|qui|où|quién|dónde|кто|кому|где)\b")
+_MANY = re.compile(
+    r"\bhow (?:many|much|often|old|long)\b|\bwie (?:viele?|oft|lange)\b|\bcombien\b|\bcuántos?\b|\bсколько\b"
+)
+_DAY_OF_MONTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cues:
+    """What kind of answer a query asks for."""
+
+    when: bool
+    who: bool
+    many: bool
+    months: frozenset[int]
+    days: frozenset[int]
+    years: frozenset[int]
+
+    @classmethod
+    def of(cls, query: Query) -> _Cues:
+        text = query.text.lower()
+        months = frozenset(number for number, name in enumerate(MONTHS, start=1) if name.lower() in query.words)
+        days = frozenset(int(day) for day in _DAY_OF_MONTH.findall(text) if int(day) <= 31) if months else frozenset()
+        years = frozenset(map(int, _YEAR.findall(text)))
+        when, who, many = (pattern.search(text) is not None for pattern in (_WHEN, _WHO, _MANY))
+        return cls(when, who, many, months, days, years)
+
+    def day_match(self, facts: EntryFacts) -> float:
+        """1 for the month that is named, 2 for about the day; 0 for another, or another year."""
+        moment = facts.created_at
+        if moment.month not in self.months or (self.years and moment.year not in self.years):
+            return 0.0
+        return 2.0 if any(abs(moment.day - day) <= 1 for day in self.days) else 1.0
+
+
+def _rarities(held: Holding) -> Floats:
+    """How rare each of the query's words is among the entries, `(words,)` float64."""
+    holders = np.array([len(ids) for ids in held.of.values()], dtype=np.float64)
+    rarities: Floats = np.maximum(_LEAST_RARITY, np.log((held.entries + 0.5) / (holders + 0.5)))
+    return rarities
+
+
+def _holds(held: Holding, entry_ids: Sequence[int]) -> Floats:
+    """Whether each entry has each of the words, `(entries, words)` float64 of 0 and 1."""
+    rows = [[entry_id in ids for ids in held.of.values()] for entry_id in entry_ids]
+    return np.array(rows, dtype=np.float64).reshape(len(entry_ids), len(held.of))
+
+
+def _norms(lengths: Floats) -> Floats:
+    tokens = np.expm1(lengths)
+    norms: Floats = 1.0 - _LENGTH_SHARE + _LENGTH_SHARE * tokens / max(1.0, float(tokens.mean()))
+    return norms
+
+
+def _bm25(amounts: Floats, norms: Floats) -> Floats:
+    """BM25 over the entries' own words, as if each held a word once."""
+    scores: Floats = amounts * (_SATURATION + 1.0) / (1.0 + _SATURATION * norms)
+    return scores
+
+
+def _scaled(scores: Mapping[int, float], entry_ids: Sequence[int]) -> tuple[Floats, float]:
+    """Scores brought to 0..1 over all that have one, and the lowest; who has none has the lowest."""
+    low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
+    if high <= low:
+        return np.ones(len(entry_ids)), low
+    return (np.array([scores.get(entry_id, low) for entry_id in entry_ids]) - low) / (high - low), low
+
+
+def _session_scores(known: Evidence) -> dict[int | None, float]:
+    """Of each session the mean of its three best, as many as there are."""
+    scores: dict[int | None, list[float]] = {}
+    for entry_id, score in known.fused.items():
+        if entry_id in known.facts:
+            scores.setdefault(known.facts[entry_id].segment_id, []).append(score)
+    return {
+        segment: sum(sorted(found)[-_SESSION_BEST:]) / _SESSION_BEST
+        for segment, found in scores.items()
+        if segment is not None
+    }

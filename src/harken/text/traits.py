@@ -1,0 +1,92 @@
+"""Traits of a text that no query changes: kept with its entry in one number, so that ranking need not read the text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harken.text import tokens
+from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, word_lists
+
+# Of a longer text its beginning tells what kind it is; what is counted there stands for the whole.
+_LOOKED_AT = 2_000
+_SHARES = 15
+# The width of each trait in the number, in its order.
+_BITS = {
+    "ends_asking": 1, "asks": 1, "greets": 1, "dated": 1, "counts": 1,
+    "asking": 4, "tokens": 16, "telling": 16, "names": 12,
+}  # fmt: skip
+_SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")
+_ASKING = re.compile(r"[?？]")
+_ENDS_ASKING = re.compile(r"[?？][\s\"'”’»)*_`]*\Z")
+_INSIDE = re.compile(r"(?<=[\w,;:)] )\w\w+")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_DIGIT = re.compile(r"\d")
+
+
+class Traits(NamedTuple):
+    """Traits of some texts, each an array of one number a text, float64.
+
+    Attributes:
+        ends_asking: 1 where it ends with a question mark; `asks` where it holds one; `asking` the share of its
+            sentences that do.
+        greets: 1 where it begins with a greeting or thanks.
+        dated: 1 where it says when; `counts` where it has a number.
+        tokens: ln(1 + tokens); `telling` and `names` likewise of words that say something, and of names.
+    """
+
+    ends_asking: NDArray[np.float64]
+    asks: NDArray[np.float64]
+    greets: NDArray[np.float64]
+    dated: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    asking: NDArray[np.float64]
+    tokens: NDArray[np.float64]
+    telling: NDArray[np.float64]
+    names: NDArray[np.float64]
+
+
+def traits_of(text: str) -> int:
+    """The traits of a text as one number, at least 0 and under 2**53; 0 of one without a word."""
+    said = text[:_LOOKED_AT]
+    words = WORD.findall(said.lower())
+    if not words:
+        return 0
+    lists, whole = word_lists("traits"), max(1.0, len(text) / _LOOKED_AT)
+    telling = sum(word not in STOP_WORDS for word in words)
+    if not said.isascii():
+        telling += sum(map(len, UNSPACED_RUN.findall(said)))
+    sentences, asked = max(1, len(_SENTENCE.findall(said))), len(_ASKING.findall(said))
+    values = {
+        "ends_asking": _ENDS_ASKING.search(text) is not None,
+        "asks": asked > 0,
+        "greets": words[0] in lists["greeting"],
+        "dated": not lists["moment"].isdisjoint(words) or _YEAR.search(said) is not None,
+        "counts": not lists["number"].isdisjoint(words) or _DIGIT.search(said) is not None,
+        "asking": round(min(1.0, asked / sentences) * _SHARES),
+        "tokens": tokens.estimate(text),
+        "telling": whole * telling,
+        "names": whole * sum(word[0].isupper() for word in _INSIDE.findall(said)),
+    }
+    packed = shift = 0
+    for name, bits in _BITS.items():
+        packed |= min(int(values[name]), 2**bits - 1) << shift
+        shift += bits
+    return packed
+
+
+def unpack(packed: Sequence[int]) -> Traits:
+    """The traits that numbers hold."""
+    numbers, columns = np.array(packed, dtype=np.int64), []
+    for name, bits in _BITS.items():
+        column = (numbers & (2**bits - 1)).astype(np.float64)
+        if name == "asking":
+            column /= _SHARES
+        columns.append(np.log1p(column) if bits > math.log2(_SHARES + 1) else column)
+        numbers >>= bits
+    return Traits(*columns)
