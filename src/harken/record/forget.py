@@ -10,14 +10,14 @@ from secrets import token_hex
 from harken.errors import NotFoundError
 from harken.files import remove_staged
 from harken.journal.journal import Journal
-from harken.journal.replay import FORGETTING, IngestOf, replay_conversation
+from harken.journal.replay import IngestOf, replay_conversation, superseded
 from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.projects import project_row
 from harken.storage.records.rows import kept_times
-from harken.storage.state import SCRUB_DUE, get_setting, put_journal_offset, set_setting
+from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
@@ -114,12 +114,12 @@ def forget(
     for start in range(0, total, _AT_ONCE):
         with store.writing() as tx:
             note_scrub(tx)
-            for number, tombstone in enumerate(plan.tombstones[start : start + _AT_ONCE], start=start + 1):
-                forget_rows(tx, tombstone)
-                if journal is not None:
-                    for path, _ in journal.files(tombstone.conversation_uid):
-                        put_journal_offset(tx, path, FORGETTING)
-                progress(number, total)
+            doomed = plan.tombstones[start : start + _AT_ONCE]
+            forget_rows(tx, doomed)
+            if journal is not None:
+                for folder in {tombstone.conversation_uid for tombstone in doomed}:
+                    superseded(tx, journal, folder)
+            progress(start + len(doomed), total)
     if journal is not None:
         for folder in sorted({tombstone.conversation_uid for tombstone in plan.tombstones}):
             with store.writing() as tx:

@@ -231,7 +231,7 @@ def _forget_rows_alone(place: RecordedHome, text: str) -> None:
     """As far as `forget` comes before it rewrites the journal."""
     with place.store.writing() as tx:
         uid = tx.connection.execute(messages.select().where(messages.c.text == text)).one().uid
-        forget_rows(tx, Tombstone(uid, place.uid("c"), "message", place.clock()))
+        forget_rows(tx, [Tombstone(uid, place.uid("c"), "message", place.clock())])
         for path, _ in place.journal.files(place.uid("c")):
             put_journal_offset(tx, path, FORGETTING)
 

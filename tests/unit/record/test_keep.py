@@ -142,7 +142,7 @@ def test_a_forgotten_record_leaves_rows_and_journal_and_stays_away(place: Record
 def test_a_death_amid_forgetting_is_finished_by_the_next_process(place: RecordedHome) -> None:
     first = memory(place, "a zebra")
     with place.store.writing() as tx:
-        forget_rows(tx, SavedRecord("memory", first.uid, place.clock(), None))
+        forget_rows(tx, [SavedRecord("memory", first.uid, place.clock(), None)])
         for path, _ in place.journal.files("memories"):
             put_journal_offset(tx, path, FORGETTING)
     place.reopen()

@@ -270,7 +270,7 @@ class TestKeepingInOrder:
         talk = talk_of("c", "a quetzalcoatl", "a giraffe")
         keep(store, talk)
         with store.writing() as tx:
-            forget_rows(tx, talk.forget(talk.messages[0]))
+            forget_rows(tx, [talk.forget(talk.messages[0])])
         assert _holding(database.parent, b"quetzalc")
         assert store.scrub() is True
         assert not _holding(database.parent, b"quetzalc")

@@ -295,20 +295,20 @@ def drop_summaries_of(tx: Transaction, conversation_uid: str) -> None:
     _drop(tx, summaries.c.conversation_uid == conversation_uid)
 
 
-def drop_summaries_with(tx: Transaction, message_uid: str) -> None:
-    """Forget the summaries that a message is in: they may quote it; the work to make them anew is found again."""
+def drop_summaries_with(tx: Transaction, message_uids: Sequence[str]) -> None:
+    """Forget the summaries that messages are in: they may quote them; the work to make them anew is found again."""
     of_conversation = (conversations.c.id.label("conversation_id"), conversations.c.uid.label("conversation_uid"))
-    row = tx.connection.execute(
-        tx.select(exchanges.c.id, exchanges.c.uid, *of_conversation, of=messages)
-        .select_from(joined(messages, exchanges, conversations))
-        .where(messages.c.uid == message_uid)
-    ).first()
-    if row is not None:
-        others = and_(summaries.c.kind.in_((EXCHANGE, TOOLS)), summaries.c.item_uid != row.uid)
-        _drop(tx, and_(summaries.c.conversation_uid == row.conversation_uid, ~others))
-        # Who is summarizing it at this moment has read the message, and finds that the lease is gone.
-        drop_work(tx, SUMMARIZE[EXCHANGE], [row.id])
-        drop_work(tx, SUMMARIZE[CONVERSATION], [row.conversation_id])
+    selected = tx.select(exchanges.c.id, exchanges.c.uid, *of_conversation, of=messages)
+    of_messages = selected.select_from(joined(messages, exchanges, conversations))
+    touched: dict[str, list[Row[Any]]] = {}
+    for row in rows_in(tx, of_messages, messages.c.uid, message_uids):
+        touched.setdefault(row.conversation_uid, []).append(row)
+    for uid, rows in touched.items():
+        others = and_(summaries.c.kind.in_((EXCHANGE, TOOLS)), summaries.c.item_uid.not_in([row.uid for row in rows]))
+        _drop(tx, and_(summaries.c.conversation_uid == uid, ~others))
+        # Who is summarizing one at this moment has read the message, and finds that the lease is gone.
+        drop_work(tx, SUMMARIZE[EXCHANGE], sorted({row.id for row in rows}))
+        drop_work(tx, SUMMARIZE[CONVERSATION], [rows[0].conversation_id])
 
 
 def drop_summary_work(tx: Transaction, conversation_id: int) -> None:

@@ -171,7 +171,7 @@ class SummaryTests:
             uids.append(due.uid)
         uid = talk.conversation.uid
         with store.writing() as tx:
-            forget_rows(tx, Tombstone(uid, uid, "conversation", LATER))
+            forget_rows(tx, [Tombstone(uid, uid, "conversation", LATER)])
             for kind in (EXCHANGE, CONVERSATION):
                 assert summaries.read_summaries(tx, kind, uids) == {}
                 assert summaries.count_due(tx, kind, LATER, REST) == 0
@@ -210,7 +210,7 @@ class SummaryTests:
         talk = _with_two_left(store)
         _claimed(store, "one and two")
         with store.writing() as tx:
-            forget_rows(tx, talk.forget(talk.messages[0]))
+            forget_rows(tx, [talk.forget(talk.messages[0])])
             assert segments.segment_summary(tx, talk.segment.uid) is None
         assert _claimed(store, "two") == [talk.messages[1]]
 
@@ -218,7 +218,7 @@ class SummaryTests:
         talk = _with_two_left(store)
         with store.writing() as tx:
             due = segments.claim_due(tx, "one", 10, START, LEASE)
-            forget_rows(tx, talk.forget(talk.messages[0]))
+            forget_rows(tx, [talk.forget(talk.messages[0])])
             assert due is not None
             assert not segments.put_summary(tx, due, "one and two", START)
             assert segments.segment_summary(tx, talk.segment.uid) is None
