@@ -71,5 +71,5 @@ def test_every_setting_of_the_table_exists_with_the_default_that_it_says() -> No
     assert values["search.limit"] == 10
     assert values["embedding.min_message_tokens"] == 10
     assert values["record.tool_text_chars"] == 2000
-    for key, value in (("embedder", "onnx"), ("search.fusion", "convex"), ("search.rerank", False)):
+    for key, value in (("embedder", "onnx"), ("search.fusion", "learned"), ("search.rerank", False)):
         assert values[key] == value

@@ -101,7 +101,7 @@ def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: Comma
     values = {value["key"]: (value["value"], value["origin"]) for value in outcome.json()}
     assert values["search.limit"] == (7, "harken.toml")
     assert values["search.rrf_k"] == (61, "HARKEN_SEARCH__RRF_K")
-    assert values["search.fusion"] == ("convex", "default")
+    assert values["search.fusion"] == ("learned", "default")
     assert values["embedder"] == ("none", "HARKEN_EMBEDDER")
     assert values["store"] == ("sqlite://", "argument")
     assert values["home"] == (str(cli.home), "HARKEN_HOME")
@@ -112,7 +112,7 @@ def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: Comma
     assert ["search.limit", "7", "harken.toml"] in lines
     assert {line[-1] for line in lines} == {"from", "harken.toml", "HARKEN_HOME", "HARKEN_EMBEDDER"}
     assert printed.err == f"{len(values) - len(lines) + 1} more have their defaults: harken config --all\n"
-    assert ["search.fusion", "convex", "default"] in [line.split() for line in cli("config", "--all").out.splitlines()]
+    assert ["search.fusion", "learned", "default"] in [line.split() for line in cli("config", "--all").out.splitlines()]
 
 
 @pytest.mark.no_home

@@ -57,11 +57,14 @@ class SearchConfig(SettingsSection):
     """How a search weighs what it finds.
 
     Attributes:
+        fusion: `convex` is a sum of both scores, `rrf` of reciprocal ranks; `learned` orders the best of the convex sum
+            anew, by all that is known of them.
         vector_weight: share of similarity in the convex fusion; the rest is the keyword score's.
         candidates: how many of each list are fused.
         relevance_threshold: cosine similarity that a hit without a matching word needs; None takes the
             embedding model's own calibration.
-        author_lift: what a message gains, as a factor over 1, when the query names its author.
+        author_lift: what a message gains, as a factor over 1, when the query names its author; learned fusion weighs
+            that by itself.
         recency_half_life_days: age at which a message counts half; None ignores age.
         include_untrusted: whether what is not to be trusted (`Trust.is_untrusted`: what tools brought) is found and
             comes back at all. What a search asks for can leave it out, never bring it back.

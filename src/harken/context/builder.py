@@ -310,7 +310,7 @@ def _recalled_item(item: Recalled) -> LayerItem:
     return _described(
         entry.ref_uid,
         item.text,
-        "; ".join(reason.note or reason.name for reason in hit.reasons),
+        "; ".join(reason.note or reason.name for reason in hit.reasons if not reason.is_added),
         role=entry.role,
         author=entry.author,
         trust=entry.trust.value,
@@ -320,7 +320,7 @@ def _recalled_item(item: Recalled) -> LayerItem:
         similarity=None if hit.similarity is None else round(hit.similarity, 4),
         keyword_rank=hit.keyword_rank,
         vector_rank=hit.vector_rank,
-        reasons=[{"name": r.name, "value": round(r.value, 4), "note": r.note} for r in hit.reasons],
+        reasons=[reason.view() for reason in hit.reasons],
     )
 
 

@@ -271,15 +271,25 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One factor of a hit's score: its name, its value, and words for a person."""
+    """What a hit's score is made of: a name, a value, and words for a person.
+
+    Attributes:
+        is_added: whether the value is a share of `Hit.fused` that a feature adds or takes; else a factor of the score.
+    """
 
     name: str
     value: float
     note: str = ""
+    is_added: bool = False
 
     def view(self) -> ReasonView:
         """Return the reason as JSON."""
-        return view_of(ReasonView, self, value=round(self.value, 4))
+        return view_of(ReasonView, self, value=round(self.value, 4), added=self.is_added)
+
+    def __str__(self) -> str:
+        if self.is_added:
+            return f"{self.value:+.2f} {self.note}"
+        return f"{self.name} x{self.value:.2f}" + (f" ({self.note})" if self.note else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +300,9 @@ class Hit:
         similarity: cosine to the query, -1 to 1; None while the entry has no vector.
         keyword_rank: rank in the keyword list from 1; None when no word matched.
         vector_rank: rank in the similarity list from 1; None when it was not among the nearest.
-        fused: the two lists' fusion; compares only within one search.
+        fused: what words and meaning, and by learned fusion every feature, say; compares only within one search.
         score: `fused` after every weight; higher is better.
-        reasons: every weight that was applied, and the threshold it passed.
+        reasons: every weight that was applied, the threshold it passed, and which features of learned fusion say most.
     """
 
     entry: Entry

@@ -49,11 +49,12 @@ def view_of(form: type[_View], *records: object, **given: object) -> _View:
 
 
 class ReasonView(TypedDict):
-    """One factor of a hit's score."""
+    """What a hit's score is made of: a factor, or a share that is added before them."""
 
     name: str
     value: float
     note: str
+    added: bool
 
 
 class HitView(TypedDict):

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from math import inf, prod
+from math import prod
 
 from harken.config.sections import SearchConfig
 from harken.model.conversations import Hit, Reason, Role
-from harken.search.fusion import REORDERED, Evidence, Share, learned_scores
+from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
 from harken.storage.entries import EntryFacts, entry_facts, load_entries, neighbours
@@ -23,9 +23,6 @@ _TRUST = "trust"
 # A word that more than this share of a scope's entries has is no rare one; in a small scope, more than so many.
 _COMMON_SHARE, _COMMON_FLOOR = 0.1, 10
 _MOST_TERMS = 12
-# So many of each list are ranked high: with 9 LoCoMo's figures stay, with 5 recall@10 falls by 0.003.
-_HIGH_RANKS = 9
-_BELOW = 0.999
 # Who has the query's rare words may be so much less similar than the model's own calibration asks; a threshold that
 # somebody has set is kept to the letter. "We decided to deploy on Fridays" lies at 0.53 from "what did we decide about
 # the deploy?", where 0.60 is asked of texts that merely resemble.
@@ -47,10 +44,11 @@ class Candidates:
         similarity: that of every candidate which has a vector.
         quoting: those that have the query's words in their order.
         facts: of those that may come back.
-        fused: what words and meaning say together; compares within one search, as `scores` do.
+        fused: what words and meaning say together, or by learned fusion all features; compares within one search, as
+            `scores` do.
         scores: that, weighed.
         reasons: what the weights were.
-        shares: what each feature adds to those that were ordered by learned fusion.
+        shares: what each feature adds, of the best that learned fusion has ordered.
     """
 
     query: Query
@@ -105,13 +103,9 @@ class Candidates:
 
         What is not to be trusted counts as less similar by the margin that it needs more.
         """
-        nearest, similarity, margin = list(self.nearest), dict(self.similarity), self.config.untrusted_margin
-        untrusted = [entry_id for entry_id, each in self.facts.items() if each.trust.is_untrusted]
-        for entry_id in similarity.keys() & untrusted:
-            similarity[entry_id] -= margin
-        if untrusted:
-            nearest.sort(key=lambda entry_id: -similarity[entry_id])
+        similarity = self._counted_similarity()
         if self.config.fusion == "rrf":
+            nearest = sorted(self.nearest, key=lambda entry_id: -similarity[entry_id])
             self.fused = fuse_ranks([list(self.keyword), nearest], self.config.rrf_k)
         else:
             share = self.config.vector_weight
@@ -119,21 +113,31 @@ class Candidates:
         for entry_id in self.quoting:
             self.fused[entry_id] += 1.0
 
+    def _counted_similarity(self) -> dict[int, float]:
+        """The similarity of each candidate as far as it counts for its place."""
+        margin = self.config.untrusted_margin
+        untrusted = {entry_id for entry_id, each in self.facts.items() if each.trust.is_untrusted}
+        if not untrusted:
+            return dict(self.similarity)
+        return {each: value - margin if each in untrusted else value for each, value in self.similarity.items()}
+
     def learn(
         self, tx: Transaction, index: NearestIndex, asked: QueryVector | None, facts: Mapping[int, EntryFacts]
     ) -> None:
-        """Order the best of those that may come back by learned fusion, where the settings ask for it."""
+        """Order the best of those that may come back by learned fusion, where the settings ask for it.
+
+        `index` and `asked` are those that `find_near` had, `facts` of all that may come back.
+        """
         if self.config.fusion != "learned":
             return
-        best = sorted(facts, key=lambda entry_id: -self.fused[entry_id])[:REORDERED]
+        best = sorted(facts, key=self.fused.__getitem__, reverse=True)[:REORDERED]
         around = neighbours(tx, best)
-        similarity = dict(self.similarity)
+        similarity = self._counted_similarity()
         if asked is not None:
             beside = {each.after for each in around.values()} - similarity.keys() - {0}
             similarity |= index.compare(tx, asked.space, asked.vector, self.scope, 0, list(beside))[1]
-        cue = AuthorCue(self.query, facts)
-        held = tx.text.holders(tx.connection, self.query.terms, self.scope)
-        speakers = cue.sides_of(best, facts)
+        held = tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
+        speakers = AuthorCue(self.query, facts).sides_of(best, facts)
         known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
         self.shares = learned_scores(known, best)
         scores = {entry_id: share.score for entry_id, share in self.shares.items()}
@@ -145,6 +149,7 @@ class Candidates:
 
     def weigh(self, facts: Mapping[int, EntryFacts], now: datetime) -> None:
         """Score those that may come back."""
+        # Learned fusion knows the speaker by itself.
         cue = None if self.shares else AuthorCue(self.query, facts)
         for entry_id, each in facts.items():
             reasons = weigh(each, cue, self.config, now)
@@ -152,23 +157,6 @@ class Candidates:
                 reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
             self.reasons[entry_id] = reasons
             self.scores[entry_id] = self.fused[entry_id] * prod([reason.value for reason in reasons])
-
-    def lower_weak(self, gate: Gate) -> None:
-        """Let none under the threshold which neither words nor meaning rank high stand before one over it."""
-        high = {*islice(self.keyword, _HIGH_RANKS), *islice(self.nearest, _HIGH_RANKS), *self.quoting}
-        lowest, weak = inf, dict[int, float]()
-        for entry_id, score in self.scores.items():
-            is_near = gate.admits(self.similarity.get(entry_id), self.facts[entry_id].trust.is_untrusted)
-            if is_near:
-                lowest = min(lowest, score)
-            elif is_near is False and entry_id not in high:
-                weak[entry_id] = score
-        highest = max(weak.values(), default=0.0)
-        if highest >= lowest and highest > 0:
-            lowered = Reason("weak", _BELOW * lowest / highest, "under the threshold, and not ranked high")
-            for entry_id, score in weak.items():
-                self.scores[entry_id] = score * lowered.value
-                self.reasons[entry_id].append(lowered)
 
     def best_first(self) -> list[int]:
         """Those that have a score, best first; of equals the newer ones."""
@@ -187,7 +175,11 @@ class Candidates:
                 similarity=self.similarity.get(entry_id),
                 keyword_rank=keyword_ranks.get(entry_id),
                 vector_rank=vector_ranks.get(entry_id),
-                reasons=(*([passing[entry_id]] if passing else []), *self.reasons[entry_id]),
+                reasons=(
+                    *([passing[entry_id]] if passing else []),
+                    *self.reasons[entry_id],
+                    *(self.shares[entry_id].reasons() if entry_id in self.shares else []),
+                ),
             )
             for entry_id in entry_ids
             if entry_id in entries

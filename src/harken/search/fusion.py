@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,36 +32,41 @@ _MOST_DEVIATIONS = 3.0
 # Of BM25: how soon a word has said all it can, and what length counts.
 _SATURATION, _LENGTH_SHARE = 1.2, 0.4
 _LEAST_RARITY = 0.01
-_SESSION_BEST = 3
+# A word that more entries have says too little to be worth listing them all.
+MOST_HOLDERS = 5_000
 
 Floats = NDArray[np.float64]
 
-# What each feature says, in words for people. In the order of the weights.
-FEATURES: Mapping[str, str] = {
-    "fused": "words and meaning together",
-    "words": "the query's words, here and beside",
-    "own_words": "the query's words in itself",
-    "meaning": "near in meaning",
-    "session": "others of its session are near too",
-    "speaker": "said by the one who is asked about",
-    "follows_question": "follows a question",
-    "ends_asking": "ends with a question",
-    "asking": "much of it is questions",
-    "asks": "has a question",
-    "tokens": "its length",
-    "names": "names in it",
-    "dated": "says when",
-    "when_dated": "says when, as is asked",
-    "who_named": "names somebody, as is asked",
-    "many_counted": "has a number, as is asked",
-    "day": "of the day that is asked about",
-    "coverage": "its share of the query's words",
-    "coverage_around": "that share with the two before it",
-    "meaning_after": "what follows is near in meaning",
-    "fused_before": "what comes before it matches",
-    "own_words_before": "what comes before it has the query's words",
-    "greets": "begins with a greeting",
-    "telling": "how many words that say something",
+# What each feature says of a candidate that has more of it than the others, and of one that has less, in words for
+# people. In the order of the weights.
+FEATURES: Mapping[str, tuple[str, str]] = {
+    "fused": ("words and meaning together say so", "words and meaning together say less"),
+    "words": (
+        "has the query's words, or stands beside them",
+        "has fewer of the query's words, and so has what is beside it",
+    ),
+    "own_words": ("has the query's words itself", "has fewer of the query's words itself"),
+    "meaning": ("near in meaning", "less near in meaning"),
+    "speaker": ("said by the one who is asked about", "said by somebody else than is asked about"),
+    "follows_question": ("follows a question", "follows no question"),
+    "ends_asking": ("is a question", "is no question"),
+    "asking": ("asks in many of its sentences", "asks in few of its sentences"),
+    "tokens": ("longer than the others", "shorter than the others"),
+    "names": ("names more", "names less"),
+    "dated": ("says when", "does not say when"),
+    "when_dated": ("says when, as is asked", "does not say when, as is asked"),
+    "who_named": ("names somebody, as is asked", "names nobody, as is asked"),
+    "many_counted": ("has a number, as is asked", "has no number, as is asked"),
+    "day": ("of the time that is asked about", "of another time than is asked about"),
+    "coverage": ("has more of what is asked for", "has less of what is asked for"),
+    "coverage_around": (
+        "with what comes before it, has more of what is asked for",
+        "even with what comes before it, has less",
+    ),
+    "meaning_after": ("what follows is near in meaning", "what follows is less near in meaning"),
+    "fused_before": ("what comes before it matches", "what comes before it matches less"),
+    "greets": ("begins with a greeting", "begins with no greeting"),
+    "telling": ("has many words that say something", "has few words that say something"),
 }
 
 
@@ -117,39 +123,33 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
     traits = unpack([each.traits for each in facts])
     before = [beside.before for beside in around]
     cues, rarity = _Cues.of(known.query), _rarities(known.held)
-    has = _holds(known.held, [*entry_ids, *before, *(beside.second_before for beside in around)])
-    mine, earlier, earliest = np.split(has, 3)
-    norms = _norms(traits.tokens)
+    mine, earlier = np.split(_holds(known.held, [*entry_ids, *before]), 2)
     total = max(float(rarity.sum()), _LEAST_RARITY)
     meaning, least = _scaled(known.similarity, entry_ids)
-    sessions = _session_scores(known)
     columns = {
         "fused": np.array([known.fused[entry_id] for entry_id in entry_ids]),
         "words": _scaled(known.keyword, entry_ids)[0],
-        "own_words": _bm25(mine @ rarity, norms),
+        "own_words": _bm25(mine @ rarity, traits.tokens),
         "meaning": meaning,
-        "session": np.array([sessions.get(each.segment_id, 0.0) for each in facts]),
         "speaker": np.array([known.speakers.get(entry_id, 0.0) for entry_id in entry_ids]),
         "follows_question": unpack([beside.traits_before for beside in around]).asks,
         "ends_asking": traits.ends_asking,
         "asking": traits.asking,
-        "asks": traits.asks,
         "tokens": traits.tokens,
         "names": traits.names,
         "dated": traits.dated,
         "when_dated": traits.dated * cues.when,
         "who_named": traits.names * cues.who,
         "many_counted": traits.counts * cues.many,
-        "day": np.array([cues.day_match(each) for each in facts]),
+        "day": np.array([cues.day_match(each) if cues.months else 0.0 for each in facts]),
         "coverage": mine @ rarity / total,
-        "coverage_around": np.maximum(np.maximum(mine, earlier), earliest) @ rarity / total,
+        "coverage_around": np.maximum(mine, earlier) @ rarity / total,
         "meaning_after": np.array([known.similarity.get(beside.after, least) for beside in around]),
         "fused_before": np.array([known.fused.get(entry_id, 0.0) for entry_id in before]),
-        "own_words_before": _bm25(earlier @ rarity, norms),
         "greets": traits.greets,
         "telling": traits.telling,
     }
-    return np.stack([columns[name] for name in FEATURES], axis=1), traits.tokens
+    return np.array([columns[name] for name in FEATURES]).T, traits.tokens
 
 
 def standardized(features: Floats) -> Floats:
@@ -171,25 +171,32 @@ def learned_scores(known: Evidence, entry_ids: Sequence[int]) -> dict[int, Share
     if not entry_ids:
         return {}
     features, lengths = features_of(known, entry_ids)
-    shares = standardized(features) * weights_for(lengths, fusion_weights())
+    places = standardized(features)
+    shares = places * weights_for(lengths, fusion_weights())
     scores = 1.0 / (1.0 + np.exp(-shares.sum(axis=1)))
-    return {
-        entry_id: Share(float(score), share) for entry_id, score, share in zip(entry_ids, scores, shares, strict=True)
-    }
+    return dict(zip(entry_ids, map(Share, scores.tolist(), shares, places), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a candidate scores, 0 to 1, and what each feature adds, `(features,)` float64."""
+class Share(NamedTuple):
+    """What a candidate scores, 0 to 1.
+
+    Attributes:
+        of: what each feature adds, `(features,)` float64.
+        places: where the candidate stands among the others by each feature, likewise, in standard deviations.
+    """
 
     score: float
     of: Floats
+    places: Floats
 
     def reasons(self, most: int = 4) -> list[Reason]:
-        """The features that say most, best first."""
-        names = list(FEATURES)
-        order = np.argsort(-np.abs(self.of), kind="stable")[:most]
-        return [Reason(names[index], float(self.of[index]), FEATURES[names[index]]) for index in order]
+        """The features that say most, first what says the most."""
+        told = list(FEATURES.items())
+        found = []
+        for index in np.argsort(-np.abs(self.of), kind="stable")[:most].tolist():
+            name, (more, less) = told[index]
+            found.append(Reason(name, float(self.of[index]), more if self.places[index] > 0 else less, is_added=True))
+        return [reason for reason in found if reason.value]
 
 
 _ALONE = Neighbours()
@@ -234,25 +241,24 @@ class _Cues:
 
 def _rarities(held: Holding) -> Floats:
     """How rare each of the query's words is among the entries, `(words,)` float64."""
-    holders = np.array([len(ids) for ids in held.of.values()], dtype=np.float64)
+    holders = np.array([len(ids) for ids in held.ids.values()], dtype=np.float64)
     rarities: Floats = np.maximum(_LEAST_RARITY, np.log((held.entries + 0.5) / (holders + 0.5)))
     return rarities
 
 
 def _holds(held: Holding, entry_ids: Sequence[int]) -> Floats:
     """Whether each entry has each of the words, `(entries, words)` float64 of 0 and 1."""
-    rows = [[entry_id in ids for ids in held.of.values()] for entry_id in entry_ids]
-    return np.array(rows, dtype=np.float64).reshape(len(entry_ids), len(held.of))
+    wanted, has = np.array(entry_ids), np.zeros((len(entry_ids), len(held.ids)))
+    for column, ids in enumerate(held.ids.values()):
+        if len(ids):
+            has[:, column] = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
+    return has
 
 
-def _norms(lengths: Floats) -> Floats:
+def _bm25(amounts: Floats, lengths: Floats) -> Floats:
+    """BM25 over the entries' own words, as if each held a word once; the lengths are ln(1 + tokens)."""
     tokens = np.expm1(lengths)
-    norms: Floats = 1.0 - _LENGTH_SHARE + _LENGTH_SHARE * tokens / max(1.0, float(tokens.mean()))
-    return norms
-
-
-def _bm25(amounts: Floats, norms: Floats) -> Floats:
-    """BM25 over the entries' own words, as if each held a word once."""
+    norms = 1.0 - _LENGTH_SHARE + _LENGTH_SHARE * tokens / max(1.0, float(tokens.mean()))
     scores: Floats = amounts * (_SATURATION + 1.0) / (1.0 + _SATURATION * norms)
     return scores
 
@@ -263,16 +269,3 @@ def _scaled(scores: Mapping[int, float], entry_ids: Sequence[int]) -> tuple[Floa
     if high <= low:
         return np.ones(len(entry_ids)), low
     return (np.array([scores.get(entry_id, low) for entry_id in entry_ids]) - low) / (high - low), low
-
-
-def _session_scores(known: Evidence) -> dict[int | None, float]:
-    """Of each session the mean of its three best, as many as there are."""
-    scores: dict[int | None, list[float]] = {}
-    for entry_id, score in known.fused.items():
-        if entry_id in known.facts:
-            scores.setdefault(known.facts[entry_id].segment_id, []).append(score)
-    return {
-        segment: sum(sorted(found)[-_SESSION_BEST:]) / _SESSION_BEST
-        for segment, found in scores.items()
-        if segment is not None
-    }

@@ -132,7 +132,6 @@ def _ranked(
     once = without_echoes(near)
     found.learn(tx, session.view.nearest, asked, once)
     found.weigh(once, session.now)
-    found.lower_weak(gate)
     return _once_each(found.best_first(), found.facts)
 
 
@@ -169,20 +168,17 @@ def statements_first(query: Query, hits: Sequence[Hit], threshold: float | None)
     """
     terms, bar = distinctive_terms(query.terms), inf if threshold is None else threshold
 
-    def is_near(hit: Hit, least: float) -> bool:
-        return hit.similarity is not None and hit.similarity >= least
-
     def is_echo(hit: Hit) -> bool:
         if hit.entry.source != MESSAGE_SOURCE or not is_bare_question(hit.entry.text):
             return False
-        asked = distinctive_terms(parse_query(hit.entry.text).terms)
-        # As near as half of the way from what is near enough to the query itself; or of the same words.
-        return is_near(hit, (1.0 + bar) / 2) or share_held(asked, query.terms) >= _SAME_SHARE
+        # Of the same words: one that is merely near may say in its question what is asked for.
+        return share_held(distinctive_terms(parse_query(hit.entry.text).terms), query.terms) >= _SAME_SHARE
 
     def says(hit: Hit) -> bool:
         if hit.entry.trust.is_untrusted or is_bare_question(hit.entry.text):
             return False
-        return is_near(hit, bar) or share_held(terms, content_terms(hit.entry.text)) >= _ABOUT_SHARE
+        is_near = hit.similarity is not None and hit.similarity >= bar
+        return is_near or share_held(terms, content_terms(hit.entry.text)) >= _ABOUT_SHARE
 
     first = next((place for place, hit in enumerate(hits[:_BEST]) if is_echo(hit)), _BEST)
     saying = [place for place in range(first + 1, len(hits[:_BEST])) if says(hits[place])]

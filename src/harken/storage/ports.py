@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import (
+    BindParameter,
     Column,
     ColumnElement,
     Connection,
@@ -108,12 +109,17 @@ class Holding:
     """Who has which word.
 
     Attributes:
-        of: each term with the ids of the entries that hold it.
+        ids: of each term the entries that hold it, ascending.
         entries: how many entries the scope has, with any of the words or none; 0 where they were not counted.
     """
 
-    of: Mapping[str, frozenset[int]]
+    ids: Mapping[str, NDArray[np.int64]]
     entries: int
+
+    @property
+    def of(self) -> dict[str, frozenset[int]]:
+        """Each term with the entries that hold it."""
+        return {term: frozenset(ids.tolist()) for term, ids in self.ids.items()}
 
 
 class TextIndex(Protocol):
@@ -134,10 +140,14 @@ class TextIndex(Protocol):
         """See `find`, without a quotation."""
         return self.find(connection, terms, "", scope, limit, with_context)[0]
 
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
+    def holders(
+        self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1, most: int | None = None
+    ) -> Holding:
         """Who of a scope has each word or phrase in its own text.
 
-        Where no word has more holders than `few`, the scope's entries are not counted.
+        Where no word has more holders than `few`, the scope's entries are not counted. With `most`, words that more
+        entries have are left out, and how many entries the scope has is told roughly, so that a large store takes no
+        longer.
         """
 
     @abstractmethod
@@ -219,7 +229,7 @@ class Dialect(Protocol):
     def __hash__(self) -> int:
         """Statements are made once for each engine."""
 
-    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+    def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """The condition that rows to be counted are of a tenant; none where there is one tenant alone."""
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -80,13 +79,13 @@ def traits_of(text: str) -> int:
     return packed
 
 
+_WIDTHS = np.array([*_BITS.values()])
+_SHIFTS, _MOST = np.cumsum(_WIDTHS) - _WIDTHS, 2**_WIDTHS - 1
+_IS_COUNT = _MOST > _SHARES
+
+
 def unpack(packed: Sequence[int]) -> Traits:
     """The traits that numbers hold."""
-    numbers, columns = np.array(packed, dtype=np.int64), []
-    for name, bits in _BITS.items():
-        column = (numbers & (2**bits - 1)).astype(np.float64)
-        if name == "asking":
-            column /= _SHARES
-        columns.append(np.log1p(column) if bits > math.log2(_SHARES + 1) else column)
-        numbers >>= bits
-    return Traits(*columns)
+    values = (np.array(packed, dtype=np.int64)[:, None] >> _SHIFTS) & _MOST
+    # What is no count is a share of its most.
+    return Traits(*np.where(_IS_COUNT, np.log1p(values), values / _MOST).T)

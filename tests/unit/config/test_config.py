@@ -110,7 +110,7 @@ class TestRefusals:
         [
             ("[search]\nlimt = 7\n", r"search\.limt: there is no such setting \(from harken\.toml\)"),
             ("[search]\nlimit = 0\n", r"search\.limit: .*greater than or equal to 1.*harken\.toml"),
-            ("[search]\nfusion = 'magic'\n", r"search\.fusion: .*'convex' or 'rrf'"),
+            ("[search]\nfusion = 'magic'\n", r"search\.fusion: .*'learned', 'convex' or 'rrf'"),
             ("[worker]\nbatch_size = 500\n", r"worker\.batch_size: .*less than or equal to 100"),
             ("search = 7\n", r"search: is a section, which holds settings of its own \(from harken\.toml\)"),
             ("[auto_rag]\ntopk = 7\n", r"auto_rag\.topk: .*\(from harken\.toml\), did you mean auto_rag\.top_k\?"),

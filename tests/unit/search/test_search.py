@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -238,7 +239,7 @@ class TestMeaning:
             "Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle",
         )
 
-    @pytest.mark.parametrize("fusion", ["convex", "rrf"])
+    @pytest.mark.parametrize("fusion", ["learned", "convex", "rrf"])
     def test_what_both_find_comes_before_what_one_finds(self, desk: Desk, fusion: str) -> None:
         both, word, meaning = (
             "painting with watercolours on a long quiet afternoon at home",
@@ -289,13 +290,26 @@ class TestLimits:
 
 
 class TestWeights:
-    def test_the_author_who_is_named_is_lifted_with_its_reason(self, desk: Desk) -> None:
+    def test_the_author_who_is_named_comes_first_with_the_reason(self, desk: Desk) -> None:
         by_ada = desk.place.say("a", "the pottery class", author="Ada")
         desk.place.say("b", "the pottery class", author="Melanie")
-        found = desk.search("what did Ada say about the pottery class").hits
-        assert found[0].entry.ref_uid == by_ada.uid
-        assert [reason.name for reason in found[0].reasons if reason.name == "author"] == ["author"]
-        assert found[0].score > found[0].fused
+        for fusion, name in (("learned", "speaker"), ("convex", "author"), ("rrf", "author")):
+            found = desk.search("what did Ada say about the pottery class", fusion=fusion).hits
+            assert found[0].entry.ref_uid == by_ada.uid
+            named = [reason for reason in found[0].reasons if reason.name in ("speaker", "author")]
+            assert [reason.name for reason in named] == [name]
+            assert (found[0].score > found[0].fused) == (name == "author")
+
+    def test_learned_fusion_says_in_words_what_adds_and_what_takes(self, desk: Desk) -> None:
+        desk.place.say("a", "I went to the pottery class in March 2023 with Sue", author="Ada")
+        desk.place.say("b", "How was the pottery class?", author="Melanie")
+        first, second = desk.search("When did Ada go to the pottery class?").hits
+        told = [str(reason) for reason in first.reasons if reason.is_added]
+        assert any(re.fullmatch(r"\+\d\.\d\d said by the one who is asked about", reason) for reason in told)
+        told = [str(reason) for reason in second.reasons if reason.is_added]
+        assert any(re.fullmatch(r"-\d\.\d\d does not say when, as is asked", reason) for reason in told)
+        added = [reason for reason in first.reasons if reason.is_added]
+        assert added == sorted(added, key=lambda reason: -abs(reason.value))
 
     def test_what_is_old_counts_less_when_age_counts(self, desk: Desk) -> None:
         old = desk.place.say("a", "the pottery class")
@@ -324,7 +338,8 @@ class TestReranking:
     def test_it_may_be_set_for_every_search(self, desk: Desk) -> None:
         say(desk, "zebra one", "zebra two")
         searcher = desk.searcher(rerank=True)
-        assert [reason.name for reason in searcher.search("zebra").hits[0].reasons] == ["rerank"]
+        reasons = searcher.search("zebra").hits[0].reasons
+        assert [reason.name for reason in reasons if not reason.is_added] == ["rerank"]
 
     def test_it_sees_more_than_are_asked_for(self, desk: Desk) -> None:
         say(desk, "zebra zebra", "zebra giraffe something something something something something")

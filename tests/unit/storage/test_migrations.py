@@ -14,7 +14,7 @@ from harken.storage.ports import RowScope
 from harken.storage.positions import STEP
 from harken.storage.sqlite.fulltext import MARK, VIEW
 from harken.storage.sqlite.store import SqliteStore
-from harken.testing.store_conformance.asking import found, keep, text_problems
+from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk
 
 
@@ -36,6 +36,7 @@ def without_positions(connection: Connection) -> None:
         "DROP INDEX ix_entries_turns",
         "ALTER TABLE messages DROP COLUMN position",
         "ALTER TABLE entries DROP COLUMN position",
+        "ALTER TABLE entries DROP COLUMN traits",
         "ALTER TABLE segment_summaries RENAME COLUMN left_position TO left_at",
         "CREATE INDEX ix_messages_conversation ON messages (conversation_id, created_at, id)",
         "CREATE INDEX ix_entries_turns ON entries (conversation_id, is_turn, created_at, id)",
@@ -97,4 +98,16 @@ def test_an_older_database_gets_its_order_from_its_exchanges_and_the_words_of_tr
     assert text_problems(store) == []
     # By time, all questions stood before all answers.
     assert set(found(store, "apple0")) == {one.uid for one in talk.messages[:3]}
+    store.close()
+
+
+def test_entries_of_the_version_before_are_told_what_their_texts_are_like(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
+    keep(store, mixed_talk())
+    with store.writing() as tx:
+        tx.connection.exec_driver_sql("ALTER TABLE entries DROP COLUMN traits")
+        tx.connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0011'")
+    store.close()
+    store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
+    assert differing_traits(store) == []
     store.close()

@@ -20,6 +20,7 @@ from harken.engine import Harken
 from harken.errors import StoreError
 from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD
+from harken.testing.store_conformance.asking import differing_traits
 
 OLD = Path(__file__).with_name("home_0010.tar.xz")
 # What the new schema says otherwise: the version, a place by its position, and where the journal ends.
@@ -93,6 +94,7 @@ def test_every_row_is_there_and_as_it_was(home: Path) -> None:
 
 def test_the_doctor_is_content_and_the_order_is_that_of_recording(home: Path, harken: Harken) -> None:
     assert harken.maintenance.doctor() == []
+    assert differing_traits(harken.store) == []
     rows = rows_of(home)
     with harken.store.reading() as tx:
         for conversation in rows["conversations"]:
@@ -105,6 +107,7 @@ def test_its_journal_alone_brings_back_what_it_has_said(home: Path, harken: Hark
     for _ in harken.maintenance.reindex_from_journal():
         pass
     assert harken.maintenance.doctor() == []
+    assert differing_traits(harken.store) == []
     after = rows_of(home)
     for name in ("messages", "memories", "experiences", "core_memory", "tombstones"):
         assert {row.get("uid", row.get("key")) for row in after[name]} == {

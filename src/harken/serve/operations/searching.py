@@ -230,10 +230,7 @@ def _explanation(hit: Hit, threshold: float | None) -> str:
         f"{similarity} (rank {hit.vector_rank or '-'}, threshold {'-' if threshold is None else threshold})",
         f"keyword rank {hit.keyword_rank or '-'}",
     ]
-    parts += [
-        f"{reason.name} x{reason.value:.2f}" + (f" ({reason.note})" if reason.note else "") for reason in hit.reasons
-    ]
-    return " · ".join(parts)
+    return " · ".join([*parts, *map(str, hit.reasons)])
 
 
 # What headings, quotations and fences begin with says nothing in a line.

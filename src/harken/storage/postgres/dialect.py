@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import (
+    BindParameter,
     ClauseElement,
     ColumnElement,
     Connection,
@@ -68,7 +69,7 @@ class _Listed(UserDefinedType[str]):
 class PostgresDialect:
     """A `Dialect` of PostgreSQL."""
 
-    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+    def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """By the column that leads every index."""
         return (table.c.tenant == tenant,)
 

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, func, select, text
 
 from harken.model.conversations import UNTRUSTED
@@ -72,10 +73,13 @@ _SEARCH = text(
     " CAST(:total AS bigint), CAST(:average AS float8), :all_ranked, :most)"
 )
 _HOLDERS = text(
-    "SELECT w.place, array_agg(f.entry_id) FROM unnest(CAST(:words AS text[])) WITH ORDINALITY AS w (word, place)"
+    # As a text, which takes a fifth of the time that the driver takes for each number.
+    "SELECT w.place, string_agg(f.entry_id::text, ',')"
+    " FROM unnest(CAST(:words AS text[])) WITH ORDINALITY AS w (word, place)"
     " CROSS JOIN LATERAL harken_find("
-    "ARRAY[w.word], NULL, true, :scope, :since, :until, 2147483647, 1, 1, 1, 2147483647) AS f GROUP BY w.place"
+    "ARRAY[w.word], NULL, true, :scope, :since, :until, :at_most, 1, 1, 1, 2147483647) AS f GROUP BY w.place"
 )
+_ALL = 2**31 - 1
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
 
 
@@ -102,15 +106,23 @@ class TsvectorIndex(TextIndex):
     def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Nothing: adding overwrites."""
 
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
+    def holders(
+        self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1, most: int | None = None
+    ) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
-        found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
+        found = dict.fromkeys(terms, np.empty(0, dtype=np.int64))
         words = {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
         if words:
             scoped = {"scope": _scope_query(scope), "since": scope.since, "until": scope.until}
+            asked = {"words": list(words.values()), "at_most": _ALL if most is None else most + 1} | scoped
             named = list(words)
-            for row in connection.execute(_HOLDERS, {"words": list(words.values())} | scoped):
-                found[named[row[0] - 1]] = frozenset(row[1])
+            for row in bare_rows(connection, _HOLDERS, asked):
+                found[named[row[0] - 1]] = np.sort(np.fromstring(row[1], dtype=np.int64, sep=","))
+        if most is not None:
+            found = {term: ids for term, ids in found.items() if len(ids) <= most}
+            total = None if scope.is_narrow else self._counted(connection)[0]
+            if total is not None:
+                return Holding(found, total)
         if max(map(len, found.values()), default=0) <= few:
             return Holding(found, 0)
         tenant = entries.c.tenant == func.current_setting("harken.tenant")

@@ -204,7 +204,7 @@ class PgvectorIndex(NearestIndex):
         self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int, also: Sequence[int]
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides, by one question."""
-        is_small = scope.is_open and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
+        is_small = (scope.is_open or not limit) and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
         held = self._held.of(tx, space) if is_small else None
         if held is not None:
             return held.compare(query, limit, also)
@@ -273,8 +273,10 @@ class PgvectorIndex(NearestIndex):
 
     def _statement(
         self, tx: Transaction, space: StoredSpace, scope: RowScope, limit: int
-    ) -> tuple[CompoundSelect[Any], bool]:
+    ) -> tuple[Select[Any] | CompoundSelect[Any], bool]:
         """What to ask, and whether the next search asks the same."""
+        if not limit:
+            return _named(self._dialect), True
         if self._few(tx, space, scope):
             if scope.is_open:
                 return _exact(self._dialect), True
@@ -328,7 +330,7 @@ def _comparing(dialect: PostgresDialect, found: Select[Any], whole: bool = False
         listed = select(func.unnest(dialect.list_of()))
         named = select(*columns).where(compared.c.entry_id.in_(listed))
     else:
-        named = _compared(_OF_SPACE.where(dialect.among(vectors.c.entry_id)))
+        return union_all(select(near.subquery("near")), _named(dialect))
     return union_all(select(near.subquery("near")), named.add_columns(literal(value=False)))
 
 
@@ -337,6 +339,12 @@ def _compared(found: Select[Any]) -> Select[Any]:
     rows = found.subquery("found")
     distance = cast(rows.c.vector, _Vector()).op("<=>", return_type=Float())(_QUERY)
     return select(rows.c.entry_id, (1 - distance).label("similarity"))
+
+
+@cache
+def _named(dialect: PostgresDialect) -> Select[Any]:
+    """Exact similarities of entries that are named."""
+    return _compared(_OF_SPACE.where(dialect.among(vectors.c.entry_id))).add_columns(literal(value=False))
 
 
 @cache

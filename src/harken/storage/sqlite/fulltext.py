@@ -131,27 +131,32 @@ class Fts5Index(TextIndex):
             found = _match(connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit)
         return found, {entry_id for entry_id, _ in quoting}
 
-    def holders(self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1) -> Holding:
+    def holders(
+        self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1, most: int | None = None
+    ) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
         from harken.storage.sqlite import postings
 
         asked = _asked(scope)
         listed = (
-            f"SELECT group_concat(entry_index.rowid) FROM entry_index {asked.join} "
-            f"WHERE entry_index MATCH ? {asked.condition}"
+            f"SELECT group_concat(id) FROM (SELECT entry_index.rowid AS id FROM entry_index {asked.join} "
+            f"WHERE entry_index MATCH ? {asked.condition} LIMIT ?)"
         )
-        found: dict[str, frozenset[int]] = dict.fromkeys(terms, frozenset())
+        found = dict.fromkeys(terms, postings.parsed_ids(None))
         named: list[str] = []
         parameters: list[str | int] = []
         for term in found:
             if phrase := _phrase(term):
                 named.append(term)
-                parameters += [asked.query(phrase, _OWN), *asked.values]
+                parameters += [asked.query(phrase, _OWN), *asked.values, -1 if most is None else most + 1]
         if named:
             # No more than a query has terms, of which SQLite joins up to 500.
-            rows = connection.exec_driver_sql(" UNION ALL ".join([listed] * len(named)), tuple(parameters))
+            rows = connection.exec_driver_sql(" UNION ALL ".join([listed] * len(named)), tuple(parameters)).all()
             for term, row in zip(named, rows, strict=True):
-                found[term] = frozenset(postings.parsed_ids(row[0]).tolist())
+                found[term] = postings.parsed_ids(row[0])
+        if most is not None:
+            found = {term: ids for term, ids in found.items() if len(ids) <= most}
+            return Holding(found, _about(connection, scope))
         is_counted = max(map(len, found.values()), default=0) > few
         return Holding(found, _count(connection, scope) if is_counted else 0)
 
@@ -217,7 +222,7 @@ def _by_lists(
     """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
     from harken.storage.sqlite import postings
 
-    newest = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
+    newest = _newest(connection)
     if newest <= MATCHES_TO_RANK or scope.is_narrow:
         return None
     own, context, either = (partial(asked.query, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED))
@@ -272,6 +277,21 @@ def _asked(scope: RowScope) -> _Asked:
 
 def _bounds(scope: RowScope) -> tuple[int, int]:
     return (-_ALL_TIME if scope.since is None else scope.since, _ALL_TIME if scope.until is None else scope.until)
+
+
+def _newest(connection: Connection) -> int:
+    """The id of the newest entry, which is about how many there are."""
+    return connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
+
+
+def _about(connection: Connection, scope: RowScope) -> int:
+    """About how many entries a scope has: those of its conversations, or all."""
+    if not scope.is_narrow:
+        return _newest(connection)
+    of_it = RowScope(
+        conversation_id=scope.conversation_id, segment_id=scope.segment_id, conversation_ids=scope.conversation_ids
+    )
+    return _count(connection, of_it)
 
 
 def _count(connection: Connection, scope: RowScope) -> int:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from sqlalchemy import (
     URL,
+    BindParameter,
     ColumnElement,
     Connection,
     Engine,
@@ -71,7 +72,7 @@ def _compiled(statement: Select[Any]) -> tuple[str, Mapping[str, Any]]:
 class SqliteDialect:
     """A `Dialect` of SQLite."""
 
-    def of_tenant(self, table: FromClause, tenant: str) -> tuple[ColumnElement[bool], ...]:
+    def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """None: no index has the tenant, which all rows have, so that every row would be read for it."""
         return ()
 

@@ -36,6 +36,7 @@ _SLACK = 50
 # Scopes of up to so many entries are listed, and searched alone.
 _SPARSE = 200_000
 _KEPT_SCOPES = 32
+_NONE: Int64 = np.empty(0, dtype=np.int64)
 # From so many new vectors in the store on, listing a scope again is quicker than looking for its own among them.
 _MOST_NEW = 2_000
 _OVER_FETCH = 4
@@ -52,7 +53,7 @@ _BEHIND = _ROWS + "id > ? ORDER BY id LIMIT ?"
 
 def vectors_version(tx: Transaction) -> tuple[int, int]:
     """How many vectors were ever removed, and the id of the newest: while both are the same, so are all vectors."""
-    removed, newest = tx.connection.exec_driver_sql(_VERSION, (tx.tenant, VECTORS_REMOVED)).one()
+    ((removed, newest),) = tx.connection.exec_driver_sql(_VERSION, (tx.tenant, VECTORS_REMOVED)).all()
     return int(removed), int(newest)
 
 
@@ -95,13 +96,13 @@ class ScopedNearest(NearestIndex):
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides."""
         asked = _Question(tx, space, query, *vectors_version(tx))
-        among = self._among(asked, scope, limit)
+        among = self._among(asked, scope, limit) if limit else _NONE
         with self._lock:
             if among is None:
                 self._matrix.read_all(asked)
             else:
                 self._matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
-            near = self._matrix.nearest(asked, limit, among)
+            near = self._matrix.nearest(asked, limit, among) if limit else {}
             rest = np.array([entry_id for entry_id in also if entry_id not in near], dtype=np.int64)
             return near, near | self._matrix.nearest(asked, len(rest), rest)
 

@@ -15,6 +15,7 @@ from harken.storage.ports import RowScope, Store, StoredSpace, Transaction
 from harken.storage.tables import entries
 from harken.storage.vectors import ensure_space, put_vectors
 from harken.testing.talk import Talk
+from harken.text.traits import traits_of
 
 _P = ParamSpec("_P")
 _Answer = TypeVar("_Answer")
@@ -62,6 +63,13 @@ def found(
         scored = tx.text.search(tx.connection, terms, scope, limit, with_context)
         known = load_entries(tx, [entry_id for entry_id, _ in scored])
     return [known[entry_id].ref_uid for entry_id, _ in scored]
+
+
+def differing_traits(store: Store) -> list[int]:
+    """Entries with words that do not tell what their texts are like."""
+    with store.reading() as tx:
+        rows = tx.connection.execute(tx.select(entries.c.id, entries.c.text, entries.c.traits)).all()
+    return [row.id for row in rows if row.traits != traits_of(row.text) or not row.traits]
 
 
 def quoting(tx: Transaction, text: str, scope: RowScope = EVERYWHERE) -> list[int]:

@@ -17,7 +17,7 @@ from harken.model.conversations import Role
 from harken.storage.conversations import messages_of
 from harken.storage.open import migrate_store, open_store
 from harken.storage.ports import Migrated, RowScope
-from harken.testing.store_conformance.asking import found, keep, text_problems
+from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk
 from postgres_server import PostgresServer
 
@@ -30,7 +30,7 @@ def text_of(url: URL) -> str:
 WITHOUT_POSITIONS = (
     "DROP INDEX ix_messages_conversation, ix_entries_turns",
     "ALTER TABLE messages DROP COLUMN position",
-    "ALTER TABLE entries DROP COLUMN position",
+    "ALTER TABLE entries DROP COLUMN position, DROP COLUMN traits",
     "ALTER TABLE segment_summaries RENAME COLUMN left_position TO left_at",
     "CREATE INDEX ix_messages_conversation ON messages (tenant, conversation_id, created_at, id)",
     "CREATE INDEX ix_entries_turns ON entries (tenant, conversation_id, is_turn, created_at, id)",
@@ -149,6 +149,25 @@ class TestSchema:
                 assert [one.text for one in messages_of(tx, talk.uid)] == [one.text for one in talk.messages]
             assert set(found(store, "apple0")) == {one.uid for one in talk.messages[:3]}
             assert text_problems(store) == []
+
+    def test_every_tenant_of_the_version_before_is_told_what_its_texts_are_like(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        for tenant in ("north", "south"):
+            talk = Talk(f"of {tenant}")
+            talk.say(f"Did {tenant} call you yesterday?")
+            with closing(open_store(text_of(server_url), tmp_path, tenant)) as store:
+                keep(store, talk)
+        for statement in (
+            "ALTER TABLE entries DROP COLUMN traits",
+            "UPDATE alembic_version SET version_num = '0011'",
+        ):
+            postgres.execute(statement, server_url.database)
+        assert migrate(server_url, tmp_path).before == "0011"
+        for tenant in ("north", "south"):
+            with closing(open_store(text_of(server_url), tmp_path, tenant)) as store:
+                assert differing_traits(store) == []
+                assert len(found(store, "call")) == 1
 
     def test_a_newer_schema(self, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> None:
         postgres.execute("UPDATE alembic_version SET version_num = '9999'", server_url.database)
