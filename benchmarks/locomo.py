@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 TUNED = ("conv-26", "conv-41", "conv-43")
 QUOTED = ("conv-47", "conv-49")
+CORRECTIONS = Path(__file__).with_name("locomo_corrections.toml")
 _EVIDENCE = re.compile(r"D(\d+):(\d+)")
 
 
@@ -40,14 +43,23 @@ def load(path: Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def questions(data: list[dict[str, Any]]) -> list[Question]:
-    """Every question whose evidence names at least one turn that exists."""
+def corrections() -> dict[tuple[str, str], frozenset[str]]:
+    """The evidence of questions whose published labels are wrong, by conversation and question."""
+    listed = tomllib.loads(CORRECTIONS.read_text(encoding="utf-8"))["correction"]
+    return {(each["conversation"], each["question"]): frozenset(each["evidence"]) for each in listed}
+
+
+def questions(
+    data: list[dict[str, Any]], corrected: Mapping[tuple[str, str], frozenset[str]] | None = None
+) -> list[Question]:
+    """Every question whose evidence names at least one turn that exists; with evidence as `corrected`, where it is."""
     found = []
     for sample in data:
         turns = {turn["dia_id"] for turn, _ in turns_of(sample)}
         for item in sample["qa"]:
             named = " ".join(item.get("evidence", []))
             evidence = frozenset(f"D{int(a)}:{int(b)}" for a, b in _EVIDENCE.findall(named)) & turns
+            evidence = (corrected or {}).get((sample["sample_id"], item["question"]), evidence)
             if evidence:
                 found.append(Question(sample["sample_id"], item["question"], item["category"], evidence))
     return found
@@ -64,7 +76,13 @@ def turns_of(sample: dict[str, Any]) -> list[tuple[dict[str, Any], datetime]]:
     return found
 
 
-def write_jsonl(data: list[dict[str, Any]], folder: Path) -> None:
+def said(turn: Mapping[str, Any], captions: bool = True) -> str:
+    """A turn's words, with what the photo shows that was sent with it: all that a reader sees of it."""
+    caption = turn.get("blip_caption") if captions else None
+    return f"{turn['text']} [shares a photo: {caption}]" if caption else turn["text"]
+
+
+def write_jsonl(data: list[dict[str, Any]], folder: Path, captions: bool = True) -> None:
     """One file per conversation in the product's own exchange format; the first speaker is the user."""
     for sample in data:
         first = sample["conversation"]["speaker_a"]
@@ -74,7 +92,7 @@ def write_jsonl(data: list[dict[str, Any]], folder: Path) -> None:
                 "id": turn["dia_id"],
                 "role": "user" if turn["speaker"] == first else "assistant",
                 "author": turn["speaker"],
-                "content": turn["text"],
+                "content": said(turn, captions),
                 "ts": moment.isoformat(),
             }
             for turn, moment in turns_of(sample)

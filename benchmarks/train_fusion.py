@@ -1,9 +1,10 @@
 """Fit the weights of learned fusion on LoCoMo's and BEAM's development sets, from features that the product computes.
 
-    python benchmarks/train_fusion.py [--write]
+    python benchmarks/train_fusion.py [--write] [--rerank]
 
 Prints what is reached by cross-validation: a conversation is never ordered by weights that have seen it. `--write` fits
-on all of it and keeps the weights in `src/harken/search/data/fusion.json`.
+on all of it and keeps the weights in `src/harken/search/data/fusion.json`. `--rerank` asks the cross-encoder as well,
+over weights that have not seen the conversation.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 import beam
 import locomo
+import retrieval
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
 from harken.record.ids import conversation_uid
@@ -52,6 +55,7 @@ class Case:
 
     data: str
     conversation: str
+    text: str
     kind: str
     evidence: frozenset[str]
     features: Floats
@@ -72,11 +76,16 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rerank", action="store_true", help="a further column: with the cross-encoder")
     parser.add_argument("--homes", type=Path, help="keep and take up imported homes in this folder")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        cases = collect(arguments.homes or Path(folder))
-    report(cases, cross_validated(cases))
+        homes = arguments.homes or Path(folder)
+        cases = collect(homes)
+        columns = {"convex": [case.convex for case in cases], "learned": cross_validated(cases)}
+        if arguments.rerank:
+            columns["with cross-encoder"] = reranked(homes, cases)
+    report(cases, columns)
     if arguments.write:
         write(fit([case for case in cases if case.is_fitted]), cases)
 
@@ -99,27 +108,14 @@ def collect(folder: Path, most: int | None = None) -> list[Case]:
                 write_files(files)
                 harken.import_transcripts("jsonl", [files])
                 harken.embed()
-            names = _Names(harken)
+            names = retrieval.Names(harken)
             mine = [each for each in asked if each[0] == data][:most]
             cases += [_case(harken, names, *each) for each in mine]
     return [case for case in cases if len(case.found)]
 
 
-class _Names:
-    """What entries are known by in the data, looked up once."""
-
-    def __init__(self, harken: Harken) -> None:
-        self._harken, self._known = harken, dict[str, str]()
-
-    def of(self, uid: str) -> str:
-        if uid not in self._known:
-            message = self._harken.show(uid, 0).message
-            self._known[uid] = message.external_id if message else ""
-        return self._known[uid]
-
-
 def _case(
-    harken: Harken, names: _Names, data: str, conversation: str, kind: str, text: str, evidence: frozenset[str]
+    harken: Harken, names: retrieval.Names, data: str, conversation: str, kind: str, text: str, evidence: frozenset[str]
 ) -> Case:
     scope = SearchScope(conversation=conversation_uid("jsonl", conversation))
     seen: list[tuple[fusion.Evidence, Sequence[int]]] = []
@@ -131,13 +127,14 @@ def _case(
     with mock.patch.object(candidates, "learned_scores", note):
         harken.search(text, scope=scope, limit=fusion.REORDERED)
     if not seen:
-        return Case(data, conversation, kind, evidence, np.empty((0, 0)), (), ())
+        return Case(data, conversation, text, kind, evidence, np.empty((0, 0)), (), ())
     [(known, entry_ids)] = seen
     features, lengths = fusion.features_of(known, entry_ids)
     scaled = fusion.standardized(features)
     short = 1.0 / (1.0 + np.exp(STEEPNESS * (lengths.mean() - MIDDLE)))
     found = tuple(names.of(known.facts[entry_id].ref_uid) for entry_id in entry_ids)
-    return Case(data, conversation, kind, evidence, np.hstack([short * scaled, (1 - short) * scaled]), found, found)
+    features = np.hstack([short * scaled, (1 - short) * scaled])
+    return Case(data, conversation, text, kind, evidence, features, found, found)
 
 
 def fit(cases: Sequence[Case]) -> Floats:
@@ -161,19 +158,48 @@ def fit(cases: Sequence[Case]) -> Floats:
 
 def cross_validated(cases: Sequence[Case]) -> list[tuple[str, ...]]:
     """Each question's candidates in the order of weights that have seen nothing of its conversation."""
+    weights = unseeing_weights(cases)
+    return [_ordered(case, weights[case.conversation]) for case in cases]
+
+
+def unseeing_weights(cases: Sequence[Case]) -> dict[str, Floats]:
+    """For each conversation the weights that were fitted without it."""
     names = {data: sorted({case.conversation for case in cases if case.data == data}) for data in ("locomo", "beam")}
     fold = {name: number % FOLDS for each in names.values() for number, name in enumerate(each)}
     fitted = [fit([c for c in cases if c.is_fitted and fold[c.conversation] != held]) for held in range(FOLDS)]
-    return [_ordered(case, fitted[fold[case.conversation]]) for case in cases]
+    return {name: fitted[held] for name, held in fold.items()}
+
+
+@contextmanager
+def fused_by(weights: Floats) -> Iterator[None]:
+    """While inside, every search orders by these weights."""
+    short, long = np.split(weights, 2)
+    used = fusion.FusionWeights(short, long, MIDDLE, STEEPNESS)
+    with mock.patch.object(fusion, "fusion_weights", return_value=used):
+        yield
+
+
+def reranked(folder: Path, cases: Sequence[Case]) -> list[tuple[str, ...]]:
+    """Each question's candidates as the product's search orders them with its cross-encoder."""
+    weights, orders = unseeing_weights(cases), []
+    for data in ("locomo", "beam"):
+        with Harken(folder / data) as harken:
+            names = retrieval.Names(harken)
+            for case in (each for each in cases if each.data == data):
+                scope = SearchScope(conversation=conversation_uid("jsonl", case.conversation))
+                with fused_by(weights[case.conversation]):
+                    hits = harken.search(case.text, scope=scope, limit=fusion.REORDERED, rerank=True).hits
+                orders.append(tuple(names.of(hit.entry.ref_uid) for hit in hits))
+    return orders
 
 
 def _ordered(case: Case, weights: Floats) -> tuple[str, ...]:
     return tuple(case.found[place] for place in np.argsort(-(case.features @ weights), kind="stable"))
 
 
-def report(cases: Sequence[Case], learned: Sequence[tuple[str, ...]]) -> None:
-    """Print recall@10 and MRR of each group, convex fusion beside learned."""
-    print(f"{'':<36}{'questions':>10}{'convex':>16}{'learned':>16}")
+def report(cases: Sequence[Case], columns: Mapping[str, Sequence[tuple[str, ...]]]) -> None:
+    """Print recall@10 and MRR of each group, one way of ordering beside the other."""
+    print(f"{'':<36}{'questions':>10}" + "".join(f"{name:>20}" for name in columns))
     groups: dict[str, Callable[[Case], bool]] = {
         "LoCoMo": lambda c: c.data == "locomo" and c.kind != str(ADVERSARIAL),
         "LoCoMo, adversarial": lambda c: c.data == "locomo" and c.kind == str(ADVERSARIAL),
@@ -182,21 +208,17 @@ def report(cases: Sequence[Case], learned: Sequence[tuple[str, ...]]) -> None:
     for kind in sorted({case.kind for case in cases if case.data == "beam"}):
         groups[f"  {kind}"] = lambda c, kind=kind: c.data == "beam" and c.kind == kind
     for name, belongs in groups.items():
-        chosen = [(case, order) for case, order in zip(cases, learned, strict=True) if belongs(case)]
+        chosen = [place for place, case in enumerate(cases) if belongs(case)]
         if chosen:
-            before, after = (
-                _figures([(c.evidence, o) for c, o in pairs])
-                for pairs in ([(case, case.convex) for case, _ in chosen], chosen)
+            figures = (
+                _figures([(cases[each].evidence, orders[each]) for each in chosen]) for orders in columns.values()
             )
-            print(f"{name:<36}{len(chosen):>10}{before:>16}{after:>16}")
+            print(f"{name:<36}{len(chosen):>10}" + "".join(f"{each:>20}" for each in figures))
 
 
 def _figures(rows: Sequence[tuple[frozenset[str], Sequence[str]]]) -> str:
     recall = mean(len(evidence & set(found[:10])) / len(evidence) for evidence, found in rows)
-    first = mean(
-        next((1 / place for place, each in enumerate(found, start=1) if each in evidence), 0.0)
-        for evidence, found in rows
-    )
+    first = mean(retrieval.reciprocal_rank(evidence, found) for evidence, found in rows)
     return f"{recall:.3f}/{first:.3f}"
 
 

@@ -86,8 +86,8 @@ class SearchConfig(SettingsSection):
     untrusted_margin: Ratio = 0.1
     context_window: bool = True
     rerank: bool = False
-    rerank_top: Annotated[int, Field(ge=2, le=100)] = 10
-    rerank_blend: Ratio = 0.5
+    rerank_top: Annotated[int, Field(ge=2, le=100)] = 12
+    rerank_blend: Ratio = 0.3
 
 
 class LlmConfig(SettingsSection):

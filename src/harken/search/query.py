@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -160,6 +161,34 @@ def _asks(sentence: str) -> bool:
     first = re.search(r"\w+", sentence.lower())
     begins = first is not None and first[0] in word_lists("courtesies/any_language")["questions"]
     return bool(_ASKS.search(sentence)) or (begins and not _ENDS.search(sentence))
+
+
+def best_passage(text: str, terms: Sequence[str], max_tokens: int) -> str:
+    """The stretch of a text that has most of the terms, whatever their endings, in so many tokens; else its head."""
+    if tokens.fits(text, max_tokens):
+        return text
+    width = len(text) * max_tokens // tokens.estimate(text)
+    places = _places(text, terms)
+    best, first, last = 0, 0, 0
+    for number, (start, _) in enumerate(places):
+        inside = places[number : bisect_left(places, (start + width,))]
+        if (found := len({term for _, term in inside})) > best:
+            best, first, last = found, start, inside[-1][0]
+    # Its words in the middle, for what is said of them stands on both sides.
+    begin = min(max(0, (first + last - width) // 2), len(text) - width)
+    while 0 < begin < first and not text[begin - 1].isspace():
+        begin += 1
+    return tokens.clip(text[begin : begin + 2 * width], max_tokens)
+
+
+def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:
+    """Where a text has which of the terms, in order; inside of a word only in scripts without spaces."""
+    found = [
+        (match.start(), number)
+        for number, term in enumerate(terms)
+        for match in re.finditer(f"(?<![^\\W{UNSPACED}]){re.escape(_stem(term))}", text, re.IGNORECASE)
+    ]
+    return sorted(found)
 
 
 def share_held(terms: Iterable[str], words: Iterable[str]) -> float:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.search.query import MAX_QUERY_TOKENS, MAX_TERMS, parse_query, whole_words
+from harken.search.query import MAX_QUERY_TOKENS, MAX_TERMS, best_passage, parse_query, whole_words
 from harken.text import tokens
 from harken.text.words import STOP_WORDS
 
@@ -111,3 +111,29 @@ class TestWholeWords:
 class TestStopWords:
     def test_stop_words_are_words_in_lower_case(self) -> None:
         assert all(word == word.lower().strip() for word in STOP_WORDS)
+
+
+class TestPassages:
+    FILLER = "Nothing of note was said in this sentence, and it goes on for a while. " * 60
+
+    def test_a_short_text_is_its_own_passage(self) -> None:
+        assert best_passage("a zebra", ["giraffe"], 96) == "a zebra"
+
+    @pytest.mark.parametrize("place", [0, 1, 2])
+    def test_it_is_where_most_of_the_words_are(self, place: int) -> None:
+        parts = [self.FILLER, self.FILLER]
+        parts.insert(place, "The zebras were painted by Melanie on a Tuesday. ")
+        text = "A zebra! " + "".join(parts)
+        assert "zebras were painted by Melanie" in best_passage(text, ["zebra", "painting", "melanie"], 96)
+
+    def test_a_text_without_any_of_the_words_gives_its_head(self) -> None:
+        passage = best_passage("First of all. " + self.FILLER, ["zebra"], 96)
+        assert passage.startswith("First of all.")
+
+    def test_words_are_found_in_scripts_without_spaces(self) -> None:
+        text = "今天我们谈了很多别的事情。" * 200 + "北京天气很好。" + "今天我们谈了很多别的事情。" * 200
+        assert "北京天气" in best_passage(text, ["北京", "天气"], 96)
+
+    @given(st.text(max_size=3000), st.lists(st.text(min_size=1, max_size=8), max_size=5), st.integers(8, 120))
+    def test_it_never_takes_more_than_it_may(self, text: str, terms: list[str], most: int) -> None:
+        assert tokens.estimate(best_passage(text, terms, most)) <= most

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from harken.config.sections import SearchConfig
 from harken.errors import EndpointError, MissingExtraError, NotFoundError, UsageError
@@ -21,6 +23,7 @@ from harken.storage.ports import _SOON_SECONDS, StoredSpace
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors_where, ensure_space
 from harken.testing import HashingEmbedder, OverlapReranker
+from harken.text import tokens
 from recorded import LONG, RecordedHome
 
 
@@ -329,6 +332,18 @@ class TestWeights:
         assert "quote" in [reason.name for reason in first.reasons]
 
 
+class Judge:
+    """Gives a text the chance of the word that it has."""
+
+    name = "judge"
+
+    def __init__(self, chances: dict[str, float]) -> None:
+        self._chances = chances
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.array([next(c for word, c in self._chances.items() if word in text) for text in texts], np.float32)
+
+
 class TestReranking:
     def test_the_best_are_looked_at_again_when_asked_for(self, desk: Desk) -> None:
         say(desk, "zebra zebra zebra zebra", "a zebra and a giraffe that walked in the dust and the heat of noon")
@@ -347,6 +362,54 @@ class TestReranking:
         desk.reranker = lambda: seen
         assert len(desk.texts("zebra giraffe", rerank=True, limit=1)) == 1
         assert len(seen.asked[0][1]) == 2
+
+    def test_of_a_long_answer_it_reads_the_passage_that_has_the_words(self, desk: Desk) -> None:
+        filler = "We looked at many things that day and wrote most of them down. " * 120
+        say(desk, f"{filler}The giraffe met a zebra at noon. {filler}", "zebra zebra")
+        seen = OverlapReranker()
+        desk.reranker = lambda: seen
+        desk.search("where did the giraffe meet a zebra?", rerank=True)
+        [(_, texts)] = seen.asked
+        assert any("The giraffe met a zebra at noon." in text for text in texts)
+        assert max(tokens.estimate(text) for text in texts) <= 64
+
+    def test_twelve_long_answers_are_read_no_longer_than_twelve_turns(self, desk: Desk) -> None:
+        filler = "We looked at many things that day and wrote most of them down. " * 120
+        say(desk, *(f"{filler}The giraffe met zebra {number} at noon." for number in range(12)))
+        seen = OverlapReranker()
+        desk.reranker = lambda: seen
+        desk.search("where did the giraffe meet a zebra?", rerank=True)
+        [(_, texts)] = seen.asked
+        assert len(texts) == 12
+        assert sum(map(tokens.estimate, texts)) <= 12 * 32
+        assert all("giraffe met zebra" in text for text in texts)
+
+    def test_short_texts_leave_their_room_to_a_longer_one(self, desk: Desk) -> None:
+        long = (
+            "The giraffe met a zebra at noon, and then " + "they went on to the river and drank " * 6 + "until night."
+        )
+        say(desk, long, *(f"zebra {number}" for number in range(5)))
+        seen = OverlapReranker()
+        desk.reranker = lambda: seen
+        desk.search("where did the giraffe meet a zebra?", rerank=True)
+        assert any("until night." in text for text in seen.asked[0][1])
+
+    def test_of_a_long_query_it_reads_as_little(self, desk: Desk) -> None:
+        say(desk, "zebra one", "zebra two")
+        seen = OverlapReranker()
+        desk.reranker = lambda: seen
+        desk.search("zebra " + "and what else was said about all of these animals " * 40, rerank=True)
+        [(query, _)] = seen.asked
+        assert tokens.estimate(query) <= 32
+
+    def test_judgements_that_are_all_near_zero_still_tell_the_better_one(self, desk: Desk) -> None:
+        say(desk, "zebra one of them", "zebra two of them", "zebra three of them")
+        desk.reranker = lambda: Judge({"one": 0.99, "two": 0.01, "three": 0.0001})
+        rows = desk.search("zebra", rerank=True, rerank_blend=1.0).hits
+        judged = [reason.value for hit in rows for reason in hit.reasons if reason.name == "rerank"]
+        assert judged[0] == 1.0
+        assert 0.2 < judged[1] < 0.6
+        assert judged[2] == 0.0
 
     def test_a_reranker_that_is_not_installed_says_so(self, desk: Desk) -> None:
         say(desk, "zebra one", "zebra two")

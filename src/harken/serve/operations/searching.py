@@ -114,7 +114,7 @@ class SearchArguments:
     mode: Annotated[str, Argument("Words, meaning, or both.", choices=MODES, is_rare=True)] = "hybrid"
     rerank: Annotated[
         bool | None,
-        Argument("Have a local cross-encoder judge the best ten again.", is_shared=False),
+        Argument("Have a local cross-encoder judge the best twelve again.", is_shared=False),
         Spelling("--rerank/--no-rerank"),
     ] = None
     explain: Annotated[bool, Argument("Show what each hit's score is made of.", is_shared=False)] = False
