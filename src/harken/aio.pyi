@@ -70,9 +70,18 @@ class AsyncContextAssembler:
         *,
         include_untrusted: bool = ...,
         project: str | None = ...,
+        directory: str | Path | None = ...,
     ) -> FormattedContext: ...
     async def get_premortem_context(
-        self, domain: str, strategy: str | None = ..., limit: int = ..., max_tokens: int = ..., about: str = ...
+        self,
+        domain: str,
+        strategy: str | None = ...,
+        limit: int = ...,
+        max_tokens: int = ...,
+        about: str = ...,
+        *,
+        project: str | None = ...,
+        directory: str | Path | None = ...,
     ) -> FormattedContext: ...
 
 class AsyncBackground:
@@ -116,12 +125,16 @@ class AsyncChats:
         is_preview: bool = ...,
         past_note: str = ...,
         include_untrusted: bool = ...,
+        project: str | None = ...,
+        directory: str | Path | None = ...,
     ) -> ChatContext: ...
     async def task_context(self, name: str, request: str, system: str) -> tuple[ContextMessage, ...]: ...
     async def recall(self, session: ContextSession, query: str, excluded: Collection[str] = ...) -> Recall: ...
-    async def past(self, query: str, session: ContextSession | None = ...) -> PastRecall: ...
+    async def past(
+        self, query: str, session: ContextSession | None = ..., directory: str | Path | None = ...
+    ) -> PastRecall: ...
     async def warm_up(self) -> None: ...
-    async def quotes_about(self, prompt: str, conversation_uid: str) -> list[Quote]: ...
+    async def quotes_about(self, prompt: str, conversation_uid: str, directory: str | None = ...) -> list[Quote]: ...
     async def latest(self, directory: str, conversation_uid: str) -> list[Quote]: ...
     async def given(self, conversation_uid: str) -> set[str]: ...
     async def note_given(
@@ -472,6 +485,7 @@ class AsyncHarken:
         budget_tokens: int | None = ...,
         system_prompt: str | None = ...,
         include_untrusted: bool = ...,
+        directory: str | Path | None = ...,
     ) -> ChatContext: ...
     async def assemble_context(
         self,
@@ -482,9 +496,18 @@ class AsyncHarken:
         *,
         include_untrusted: bool = ...,
         project: str | None = ...,
+        directory: str | Path | None = ...,
     ) -> FormattedContext: ...
     async def get_premortem_context(
-        self, domain: str, strategy: str | None = ..., limit: int = ..., max_tokens: int = ..., about: str = ...
+        self,
+        domain: str,
+        strategy: str | None = ...,
+        limit: int = ...,
+        max_tokens: int = ...,
+        about: str = ...,
+        *,
+        project: str | None = ...,
+        directory: str | Path | None = ...,
     ) -> FormattedContext: ...
     async def auto_rag(
         self, session: str | ContextSession, query: str, *, channel: str = ..., excluded: Sequence[str] = ...

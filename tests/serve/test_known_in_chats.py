@@ -37,8 +37,10 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository, in which the chats begin."""
     made = new_repository(tmp_path / "garden")
+    monkeypatch.chdir(made.root)
     made.commit("Add a valve that empties the greenhouse tank", notes_md=NOTES, water_py=CODE)
     return made
 

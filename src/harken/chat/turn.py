@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -86,12 +86,13 @@ class Chat:
         project = identify_project(directory) if directory is not None else None
         head = NewConversation(CHAT_CHANNEL, new_uid(self.recorder.now()), project=project)
         self._begun[head.uid] = head
-        return ContextSession(head.uid, None)
+        return ContextSession(head.uid, None, project)
 
     def context(self, session: ContextSession, text: str) -> ChatContext:
         """The context that the model would get if this were said now; nothing is recorded."""
         prompt = self.settings().context.system_prompt or SYSTEM_PROMPT
         now = self.chats.newest(session.conversation_uid)
+        now = replace(now, project=now.project or session.project)
         return self.chats.build(now, [text], system_prompt=prompt, is_preview=True, past_note=PAST_TOOL_NOTE)
 
     def turn(
@@ -132,7 +133,7 @@ class Chat:
             self._begun.pop(head.uid, None)
             try:
                 prompt = settings.context.system_prompt or SYSTEM_PROMPT
-                now = ContextSession(asked.conversation_uid, asked.segment_uid)
+                now = ContextSession(asked.conversation_uid, asked.segment_uid, head.project or session.project)
                 context = self.chats.build(now, [asked], system_prompt=prompt, past_note=PAST_TOOL_NOTE)
                 metered = MeteredModel(self.language_model.book(), model, CHAT, asked.exchange_uid)
                 why = exchange.end(rounds.talk(metered, asked, context.messages, context.budget_tokens))
@@ -150,7 +151,7 @@ class Chat:
             found = find_conversation(tx, uid)
         if found is None:
             raise NotFoundError(f"There is no conversation {uid}. Begin one: Harken.chat.begin()")
-        return NewConversation(found.channel, found.external_id, own_uid=uid)
+        return NewConversation(found.channel, found.external_id, project=found.project, own_uid=uid)
 
     @contextmanager
     def _alone(self, uid: str) -> Iterator[None]:

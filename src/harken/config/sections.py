@@ -238,6 +238,8 @@ class RagConfig(SettingsSection):
         min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
             calibration.
         saved: whether memories, experiences, values, documents, code and commits come back in chats as well.
+        scope: what comes back by itself in a project: `prefer` its own and what belongs to none first, others' behind
+            it where that is nearer by a margin, named; `project` never others'; `all` without a difference.
     Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
     """
 
@@ -247,6 +249,7 @@ class RagConfig(SettingsSection):
     share_places: bool = True
     min_similarity: Ratio | None = None
     saved: bool = True
+    scope: Literal["prefer", "project", "all"] = "prefer"
 
 
 class HooksConfig(SettingsSection):

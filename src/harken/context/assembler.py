@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from harken.config.sections import RagConfig
 from harken.config.settings import Settings
-from harken.context.compose import FormattedContext, Items, Plan, checked, compose, gather, ranked
+from harken.context.compose import FormattedContext, Items, Plan, checked, compose, gather, own_first, ranked
 from harken.context.dedupe import distinct
 from harken.context.past import past_items
 from harken.context.premortem import premortem
 from harken.errors import ContextAssemblyError, InvalidContextTypeError
 from harken.model.arguments import CONTEXT_TYPES, MAX_LIMIT
+from harken.record.scope import scope_of
 from harken.search.past import PastConversations
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
 from harken.sources.searches import SourceSearcher
+from harken.storage.projects import ProjectScope
 from harken.text.shown import counted
 
 HEADINGS: Mapping[str, str] = {name: name.capitalize() for name in CONTEXT_TYPES}
@@ -44,6 +47,7 @@ class ContextAssembler:
         *,
         include_untrusted: bool = True,
         project: str | None = None,
+        directory: str | Path | None = None,
     ) -> FormattedContext:
         """Put together the knowledge of several sources about a query, most relevant first, each thing once.
 
@@ -53,7 +57,9 @@ class ContextAssembler:
             limit: how many items of each are looked at, 1 to 50.
             max_tokens: for the whole context; a soft limit, which the first item of each type may pass.
             include_untrusted: whether what is not to be trusted may be in it, where the settings allow that.
-            project: code, commits and documents only of this one, by its key, short name or folder.
+            project: that it is for, by its key, short name or folder: code, commits and documents are only of this
+                one, and all else as the setting `rag.scope` has it.
+            directory: the folder that it is for, where no project is named: then code and the like are as all else.
         Returns:
             The context; empty where nothing was found. A source that fails is left out, which the context says.
         Raises:
@@ -66,9 +72,11 @@ class ContextAssembler:
         settings = self.settings()
         config = settings.assemble
         allowed = settings.search.include_untrusted and include_untrusted
-        with self._session(limit, include_untrusted=allowed) as session:
+        projects = self._projects(project, directory)
+        with self._session(limit, projects, include_untrusted=allowed) as session:
             asks = self._asks(session, settings, query, limit, project)
-            found, failed = gather({name: asks[name] for name in types})
+            asked, failed = gather({name: asks[name] for name in types})
+        found = own_first(asked)
         kept = {
             id(item)
             for item in distinct([item for items in found.values() for item in items], config.duplicate_similarity)
@@ -78,7 +86,15 @@ class ContextAssembler:
         return compose(once_each, failed, plan, max_tokens, config)
 
     def get_premortem_context(
-        self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
+        self,
+        domain: str,
+        strategy: str | None = None,
+        limit: int = 10,
+        max_tokens: int = 1500,
+        about: str = "",
+        *,
+        project: str | None = None,
+        directory: str | Path | None = None,
     ) -> FormattedContext:
         """Warn of failures in work like this: failures first, then surprises, their causes, and principles.
 
@@ -88,15 +104,18 @@ class ContextAssembler:
             limit: how many of each kind are looked at, 1 to 50.
             max_tokens: for the whole context; a soft limit.
             about: what has gone wrong just now; only what is near to it is told. Empty tells of the whole domain.
+            project: that the work is in, by its key or short name.
+            directory: where the work is, where no project is named.
         Returns:
             The warnings; empty where there is no experience of the domain yet, or none that is near.
         Raises:
             UsageError: the domain, the strategy, the limit or the tokens are not possible.
+            NotFoundError: there is no such project.
         """
         checked(limit, MAX_LIMIT, max_tokens)
         # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
         changes = {} if about else {"relevance_threshold": -1.0}
-        with self._session(limit, **changes) as session:
+        with self._session(limit, self._projects(project, directory), **changes) as session:
             options = limit, max_tokens, self.settings().assemble, session.now, about
             return premortem(self._sources(session), domain, strategy, *options)
 
@@ -115,14 +134,18 @@ class ContextAssembler:
             "conversations": lambda: self._past(session, rag, query),
         }
 
-    def _session(self, limit: int, **changes: float | bool) -> SearchSession:
+    def _projects(self, project: str | None, directory: str | Path | None) -> ProjectScope:
+        with self.searcher.sessions.store.reading() as tx:
+            return scope_of(tx, self.settings().rag.scope, project, directory)
+
+    def _session(self, limit: int, projects: ProjectScope, **changes: float | bool) -> SearchSession:
         """One view of the store, with each query embedded once, for all searches of a call."""
         sessions = self.searcher.sessions
         fused = min(sessions.config().candidates, max(_LEAST_CANDIDATES, _CANDIDATES_OF_EACH * limit))
-        return sessions.open(candidates=fused, **changes)
+        return sessions.open(projects, candidates=fused, **changes)
 
     def _sources(self, session: SearchSession) -> SourceSearcher:
-        return SourceSearcher(session.view, partial(self.searcher.search, session=session))
+        return SourceSearcher(session.view, partial(self.searcher.search, session=session), session.projects)
 
     def _past(self, session: SearchSession, rag: RagConfig, query: str) -> Items:
         recall = PastConversations(self.searcher.sessions, lambda: rag).search(query, session=session)

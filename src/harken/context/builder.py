@@ -21,7 +21,7 @@ from harken.context.layers import (
 )
 from harken.context.render import Fence, Quote, core_block, past_quotes
 from harken.context.task_history import Run
-from harken.model.conversations import CoreFact, Message, MessageType, Role
+from harken.model.conversations import CoreFact, Message, MessageType, ProjectIdentity, Role
 from harken.redact.redactor import Redactor
 from harken.search.past import PastRecall
 from harken.search.recall import AutoRag, Recalled
@@ -31,7 +31,7 @@ from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
 from harken.text import tokens
 from harken.text.characters import legible, valid_utf8
-from harken.text.fence import KNOWN, PAST, RECALLED, SUMMARIZED
+from harken.text.fence import ELSEWHERE, KNOWN, PAST, RECALLED, SUMMARIZED
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
 _EDGE = 16
@@ -43,10 +43,15 @@ _LEAST_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class ContextSession:
-    """A conversation as it goes on: which one, and its segment; None before its first message."""
+    """A conversation as it goes on: which one, and its segment; None before its first message.
+
+    Attributes:
+        project: that it goes on in; None where none is known.
+    """
 
     conversation_uid: str
     segment_uid: str | None
+    project: ProjectIdentity | None = None
 
 
 @dataclass(slots=True)
@@ -60,6 +65,7 @@ class ContextBuilder:
         tail: the segment's newest messages; all of them where it `is_whole`.
         query: what is searched for.
         left_before: id of the oldest message in the window when earlier ones are outside of it.
+        elsewhere: what other projects know.
     """
 
     redactor: Redactor
@@ -81,6 +87,7 @@ class ContextBuilder:
     facts: Sequence[CoreFact] = ()
     digest: tuple[str, datetime] | None = None
     fence: Fence = field(default_factory=Fence)
+    elsewhere: list[Quote] = field(default_factory=list)
 
     def read(self, pending: Sequence[Pending], recalls: bool) -> None:
         """Read the rows, and put in what is pending: that comes first of all that takes room."""
@@ -160,12 +167,19 @@ class ContextBuilder:
         """Quote other conversations about the query, under a heading with a note where there is one."""
         self._failed(recall.failure)
         heading = f"{PAST}\n{note}" if note else PAST
-        self._quote(LayerName.PAST, heading, past_quotes(recall.conversations), "from another conversation")
+        quotes = self._own(past_quotes(recall.conversations))
+        self._quote(LayerName.PAST, heading, quotes, "from another conversation")
 
     def known(self, quotes: Sequence[Quote], failure: str) -> None:
         """Quote what was saved or indexed about the query."""
         self._failed(failure)
-        self._quote(LayerName.KNOWN, KNOWN, quotes, "saved or indexed before")
+        self._quote(LayerName.KNOWN, KNOWN, self._own(quotes), "saved or indexed before")
+        self._quote(LayerName.ELSEWHERE, ELSEWHERE, self.elsewhere, "from another project")
+
+    def _own(self, quotes: Sequence[Quote]) -> list[Quote]:
+        """Those of the project at hand, or of none; what is of others waits to stand behind all of them."""
+        self.elsewhere += [quote for quote in quotes if quote.project]
+        return [quote for quote in quotes if not quote.project]
 
     def _failed(self, failure: str) -> None:
         if failure:
@@ -184,7 +198,12 @@ class ContextBuilder:
             if ContextMessage(Role.SYSTEM, shown([*chosen, quote])).tokens <= room:
                 chosen.append(quote)
         if chosen:
-            items = [_described(each.uid, each.text, why, source=each.source, trust=each.trust) for each in chosen]
+            items = [
+                _described(
+                    each.uid, each.text, f"{why}, of project {each.project}" if each.project else why, **each.facts
+                )
+                for each in chosen
+            ]
             self._speak(name, shown(chosen), items)
 
     def talk(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
@@ -14,24 +15,25 @@ from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, StoreError, UsageError
 from harken.jobs.job import run_until_idle
 from harken.jobs.summarize import SummarizeSegmentWork
-from harken.model.conversations import TASK_CHANNEL
+from harken.model.conversations import TASK_CHANNEL, ProjectIdentity
 from harken.model.lookups import Retrieval
 from harken.record.ids import conversation_uid
-from harken.record.project import identify_project
 from harken.record.recorder import Recorder
+from harken.record.scope import scope_of
 from harken.search.past import PastConversations, PastRecall
 from harken.search.query import asks_nothing, is_small_talk, parse_query
 from harken.search.recall import AutoRag, Recall
 from harken.search.search import Searcher
 from harken.search.session import SearchSession, attempted
-from harken.storage.conversations import begins_with, newest_conversation, newest_segment
+from harken.storage.conversations import begins_with, find_conversation, newest_conversation, newest_segment
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.entries import present_sources
 from harken.storage.past import list_retrievals
+from harken.storage.projects import ProjectScope
 from harken.storage.state import INJECTIONS, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
-_RECALLED = (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG)
+_RECALLED = (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG, LayerName.ELSEWHERE)
 _WORTH_A_CALL = 10
 # Whatever is asked, the model has to be loaded for it.
 _ANY_QUESTION = "what was said before"
@@ -77,7 +79,9 @@ class Chats:
     def newest(self, conversation_uid: str) -> ContextSession:
         """A conversation by its whole id, as it stands now; one that is new has no segment yet."""
         with self._store.reading() as tx:
-            return ContextSession(conversation_uid, newest_segment(tx, conversation_uid))
+            known = find_conversation(tx, conversation_uid)
+            project = known.project if known else None
+            return ContextSession(conversation_uid, newest_segment(tx, conversation_uid), project)
 
     def build(
         self,
@@ -91,6 +95,8 @@ class Chats:
         is_preview: bool = False,
         past_note: str = "",
         include_untrusted: bool = True,
+        project: str | None = None,
+        directory: str | Path | None = None,
     ) -> ChatContext:
         """Everything that the model gets to see, in order.
 
@@ -106,22 +112,21 @@ class Chats:
             system_prompt: None takes the setting.
             is_preview: otherwise what left the window is noted to be summarized.
             past_note: said under the heading of other conversations: how the caller's tools tell more of them.
-            include_untrusted: whether what is not to be trusted may be recalled; what was said last stands in the
-                window all the same.
+            include_untrusted: whether what is not to be trusted may be recalled (the window has it all the same).
+            project: that the conversation goes on in, by its key or short name; None takes its own.
+            directory: tells the project of a conversation that has none.
         Returns:
             Never more than the budget, except for a last pending message that alone is larger: it is kept, and noted.
         Raises:
             UsageError: the budget is none, or a subagent has no task.
+            NotFoundError: there is no such project.
         """
-        settings = self._settings()
-        config = settings.context
+        config = (settings := self._settings()).context
         budget = config.default_budget_tokens if budget_tokens is None else budget_tokens
-        if budget <= 0:
-            raise UsageError(f"budget_tokens must be > 0, got {budget}")
-        if is_subagent and not task_name:
-            raise UsageError("A subagent's context needs the name of its task.")
+        _check(budget, task_name or not is_subagent)
         changes = {} if include_untrusted else {"include_untrusted": False}
-        with self._sessions.open(**changes) as searches:
+        projects = self._projects(project or session.project, directory)
+        with self._sessions.open(projects, **changes) as searches:
             builder = ContextBuilder(self._recorder.redactor, self.auto_rag, searches, settings, session, budget)
             builder.read(pending, recalls=not is_subagent)
             builder.system(config.system_prompt if system_prompt is None else system_prompt)
@@ -150,9 +155,12 @@ class Chats:
             return Recall(notes=("Nothing was said yet.",))
         return self.auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
 
-    def past(self, query: str, session: ContextSession | None = None) -> PastRecall:
-        """Search other conversations; all of them where no session goes on."""
-        return self._past.search(query, session.conversation_uid if session else None)
+    def past(
+        self, query: str, session: ContextSession | None = None, directory: str | Path | None = None
+    ) -> PastRecall:
+        """Search other conversations, all of them where no session goes on, from its project or a directory's."""
+        with self._sessions.open(self._projects(session.project if session else None, directory)) as searches:
+            return self._past.search(query, session.conversation_uid if session else None, searches)
 
     def warm_up(self) -> None:
         """Have the embedding model loaded while nobody waits for it; an endpoint has none to load, and may cost."""
@@ -160,11 +168,15 @@ class Chats:
             with self._sessions.open() as searches:
                 searches.begin(parse_query(_ANY_QUESTION))
 
-    def quotes_about(self, prompt: str, conversation_uid: str) -> list[Quote]:
-        """What was saved, and what other conversations say, about a prompt: asked at once, the most important first."""
+    def quotes_about(self, prompt: str, conversation_uid: str, directory: str | None = None) -> list[Quote]:
+        """What was saved, and what other conversations say, about a prompt: asked at once, the most important first.
+
+        What is of another project than the directory's comes last; without a directory, the conversation's own tells.
+        """
         query = parse_query(prompt)
         saved: list[Quote] = []
-        with self._sessions.open() as searches:
+        project = self.newest(conversation_uid).project if directory is None else None
+        with self._sessions.open(self._projects(project, directory)) as searches:
             if query.text and not is_small_talk(query):
                 with searches.view.reading() as tx:
                     present = present_sources(tx, SAVED.sources)
@@ -173,7 +185,12 @@ class Chats:
                     found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
                     saved = saved_quotes(found, searches.config.untrusted_margin)
             past = self._past.search(prompt, conversation_uid, searches)
-        return [*saved, *past_quotes(past.conversations)]
+        return sorted([*saved, *past_quotes(past.conversations)], key=lambda quote: bool(quote.project))
+
+    def _projects(self, project: ProjectIdentity | str | None, directory: str | Path | None = None) -> ProjectScope:
+        """What recall sees from a project, or from a directory's."""
+        with self._store.reading() as tx:
+            return scope_of(tx, self._settings().rag.scope, project, directory)
 
     def _known(self, builder: ContextBuilder, searches: SearchSession) -> tuple[list[Quote], str]:
         """What was saved or indexed and answers, unless just said; and why it was not searched where that failed."""
@@ -188,7 +205,7 @@ class Chats:
 
     def latest(self, directory: str, conversation_uid: str) -> list[Quote]:
         """The outcome of the conversation before this one in a folder's project, as a quotation; none where none is."""
-        return latest_quotes(self._store, identify_project(directory), conversation_uid)
+        return latest_quotes(self._store, self._projects(None, directory).own, conversation_uid)
 
     def given(self, conversation_uid: str) -> set[str]:
         """Ids of everything that hooks have told a conversation."""
@@ -238,3 +255,10 @@ class Chats:
             with self._store.writing() as tx:
                 note_left(tx, message_uid, self._now())
             self._recorder.wake()
+
+
+def _check(budget_tokens: int, is_named: object) -> None:
+    if budget_tokens <= 0:
+        raise UsageError(f"budget_tokens must be > 0, got {budget_tokens}")
+    if not is_named:
+        raise UsageError("A subagent's context needs the name of its task.")

@@ -38,6 +38,7 @@ class LayerName(StrEnum):
     PAST = "past"
     KNOWN = "known"
     AUTO_RAG = "auto_rag"
+    ELSEWHERE = "elsewhere"
     HISTORY = "history"
     WINDOW = "window"
     PENDING = "pending"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from harken.context.compose import marked, on_one_scale
@@ -10,15 +10,15 @@ from harken.context.render import Quote, speakers
 from harken.model.conversations import (
     DERIVED_SOURCES,
     ContextItem,
+    Hit,
     Message,
     MessageType,
-    ProjectIdentity,
     SearchScope,
     Trust,
     least_trusted,
 )
 from harken.model.lookups import SearchResult
-from harken.search.candidates import Gate, RareWords
+from harken.search.candidates import Gate, RareWords, other_project
 from harken.search.past import PastConversation
 from harken.search.query import Query
 from harken.search.search import Searcher
@@ -59,7 +59,7 @@ def known_quotes(
     own = Gate.of(None if isinstance(asked, str) else asked, least, searches.config)
     quotes: list[Quote] = []
     with searches.view.reading() as tx:
-        rare = RareWords.read(tx, query, row_scope(tx, scope))
+        rare = RareWords.read(tx, query, searches.projects.inside(row_scope(tx, scope)))
         for hit in found.hits:
             if any(hit.entry.text in text for text in said):
                 continue
@@ -71,7 +71,7 @@ def known_quotes(
                 admitted = rare.admit(entry.id, is_near, is_untrusted)
             if admitted and (item := item_of(tx, hit)):
                 text = tokens.clip_middle(item.content, _KNOWN_TOKENS)
-                quotes.append(Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value))
+                quotes.append(_quote(hit, text))
     return quotes[:_SAVED_SHOWN]
 
 
@@ -79,12 +79,14 @@ def saved_quotes(found: SearchResult, untrusted_margin: float) -> list[Quote]:
     """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
     gate = Gate(found.threshold, untrusted_margin)
     # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
-    near = [hit.entry for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
-    once = {
-        entry.ref_uid: Quote(entry.text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value)
-        for entry in reversed(near)
-    }
+    near = [hit for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
+    once = {hit.entry.ref_uid: _quote(hit, hit.entry.text) for hit in reversed(near)}
     return list(reversed(once.values()))[:_SAVED_SHOWN]
+
+
+def _quote(hit: Hit, text: str) -> Quote:
+    entry, project = hit.entry, other_project(hit)
+    return Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value, project=project)
 
 
 def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
@@ -114,18 +116,19 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
         "exchange_count": found.exchange_count,
         "exchange_ids": [exchange.uid for exchange in found.exchanges],
     }
-    return marked(ContextItem("conversation", "\n".join(lines), relevance, metadata), _trust(found))
+    return marked(
+        ContextItem("conversation", "\n".join(lines), relevance, metadata), _trust(found), found.other_project
+    )
 
 
 def _trust(found: PastConversation) -> Trust:
     return least_trusted((found.trust, *(exchange.trust for exchange in found.exchanges)))
 
 
-def latest_quotes(store: Readable, project: ProjectIdentity | None, conversation_uid: str) -> list[Quote]:
+def latest_quotes(store: Readable, project_ids: Collection[int], conversation_uid: str) -> list[Quote]:
     """The summary of the conversation before this one in a project, or of its last exchanges until it has one."""
-    keys = (project.key, *project.aliases) if project else ()
     with store.reading() as tx:
-        latest = latest_of_project(tx, keys, conversation_uid)
+        latest = latest_of_project(tx, project_ids, conversation_uid)
         if latest is None:
             return []
         last = {} if latest.summary else latest_exchange_summaries(tx, latest.uid, _LAST_EXCHANGES)

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from harken.config.sections import AssembleConfig
-from harken.context.compose import FormattedContext, Items, Plan, compose, gather, ranked
+from harken.context.compose import FormattedContext, Items, Plan, compose, gather, own_first, ranked
 from harken.context.dedupe import distinct
 from harken.model.conversations import ContextItem, SearchScope
 from harken.model.experiences import DOMAINS, STRATEGIES, ExperienceStatus, check_one_of
@@ -111,7 +111,8 @@ def premortem(
             sorted(once, key=lambda item: item.metadata["outcome_status"] != falsified) if part == "strategy" else once
         )
 
-    found, failed = gather({part: partial(items, part) for part in asks})
+    asked, failed = gather({part: partial(items, part) for part in asks})
+    found = own_first(asked)
     title = f"Premortem: {domain}" + (f" with {strategy}" if strategy else "")
     whole = config.model_copy(update={"min_item_tokens": max(_STORY_TOKENS, config.min_item_tokens)})
     return compose(found, failed, Plan(title, HEADINGS, _WEIGHTS, _based_on), max_tokens, whole)

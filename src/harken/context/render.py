@@ -155,6 +155,7 @@ class Quote:
         speaker: who said it: a name, else a role.
         trust: a `Trust`; what is not to be trusted says so.
         whole: ids of what else it tells whole, which need not be told again.
+        project: the name of the other project that it is of; empty where it is of the one at hand, or of none.
     """
 
     text: str
@@ -164,6 +165,13 @@ class Quote:
     at: datetime
     trust: str
     whole: tuple[str, ...] = ()
+    project: str = ""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a context tells of it besides its text."""
+        named = {"project": self.project} if self.project else {}
+        return {"source": self.source, "trust": self.trust, **named}
 
 
 class Fence:
@@ -182,6 +190,7 @@ class Fence:
         """The quotation, with where it comes from in its first mark."""
         facts = {
             "source": quote.source,
+            "project": quote.project,
             "from": quote.speaker,
             "date": minute(quote.at),
             "trust": Trust(quote.trust).label,
@@ -235,9 +244,11 @@ def core_line(fact: CoreFact) -> str:
 
 def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
     """A quotation for each conversation, followed by one for each of its exchanges; best first."""
-    return [
-        quote for each in conversations for quote in (_conversation_quote(each), *map(_exchange_quote, each.exchanges))
-    ]
+    quotes = []
+    for each in conversations:
+        quotes.append(_conversation_quote(each))
+        quotes += [_exchange_quote(exchange, each.other_project) for exchange in each.exchanges]
+    return quotes
 
 
 def _conversation_quote(found: PastConversation) -> Quote:
@@ -246,13 +257,14 @@ def _conversation_quote(found: PastConversation) -> Quote:
     lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
     if found.summary:
         lines.append(f"Summary: {one_line(found.summary)}")
-    return Quote("\n".join(lines), "conversation", found.uid, "", found.at, found.trust.value)
+    text, project = "\n".join(lines), found.other_project
+    return Quote(text, "conversation", found.uid, "", found.at, found.trust.value, project=project)
 
 
-def _exchange_quote(found: PastExchange) -> Quote:
+def _exchange_quote(found: PastExchange, project: str) -> Quote:
     lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
     lines.extend(f"{name}: {text}" for name, text in speakers(found))
-    return Quote("\n".join(lines), "exchange", found.uid, "", found.at, found.trust.value)
+    return Quote("\n".join(lines), "exchange", found.uid, "", found.at, found.trust.value, project=project)
 
 
 def speakers(exchange: PastExchange) -> list[tuple[str, str]]:

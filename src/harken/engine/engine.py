@@ -175,18 +175,21 @@ class Harken(Parts):
         budget_tokens: int | None = None,
         system_prompt: str | None = None,
         include_untrusted: bool = True,
+        directory: str | Path | None = None,
     ) -> ChatContext:
         """Everything that the model gets to see in its next call; see `Chats.build`.
 
         A session is the caller's own name for the conversation, in its channel, or one that `chats` found. Pending is
         what the user says now, recorded already or not. Budget and system prompt are the settings' where they are None.
-        What is not to be trusted is recalled only where the settings allow that, too.
+        What is not to be trusted is recalled only where the settings allow that, too. The conversation's project, or
+        the directory's where it has none, says what of other projects comes back (`rag.scope`).
 
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
         found = self.chats.session(session, channel) if isinstance(session, str) else session
         options: dict[str, Any] = {"budget_tokens": budget_tokens, "include_untrusted": include_untrusted}
+        options["directory"] = directory
         return self.chats.build(found, pending, is_subagent, task_name, system_prompt=system_prompt, **options)
 
     def assemble_context(
@@ -198,16 +201,26 @@ class Harken(Parts):
         *,
         include_untrusted: bool = True,
         project: str | None = None,
+        directory: str | Path | None = None,
     ) -> FormattedContext:
         """One text out of several sources on a query; see `ContextAssembler.assemble_context`."""
-        options: dict[str, Any] = {"include_untrusted": include_untrusted, "project": project}
+        options: dict[str, Any] = {"include_untrusted": include_untrusted, "project": project, "directory": directory}
         return self.assembler.assemble_context(query, context_types, limit, max_tokens, **options)
 
     def get_premortem_context(
-        self, domain: str, strategy: str | None = None, limit: int = 10, max_tokens: int = 1500, about: str = ""
+        self,
+        domain: str,
+        strategy: str | None = None,
+        limit: int = 10,
+        max_tokens: int = 1500,
+        about: str = "",
+        *,
+        project: str | None = None,
+        directory: str | Path | None = None,
     ) -> FormattedContext:
         """Failures in work of this kind; see `ContextAssembler.get_premortem_context`."""
-        return self.assembler.get_premortem_context(domain, strategy, limit, max_tokens, about)
+        where: dict[str, Any] = {"project": project, "directory": directory}
+        return self.assembler.get_premortem_context(domain, strategy, limit, max_tokens, about, **where)
 
     def auto_rag(
         self, session: str | ContextSession, query: str, *, channel: str = "library", excluded: Sequence[str] = ()

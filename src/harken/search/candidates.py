@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from math import prod
@@ -15,6 +15,8 @@ from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
 from harken.storage.entries import EntryFacts, entry_facts, load_entries, neighbours
 from harken.storage.ports import NearestIndex, RowScope, Transaction
+from harken.storage.projects import ProjectScope
+from harken.text.shown import short_key
 
 _ASSISTANT_CUES = frozenset({"you", "your"})
 _USER_CUES = frozenset({"i", "my", "me"})
@@ -27,6 +29,9 @@ _MOST_TERMS = 12
 # somebody has set is kept to the letter. "We decided to deploy on Fridays" lies at 0.53 from "what did we decide about
 # the deploy?", where 0.60 is asked of texts that merely resemble.
 _LEEWAY = 0.08
+# What is of another project must be so much nearer (docs/adr/0021-projects.md).
+_OTHER_MARGIN = 0.1
+_OTHER = "project"
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
@@ -248,6 +253,22 @@ def trust_factor(hit: Hit) -> float:
     return next((reason.value for reason in hit.reasons if reason.name == _TRUST), 1.0)
 
 
+def labelled(hits: Iterable[Hit], projects: ProjectScope) -> list[Hit]:
+    """The hits, those of another project than the one at hand with that among their reasons."""
+    return [_labelled(hit) if projects.is_other(hit.entry.project) else hit for hit in hits]
+
+
+def _labelled(hit: Hit) -> Hit:
+    why = Reason(_OTHER, 1.0, f"of another project: {short_key(hit.entry.project or '')}")
+    return replace(hit, reasons=(*hit.reasons, why))
+
+
+def other_project(hit: Hit) -> str:
+    """The name of the other project that a hit is of; empty where it is of the one at hand, or of none."""
+    is_other = any(reason.name == _OTHER for reason in hit.reasons)
+    return short_key(hit.entry.project or "") if is_other else ""
+
+
 class AuthorCue:
     """Whom a query names as the speaker: one of the candidates' authors, or the person, or the agent; never several."""
 
@@ -285,12 +306,14 @@ class Gate:
         margin: how much nearer what is not to be trusted must be.
         leeway: how much less will do for one with the query's words and enough of its rare ones.
         raised: how much nearer than the threshold is asked for; below 0 how much less will do, if it is to be trusted.
+        own: the model's threshold, whatever is set.
     """
 
     threshold: float | None
     margin: float = 0.0
     leeway: float = 0.0
     raised: float = 0.0
+    own: float | None = None
 
     @classmethod
     def of(cls, asked: QueryVector | None, configured: float | None, config: SearchConfig) -> Gate:
@@ -298,14 +321,22 @@ class Gate:
         if asked is None:
             return cls(None, config.untrusted_margin)
         if configured is not None:
-            return cls(configured, config.untrusted_margin)
-        return cls(asked.space.threshold, config.untrusted_margin, _LEEWAY)
+            return cls(configured, config.untrusted_margin, own=asked.space.threshold)
+        return cls(asked.space.threshold, config.untrusted_margin, _LEEWAY, own=asked.space.threshold)
 
     def bar(self, is_untrusted: bool) -> float:
         """The similarity that is asked for; -1 where nothing could be compared."""
         if self.threshold is None:
             return -1.0
         return self.threshold + max(0.0, self.raised) + self.margin if is_untrusted else self.threshold + self.raised
+
+    def of_others(self) -> Gate:
+        """The gate for what is of another project: nearer by a margin, and no word makes up for it.
+
+        A threshold below 0, by which likeness only orders, is none for them: the model's own stands in its place.
+        """
+        threshold = self.own if self.threshold is not None and self.threshold < 0 else self.threshold
+        return replace(self, threshold=threshold, leeway=0.0, raised=max(0.0, self.raised) + _OTHER_MARGIN)
 
     @property
     def partner_bar(self) -> float | None:
@@ -323,6 +354,22 @@ class Gate:
             return True
         is_nearly_near = similarity >= self.threshold + min(0.0, self.raised) - self.leeway
         return None if is_nearly_near and has_words and not is_untrusted else False
+
+
+def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Collection[int]) -> set[int]:
+    """Those candidates of other projects that may come back; without a vector, those with all of the rare words."""
+    strict, rare = gate.of_others(), None
+    passing = set()
+    for entry_id, each in found.facts.items():
+        if each.project_id not in projects:
+            continue
+        admitted = strict.admits(found.similarity.get(entry_id), each.trust.is_untrusted)
+        if admitted is None:
+            rare = rare or RareWords.read(tx, found.query, found.scope)
+            admitted = rare.admit(entry_id, is_near=False, is_untrusted=True)
+        if admitted:
+            passing.add(entry_id)
+    return passing
 
 
 @dataclass(frozen=True, slots=True)

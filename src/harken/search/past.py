@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,10 +14,10 @@ from harken.config.sections import RagConfig
 from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
-from harken.search.candidates import Candidates, Gate, RareWords
+from harken.search.candidates import Candidates, Gate, RareWords, pass_strictly
+from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
-from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.past import (
     RETRIEVALS,
     ConversationHead,
@@ -29,6 +29,8 @@ from harken.storage.past import (
     log_retrieval,
 )
 from harken.storage.ports import RowScope, Transaction
+from harken.storage.projects import ProjectScope
+from harken.text.shown import short_key
 
 # How many of each list are fused: of all conversations, and of those that come back, so many for each exchange.
 _DEPTH, _DEPTH_OF_EACH = 120, 8
@@ -39,14 +41,6 @@ _SHORTLIST = 3
 # In a conversation that comes back anyway, an exchange may be so much less similar: what stands beside what was asked
 # for is seldom beside the point. docs/adr/0011-past-conversations.md
 _WITHIN = 0.1
-# What the second best exchange of a conversation, and its summary, add to the best one.
-_SECOND, _SUMMARY = 0.2, 0.2
-# What an exchange's summary adds to the exchange, and its conversation's score; docs/adr/0011-past-conversations.md.
-_EXCHANGE_SUMMARY, _CONVERSATION = 0.3, 0.4
-# An exchange with less than this share of the best one's score is hardly ever what was asked for.
-_LEAST = 0.5
-# Sources that say again what an exchange says.
-_SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
 _HASH_CHARS = 16
 
 _log = Log(__name__)
@@ -96,6 +90,8 @@ class PastConversation:
         summary: empty where nobody has made one yet.
         similarity: cosine, -1 to 1, of its summary or of its nearest exchange; None where none has a vector.
         trust: of title and summary.
+        project: its key; empty where it belongs to none.
+        is_other: whether that is another project than the one at hand.
     """
 
     uid: str
@@ -107,6 +103,13 @@ class PastConversation:
     score: float
     exchanges: tuple[PastExchange, ...]
     trust: Trust = Trust.AGENT
+    project: str = ""
+    is_other: bool = False
+
+    @property
+    def other_project(self) -> str:
+        """The name of the other project that it is of; empty where it is of the one at hand, or of none."""
+        return short_key(self.project) if self.is_other else ""
 
     def view(self) -> dict[str, Any]:
         """The conversation as JSON, with its exchanges."""
@@ -120,6 +123,8 @@ class PastConversation:
             "score": self.score,
             "trust": self.trust.value,
             "untrusted": self.trust.is_untrusted,
+            "project": self.project or None,
+            "other_project": self.is_other,
             "exchanges": [each.view() for each in self.exchanges],
         }
 
@@ -195,8 +200,8 @@ class PastConversations:
             hashlib.sha256(found.query.encode("utf-8", "replace")).hexdigest()[:_HASH_CHARS],
             len(found.conversations),
             len(of_exchanges),
-            _best_of(each.similarity for each in found.conversations),
-            _best_of(each.similarity for each in of_exchanges),
+            best_of(each.similarity for each in found.conversations),
+            best_of(each.similarity for each in of_exchanges),
             int(seconds * 1_000_000),
             now,
             found.error_class or None,
@@ -233,47 +238,90 @@ class _PastSearch:
         session.begin(self.query, known_scripts_only=True)
         with session.view.reading() as tx:
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
-            trusted = RowScope(without_untrusted=not session.config.include_untrusted)
-            others = replace(trusted, without_conversation_id=current)
-            everywhere = Candidates(self.query, session.config, others, _DEPTH)
+        trusted = RowScope(without_untrusted=not session.config.include_untrusted)
+        wanted = replace(trusted, without_conversation_id=current)
+        shown = self._found(session.projects.inside(wanted), config)
+        if session.projects.prefers and len(shown) < config.conversation_limit:
+            left = config.model_copy(update={"conversation_limit": config.conversation_limit - len(shown)})
+            shown += self._found(wanted, left, session.projects.others)
+        return PastRecall(shown, self.query.text, tuple(self.notes), self.failure)
+
+    def _found(self, wanted: RowScope, config: RagConfig, others: Collection[int] = ()) -> tuple[PastConversation, ...]:
+        """The conversations of a scope that come back, best first; only of `others`, projects, if there are any."""
+        session, trusted = self.session, RowScope(without_untrusted=wanted.without_untrusted)
+        everywhere = Candidates(self.query, session.config, wanted, _DEPTH)
+        if others and not self._is_any_near(everywhere, others):
+            return ()
+        with session.view.reading() as tx:
             everywhere.find_words(tx)
             # Here, for the model is mostly not done yet.
             everywhere.read_facts(tx, everywhere.keyword)
         with self._by_meaning():
-            self._embedded()
+            if not others:
+                self._embedded()
             self._find_near(everywhere)
         gate = Gate.of(self.asked, config.min_similarity, session.config)
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
             ranked = rank_conversations(everywhere)
-            shortlist = tuple(ranked)[: _SHORTLIST * config.conversation_limit]
-            passing = self._passing(tx, everywhere, gate, shortlist, replace(trusted, conversation_ids=shortlist))
+            of_others = {each.conversation_id for each in everywhere.facts.values() if each.project_id in others}
+            shortlist = tuple(row for row in ranked if not others or row in of_others)
+            shortlist = shortlist[: _SHORTLIST * config.conversation_limit]
+            rare_in = replace(trusted, conversation_ids=shortlist)
+            passing = self._passing(tx, everywhere, gate, shortlist, rare_in, others)
             passed = {everywhere.facts[entry_id].conversation_id for entry_id in passing}
             chosen = [row for row in shortlist if row in passed][: config.conversation_limit]
-            if not chosen:
-                return PastRecall((), self.query.text, tuple(self.notes), self.failure)
-            depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(chosen)
-            inside = replace(trusted, conversation_ids=tuple(chosen))
-            within = Candidates(self.query, session.config, inside, depth)
+        lowered = _WITHIN if config.min_similarity is None else 0.0
+        scores, gate = {row: ranked[row] for row in chosen}, replace(gate, raised=-lowered)
+        return self._inside(scores, everywhere, gate, rare_in, config, others) if chosen else ()
+
+    def _inside(
+        self,
+        chosen: Mapping[int, float],
+        everywhere: Candidates,
+        gate: Gate,
+        rare_in: RowScope,
+        config: RagConfig,
+        others: Collection[int],
+    ) -> tuple[PastConversation, ...]:
+        """The best exchanges of conversations, by row with their scores."""
+        session, rows = self.session, tuple(chosen)
+        depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(rows)
+        within = Candidates(self.query, session.config, replace(rare_in, conversation_ids=rows), depth)
+        with session.view.reading() as tx:
             within.find_words(tx)
         with self._by_meaning():
             self._find_near(within, _COMPARED)
         with session.view.reading() as tx:
             self._rank(tx, within, everywhere)
-            heads = conversation_heads(tx, chosen)
+            heads = conversation_heads(tx, rows)
             summarized = [row for row, head in heads.items() if head.summary]
-            lowered = _WITHIN if config.min_similarity is None else 0.0
-            gate = replace(gate, raised=-lowered)
-            passing = self._passing(tx, within, gate, chosen, replace(trusted, conversation_ids=shortlist))
-            scores = {row: ranked[row] for row in chosen}
-            placed = place_exchanges(scores, everywhere, within, passing, summarized, config)
-            exchanges = exchange_heads(tx, [row for each in placed for row in each.exchanges], chosen)
+            passing = self._passing(tx, within, gate, rows, rare_in, others)
+            placed = place_exchanges(chosen, everywhere, within, passing, summarized, config)
+            exchanges = exchange_heads(tx, [row for each in placed for row in each.exchanges], rows)
         for row, head in exchanges.items():
             # What is not to be trusted is quoted where it has passed by itself.
             said = tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing)
             exchanges[row] = replace(head, said=said)
-        shown = tuple(_shown(each, heads[each.row], exchanges, within.scores) for each in placed if each.row in heads)
-        return PastRecall(shown, self.query.text, tuple(self.notes), self.failure)
+        return tuple(
+            _shown(each, heads[each.row], exchanges, within.scores, session.projects)
+            for each in placed
+            if each.row in heads
+        )
+
+    def _is_any_near(self, found: Candidates, others: Collection[int]) -> bool:
+        """Whether other projects have anything that may come back: mostly not, which this knows at a third of the cost.
+
+        Without a vector of the query their words decide, later.
+        """
+        if self.asked is None:
+            return True
+        with self._by_meaning():
+            self._find_near(found)
+        with self.session.view.reading() as tx:
+            found.read_facts(tx, found.nearest)
+            gate = Gate.of(self.asked, self.config.min_similarity, self.session.config)
+            return bool(pass_strictly(tx, found, gate, others))
 
     @contextmanager
     def _by_meaning(self) -> Iterator[None]:
@@ -306,9 +354,17 @@ class _PastSearch:
         found.weigh(found.facts, self.session.now)
 
     def _passing(
-        self, tx: Transaction, found: Candidates, gate: Gate, conversations: Collection[int], scope: RowScope
+        self,
+        tx: Transaction,
+        found: Candidates,
+        gate: Gate,
+        conversations: Collection[int],
+        scope: RowScope,
+        others: Collection[int],
     ) -> set[int]:
         """Entries of some conversations that may come back; a word is rare among the entries of the scope."""
+        if others:
+            return pass_strictly(tx, found, gate, others)
         passing = set()
         for entry_id, each in found.facts.items():
             if each.conversation_id not in conversations:
@@ -324,7 +380,11 @@ class _PastSearch:
 
 
 def _shown(
-    found: Placed, head: ConversationHead, said: Mapping[int, ExchangeHead], scores: Mapping[int, float]
+    found: Placed,
+    head: ConversationHead,
+    said: Mapping[int, ExchangeHead],
+    scores: Mapping[int, float],
+    projects: ProjectScope,
 ) -> PastConversation:
     exchanges = tuple(
         _shown_exchange(said[row], score, similarity, scores)
@@ -332,7 +392,8 @@ def _shown(
         if row in said
     )
     told = head.uid, head.title, head.summary, head.created_at, head.exchange_count
-    return PastConversation(*told, found.similarity, found.score, exchanges, head.trust)
+    is_other = projects.is_other(head.project)
+    return PastConversation(*told, found.similarity, found.score, exchanges, head.trust, head.project, is_other)
 
 
 def _shown_exchange(
@@ -349,104 +410,3 @@ def _shown_exchange(
     shown = [message for message in chosen if message]
     uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
     return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust)
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A conversation's row with its exchanges' rows, best first, each with its score and similarity."""
-
-    row: int
-    score: float
-    similarity: float | None
-    exchanges: Mapping[int, tuple[float, float | None]]
-
-
-def rank_conversations(found: Candidates) -> dict[int, float]:
-    """Rows of conversations with their scores, best first: by their best exchange, the next one, and their summary."""
-    summary: dict[int, float] = {}
-    of_exchanges: dict[int, dict[int, float]] = {}
-    for entry_id, each in found.facts.items():
-        if each.conversation_id is None:
-            continue
-        score = found.scores[entry_id]
-        if each.source == CONVERSATION:
-            summary[each.conversation_id] = score
-        else:
-            mine = of_exchanges.setdefault(each.conversation_id, {})
-            key = each.exchange_id or -entry_id
-            mine[key] = max(score, mine.get(key, 0.0))
-    totals: dict[int, float] = {}
-    for row in {*summary, *of_exchanges}:
-        best, second, *_ = [*sorted(of_exchanges.get(row, {}).values(), reverse=True), 0.0, 0.0]
-        totals[row] = max(best, summary.get(row, 0.0)) + _SECOND * second + _SUMMARY * summary.get(row, 0.0)
-    return {row: totals[row] for row in sorted(totals, key=lambda row: (-totals[row], -row))}
-
-
-def place_exchanges(
-    chosen: Mapping[int, float],
-    everywhere: Candidates,
-    found: Candidates,
-    passing: Collection[int],
-    told: Collection[int],
-    config: RagConfig,
-) -> list[Placed]:
-    """Give exchanges their places: those of `chosen` conversations, by row with their scores, best first.
-
-    `everywhere` is what a search of all found, `found` what one in these did, `passing` the entries of it that may come
-    back, `told` the rows of conversations with a summary.
-    """
-    limit = config.exchange_limit_per_conversation
-    placed = []
-    for row, score in chosen.items():
-        placed.append(_placed(row, score, found, passing))
-    if config.share_places:
-        return _shared(placed, config.conversation_limit * limit, told, everywhere)
-    return [replace(each, exchanges=dict(list(each.exchanges.items())[:limit])) for each in placed]
-
-
-def _placed(row: int, score: float, found: Candidates, passing: Collection[int]) -> Placed:
-    """A conversation with every exchange of which something passes."""
-    of_it: dict[int, list[int]] = {}
-    nearest: list[float | None] = []
-    for entry_id, each in found.facts.items():
-        if each.conversation_id == row:
-            nearest.append(found.similarity.get(entry_id))
-            if each.exchange_id is not None:
-                of_it.setdefault(each.exchange_id, []).append(entry_id)
-    exchanges = {}
-    for exchange, entry_ids in of_it.items():
-        if not set(entry_ids).isdisjoint(passing):
-            # By its own words or its summary, whichever says it better, and by its summary once more.
-            best = max(found.scores[entry_id] for entry_id in entry_ids)
-            made = [found.scores[entry_id] for entry_id in entry_ids if found.facts[entry_id].source == EXCHANGE]
-            weighed = best + _EXCHANGE_SUMMARY * max(made, default=0.0) + _CONVERSATION * score
-            exchanges[exchange] = weighed, _best_of(map(found.similarity.get, entry_ids))
-    best_first = sorted(exchanges.items(), key=lambda each: (-each[1][0], -each[0]))
-    return Placed(row, score, _best_of(nearest), dict(best_first))
-
-
-def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everywhere: Candidates) -> list[Placed]:
-    """Half of all places go to those whose own words are nearest, so that no summary hides them; the rest to the best.
-
-    One that is far behind the best gets none, and its tokens are saved. A conversation without a summary has nothing
-    else to show and keeps one.
-    """
-    own: dict[int, float] = {}
-    for entry_id, facts in everywhere.facts.items():
-        if facts.exchange_id is not None and facts.source not in _SUMMARIES:
-            own[facts.exchange_id] = max(everywhere.scores[entry_id], own.get(facts.exchange_id, 0.0))
-    kept = {exchange for each in placed if each.row not in told for exchange in list(each.exchanges)[:1]}
-    scores = {row: score for each in placed for row, (score, _) in each.exchanges.items()}
-    least = _LEAST * max(scores.values(), default=0.0)
-    near_enough = {row for row, score in scores.items() if score >= least}
-    nearest = sorted(near_enough & own.keys(), key=lambda row: (-own[row], -row))
-    best = sorted(near_enough, key=lambda row: (-scores[row], -row))
-    for row in (*nearest[: places // 2], *best):
-        if len(kept) < places:
-            kept.add(row)
-    return [replace(one, exchanges={row: one.exchanges[row] for row in one.exchanges if row in kept}) for one in placed]
-
-
-def _best_of(similarities: Iterable[float | None]) -> float | None:
-    """The highest; None where none is known."""
-    return max((each for each in similarities if each is not None), default=None)

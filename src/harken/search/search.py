@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log
 
@@ -11,7 +11,7 @@ from harken.model.arguments import MODES
 from harken.model.conversations import Hit, Reason, SearchScope, default_scope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
-from harken.search.candidates import Candidates, Gate, trust_factor
+from harken.search.candidates import Candidates, Gate, labelled, pass_strictly, trust_factor
 from harken.search.query import (
     Query,
     best_passage,
@@ -37,6 +37,8 @@ _JUDGED_TOKENS, _JUDGED_ON_AVERAGE = (96, 64, 48), 32
 # Few texts have more characters a token: what lies behind so many is cut off, and not worth counting.
 _LONGEST_TOKEN = 8
 _LEAST_CHANCE = 1e-6
+# What is of other projects has no score above the lowest of the one at hand.
+_BEHIND = 0.999
 _ECHO = Reason("question", 1.0, "only asks the same: what says something stands before it")
 
 
@@ -89,14 +91,33 @@ class Searcher:
             if not query.text:
                 return SearchResult((), notes=("The query has no words.",))
             result = _search(shared, query, default_scope(scope), limit, mode)
+            others = _of_others(shared, query, default_scope(scope), limit, mode)
         if config.rerank if use_reranker is None else use_reranker:
             hits = rerank(self.reranker(), query, result.hits, config.rerank_top, config.rerank_blend)
             result = replace(result, hits=tuple(hits))
-        return replace(result, hits=tuple(statements_first(query, result.hits, result.threshold)[:limit]))
+        own = labelled(statements_first(query, result.hits, result.threshold)[:limit], shared.projects)
+        lowest, highest = min([1.0, *(hit.score for hit in own)]), max([hit.score for hit in others], default=0.0)
+        behind = [replace(hit, score=_BEHIND * lowest * hit.score / (highest or 1.0)) for hit in others]
+        return replace(result, hits=(*own, *behind))
 
 
-def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str) -> SearchResult:
-    """More hits than wanted, for the cross-encoder chooses among them."""
+def _of_others(session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str) -> list[Hit]:
+    """What other projects have to say, where they are to come behind the one at hand."""
+    if not session.projects.prefers or scope.project or scope.conversation or scope.segment:
+        return []
+    found = _search(session, query, scope, limit, mode, session.projects.others)
+    return labelled(statements_first(query, found.hits, found.threshold)[:limit], session.projects)
+
+
+def _search(
+    session: SearchSession,
+    query: Query,
+    scope: SearchScope,
+    limit: int,
+    mode: str,
+    others: Collection[int] = (),
+) -> SearchResult:
+    """More hits than wanted, for the cross-encoder chooses among them; only of `others`, projects, if there are any."""
     config = session.config
     asked: QueryVector | None = None
     notes: list[str] = []
@@ -106,6 +127,7 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
         rows = row_scope(tx, scope)
         if not config.include_untrusted:
             rows = replace(rows, without_untrusted=True)
+        rows = rows if others else session.projects.inside(rows)
         found = Candidates(query, config, rows, max(limit, config.candidates))
         if mode != "semantic":
             found.find_words(tx, query.quote)
@@ -121,7 +143,7 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
     with session.view.reading() as tx:
         if asked is not None:
             found.find_near(tx, session.view.nearest, asked)
-        order = _ranked(tx, session, found, gate, asked)
+        order = _ranked(tx, session, found, gate, asked, others)
         hits = found.hits(tx, order[: max(limit, config.rerank_top)])
         if not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
@@ -131,17 +153,26 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
 
 
 def _ranked(
-    tx: Transaction, session: SearchSession, found: Candidates, gate: Gate, asked: QueryVector | None
+    tx: Transaction,
+    session: SearchSession,
+    found: Candidates,
+    gate: Gate,
+    asked: QueryVector | None,
+    others: Collection[int],
 ) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
     threshold = gate.threshold
     resembling = [e for e in found.nearest if threshold is None or found.similarity[e] >= threshold]
     found.read_facts(tx, resembling)
+    passing = pass_strictly(tx, found, gate, others) if others else found.facts.keys()
+    if not passing:
+        return []
     found.fuse()
     near = {
         entry_id: each
         for entry_id, each in found.facts.items()
-        if entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
+        if entry_id in passing
+        and (entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted))
     }
     once = without_echoes(near)
     found.learn(tx, session.view.nearest, asked, once)

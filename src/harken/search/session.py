@@ -17,6 +17,7 @@ from harken.providers.embedder import Embedder, Vectors
 from harken.search.query import Query, is_mostly_foreign
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
 from harken.storage.ports import SharedTransaction, Store, StoredSpace, Transaction
+from harken.storage.projects import EVERY_PROJECT, ProjectScope
 from harken.storage.vectors import A_BATCH, EMBED, Backlog, answering_space, backlog, count_embeddable, count_waiting
 
 GO_ON = "harken worker run --until-idle"
@@ -90,10 +91,12 @@ class SearchSession:
         view: the store, whose readings are one transaction.
         now: the moment for all of them.
         coverage: tells what share is embedded.
+        projects: what they see of other projects than the one at hand.
     """
 
-    def __init__(self, sessions: SearchSessions, config: SearchConfig) -> None:
+    def __init__(self, sessions: SearchSessions, config: SearchConfig, projects: ProjectScope) -> None:
         self.config = config
+        self.projects = projects
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
         self.coverage = sessions.coverage
@@ -146,9 +149,9 @@ class SearchSessions:
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
     _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
 
-    def open(self, **changes: Any) -> SearchSession:
-        """A session by the settings in force, but for these changes."""
-        return SearchSession(self, self.config().model_copy(update=changes) if changes else self.config())
+    def open(self, projects: ProjectScope = EVERY_PROJECT, **changes: Any) -> SearchSession:
+        """A session by the settings in force, but for these changes; it sees every project unless told otherwise."""
+        return SearchSession(self, self.config().model_copy(update=changes) if changes else self.config(), projects)
 
     def joined(self, session: SearchSession | None) -> AbstractContextManager[SearchSession]:
         """The session, left open for whoever opened it; a new one where there is none."""

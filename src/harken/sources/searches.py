@@ -26,6 +26,7 @@ from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
 from harken.storage.ports import Readable, Transaction
+from harken.storage.projects import EVERY_PROJECT, ProjectScope
 from harken.storage.records.rows import find_kept
 
 MOST_MEMORIES = 100
@@ -91,6 +92,7 @@ class SourceSearcher:
 
     store: Readable
     search: SearchPort
+    projects: ProjectScope = EVERY_PROJECT
 
     def records(self, wanted: Iterable[tuple[str, str]]) -> list[SavedRecord]:
         """Records by source and id, each once, in the given order; those that are gone are left out."""
@@ -178,7 +180,7 @@ class SourceSearcher:
         return self._of(DocumentSource()).find(query, project=project, limit=limit, mode=mode)
 
     def _of(self, source: Source) -> SourceSearch:
-        return SourceSearch(self.store, source, self.search)
+        return SourceSearch(self.store, source, self.search, self.projects)
 
 
 def _checked_facets(*wanted: tuple[str, str | None, Sequence[str]]) -> tuple[str, ...]:

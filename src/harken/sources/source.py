@@ -12,8 +12,10 @@ from harken.errors import UsageError
 from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT
 from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.model.lookups import SearchResult
+from harken.search.candidates import labelled, other_project
 from harken.storage.entries import load_entries, newest_entries, row_scope
 from harken.storage.ports import Readable, Transaction
+from harken.storage.projects import EVERY_PROJECT, ProjectScope
 
 
 class SearchPort(Protocol):
@@ -59,11 +61,12 @@ class SourceHit:
 
 @dataclass(frozen=True, slots=True)
 class SourceSearch:
-    """Searches the entries of one source."""
+    """Searches the entries of one source; what fills up a list is of no other project than the one at hand."""
 
     store: Readable
     source: Source
     search: SearchPort
+    projects: ProjectScope = EVERY_PROJECT
 
     def find(
         self,
@@ -90,18 +93,22 @@ class SourceSearch:
         named = None if project is None else str(project)
         scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
         result = self.search(query, scope, limit, mode)
-        found = replace(self._shown(result.hits, result.notes), threshold=result.threshold)
+        found = replace(self._shown(result.hits[:limit], result.notes), threshold=result.threshold)
         return self._filled(found, facets, limit) if is_filled and len(found.hits) < limit else found
 
     def _filled(self, found: SourceHit, facets: tuple[str, ...], limit: int) -> SourceHit:
         known = {hit.entry.ref_uid for hit in found.hits}
         with self.store.reading() as tx:
-            scope = row_scope(tx, SearchScope(sources=(self.source.name,), facets=facets))
+            scope = self.projects.inside(row_scope(tx, SearchScope(sources=(self.source.name,), facets=facets)))
             newest = newest_entries(tx, scope, limit + len(known))
             entries = load_entries(tx, newest)
         others = [entries[entry_id] for entry_id in newest if entries[entry_id].ref_uid not in known]
-        rest = self._shown([Hit(entry, 0.0, 0.0) for entry in others[: limit - len(found.hits)]], ())
-        return SourceHit((*found.hits, *rest.hits), (*found.items, *rest.items), found.notes)
+        more = [Hit(entry, 0.0, 0.0) for entry in others[: limit - len(found.hits)]]
+        rest = self._shown(labelled(more, self.projects), ())
+        own = sum(not other_project(hit) for hit in found.hits)
+        hits = (*found.hits[:own], *rest.hits, *found.hits[own:])
+        items = (*found.items[:own], *rest.items, *found.items[own:])
+        return SourceHit(hits, items, found.notes)
 
     def _shown(self, hits: Sequence[Hit], notes: tuple[str, ...]) -> SourceHit:
         with self.store.reading() as tx:

@@ -18,6 +18,8 @@ from sqlalchemy import (
     bindparam,
     cast,
     insert,
+    not_,
+    or_,
     select,
     true,
     tuple_,
@@ -318,6 +320,7 @@ class EntryFacts(NamedTuple):
     Attributes:
         conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
         traits: of its text, as `harken.text.traits` packs them.
+        project_id: the row of its project, if any.
     """
 
     author: str | None
@@ -330,6 +333,7 @@ class EntryFacts(NamedTuple):
     exchange_id: int | None = None
     ref_uid: str = ""
     traits: int = 0
+    project_id: int | None = None
 
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
@@ -344,7 +348,8 @@ def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFac
 def _facts(dialect: Dialect) -> Select[Any]:
     columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
     places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    return select(entries.c.id, *columns, *places, entries.c.traits).where(_OF_TENANT, dialect.among(entries.c.id))
+    more = entries.c.traits, entries.c.project_id
+    return select(entries.c.id, *columns, *places, *more).where(_OF_TENANT, dialect.among(entries.c.id))
 
 
 class Neighbours(NamedTuple):
@@ -459,6 +464,7 @@ def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
     ):
         if wanted not in (None, ()):
             conditions.append(column.in_(wanted) if isinstance(wanted, tuple) else column == wanted)
+    conditions += _without_projects(scope)
     if scope.outside_conversations:
         # Says nothing new, and lets the index of what is in no conversation be used.
         conditions.append(entries.c.conversation_id.is_(None))
@@ -476,3 +482,9 @@ def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:
         having = select(entry_facets.c.tenant, entry_facets.c.entry_id).where(entry_facets.c.facet == facet)
         conditions.append(tuple_(entries.c.tenant, entries.c.id).in_(having))
     return conditions
+
+
+def _without_projects(scope: RowScope) -> list[ColumnElement[bool]]:
+    """Of these projects none; what is of no project at all stays."""
+    others = entries.c.project_id.in_(scope.without_project_ids)
+    return [or_(entries.c.project_id.is_(None), not_(others))] if scope.without_project_ids else []

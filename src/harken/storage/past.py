@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -22,8 +22,9 @@ from harken.storage.tables import (
     exchanges,
     joined,
     messages,
-    project_aliases,
+    projects,
     reader,
+    refers,
     retrievals,
     same,
     summaries,
@@ -44,6 +45,7 @@ class ConversationHead:
         title: its own, else that of its summary, else its first telling words.
         trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
             that of its first words.
+        project: its key; empty where it belongs to none.
     """
 
     uid: str
@@ -52,6 +54,7 @@ class ConversationHead:
     created_at: datetime
     exchange_count: int
     trust: Trust = Trust.AGENT
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
         is_own = row.begun_by in (Trust.OWNER, Trust.AGENT)
         trust = Trust.AGENT if is_own else Trust(row.begun_by or Trust.IMPORTED)
         title = row.title or row.summary_title or said.get(row.id, "")
-        shown = (title, row.text or "", row.created_at, row.exchanges, trust)
+        shown = (title, row.text or "", row.created_at, row.exchanges, trust, row.project or "")
         heads[row.id] = ConversationHead(row.uid, *shown)
     return heads
 
@@ -126,21 +129,21 @@ def _conversation_heads(dialect: Dialect) -> Select[Any]:
         .scalar_subquery()
     )
     columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
-    made = (summaries.c.title.label("summary_title"), summaries.c.text)
+    made = (summaries.c.title.label("summary_title"), summaries.c.text, projects.c.key.label("project"))
+    of_project = refers(conversations.c.project_id, projects)
     return (
         select(*columns, *made, counted.label("exchanges"), begun_by.label("begun_by"))
-        .select_from(conversations.outerjoin(summaries, of_summary))
+        .select_from(conversations.outerjoin(summaries, of_summary).outerjoin(projects, of_project))
         .where(conversations.c.tenant == bindparam("of_tenant"), dialect.among(conversations.c.id))
     )
 
 
-def latest_of_project(tx: Transaction, keys: Sequence[str], without_uid: str) -> ConversationHead | None:
-    """The conversation of a project (all its names) in which something was said last, other than one; or None."""
-    of_project = tx.select(project_aliases.c.project_id).where(project_aliases.c.alias.in_(keys))
+def latest_of_project(tx: Transaction, project_ids: Collection[int], without_uid: str) -> ConversationHead | None:
+    """The conversation of a project (its rows) in which something was said last, other than one; or None."""
     latest = (
         tx.select(conversations.c.id)
         .where(conversations.c.uid != without_uid, conversations.c.parent_uid.is_(None))
-        .where(conversations.c.project_id.in_(of_project))
+        .where(conversations.c.project_id.in_(project_ids))
         .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
     )
     found: int | None = tx.connection.execute(latest.limit(1)).scalar()

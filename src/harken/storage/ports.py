@@ -55,6 +55,7 @@ class RowScope:
         facets: all of these.
         without_sources: no entry of these sources.
         without_untrusted: no entry that is not to be trusted.
+        without_project_ids: no entry of these projects; those of none stay.
     """
 
     sources: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ class RowScope:
     facets: tuple[str, ...] = ()
     without_sources: tuple[str, ...] = ()
     without_untrusted: bool = False
+    without_project_ids: tuple[int, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -83,7 +85,8 @@ class RowScope:
     @property
     def is_small_part(self) -> bool:
         """Whether it is likely to be a small part of a store."""
-        chosen = self.outside_conversations or bool(self.facets) or self.project_id is not None
+        of_projects = self.project_id is not None or bool(self.without_project_ids)
+        chosen = self.outside_conversations or bool(self.facets) or of_projects
         return chosen or self.is_narrow or self.since is not None or self.until is not None
 
     @property

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
 from sqlalchemy import bindparam, select
 
 from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity
-from harken.storage.ports import Transaction
+from harken.storage.ports import RowScope, Transaction
 from harken.storage.tables import project_aliases, projects, same
 
 
@@ -85,3 +88,44 @@ def project_of(tx: Transaction, identity: ProjectIdentity | None) -> tuple[int, 
         raise NotFoundError("A folder without a path belongs to no project.")
     row_id = ensure_project(tx, identity)
     return row_id, str(tx.connection.execute(tx.select(projects.c.key).where(projects.c.id == row_id)).scalar_one())
+
+
+PREFER, ONLY, ALL = "prefer", "project", "all"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectScope:
+    """Which projects recall sees from the one at hand: its own and what belongs to none, and of others what it may.
+
+    Attributes:
+        mode: as `rag.scope` has it; `all` where no project is at hand to be preferred.
+        own: rows of the project at hand.
+        others: rows of all others, each with its key.
+    """
+
+    mode: str = ALL
+    own: frozenset[int] = frozenset()
+    others: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def prefers(self) -> bool:
+        """Whether others come behind its own, and only where they are nearer by a margin."""
+        return self.mode == PREFER and bool(self.others)
+
+    def inside(self, rows: RowScope) -> RowScope:
+        """The scope without others; one that names a project or a conversation is as it was asked for."""
+        if self.mode == ALL or not self.others or rows.project_id is not None or rows.is_narrow:
+            return rows
+        return replace(rows, without_project_ids=tuple(self.others))
+
+    def is_other(self, key: str | None) -> bool:
+        """Whether a project, by its key, is one that comes behind; what belongs to none is not."""
+        return self.prefers and key in self.others.values()
+
+
+EVERY_PROJECT = ProjectScope()
+
+
+def all_projects(tx: Transaction) -> dict[int, str]:
+    """The key of every project, by its row."""
+    return {row.id: row.key for row in tx.connection.execute(tx.select(projects.c.id, projects.c.key))}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from harken.config.sections import RagConfig, SearchConfig
 from harken.model.conversations import Trust
 from harken.search.candidates import Candidates
-from harken.search.past import place_exchanges
+from harken.search.places import place_exchanges
 from harken.search.query import parse_query
 from harken.storage.enrichment.summaries import EXCHANGE
 from harken.storage.entries import EntryFacts

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -38,6 +39,7 @@ _MEANINGS = {
     "of others. To hold each to its own: {}rag set rag_share_places false",
     "min_similarity": "RAG will now bring back only what has a similarity of at least {}.",
     "saved": "Whether what was saved or indexed comes back as well: {}.",
+    "scope": "What comes back from projects beside the one at hand: {}.",
 }
 _EXCERPT = 200
 _LISTED = 20
@@ -104,7 +106,7 @@ def set_value(session: CommandSession, key: str, value: str) -> None:
 def test(session: CommandSession, query: Sequence[str], as_json: bool) -> None:
     """Show which past conversations and exchanges would come back for QUERY; in a chat, not from the chat itself."""
     with session.engine() as harken:
-        found = harken.chats.past(" ".join(query), session.talk)
+        found = harken.chats.past(" ".join(query), session.talk, Path.cwd())
     lines = [line for talk in found.conversations for line in _conversation_lines(talk)] or ["Nothing comes back."]
     session.tell(as_json, found.view(), *lines, *((note, "dim") for note in found.notes))
 
@@ -144,6 +146,7 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
 
 def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
     facts = [f"ID: {talk.uid}", f"Date: {talk.at:%Y-%m-%d}", *_similarity(talk.similarity)]
+    facts += [f"Project: {talk.other_project}"] if talk.is_other else []
     yield f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"
     if talk.summary:
         yield f"  Summary: {talk.summary}"

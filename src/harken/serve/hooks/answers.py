@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harken.context.compose import OTHER_PROJECT
 from harken.context.render import Fence, Quote, core_block
 from harken.engine import Harken
 from harken.log import Log
@@ -124,7 +125,8 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
-            return self._told(agent, uid, PAST, chats.quotes_about(prompt, uid), chats.given(uid))
+            quotes = chats.quotes_about(prompt, uid, _directory(payload))
+            return self._told(agent, uid, PAST, quotes, chats.given(uid))
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
         return NOTHING
@@ -242,13 +244,16 @@ def premortem_quotes(harken: Harken, failure: CheckFailure, directory: str | Non
         return []
     active = harken.experiences.active(directory=directory) if directory else None
     domain, strategy = (active.experience.domain, active.experience.strategy) if active else (_DEFAULT_DOMAIN, None)
-    items = harken.assembler.get_premortem_context(domain, strategy, _LIMIT, about=failure.words).items
+    items = harken.assembler.get_premortem_context(
+        domain, strategy, _LIMIT, about=failure.words, directory=directory
+    ).items
+    others = {item.metadata["id"]: item.metadata.get(OTHER_PROJECT, "") for item in items}
     # A record stands once, whichever parts of the premortem it is in.
     records = harken.sources.records((item.source, item.metadata["id"]) for item in items)
-    return [_failure_quote(record) for record in records[:_EXPERIENCES_SHOWN]]
+    return [_failure_quote(record, others[record.uid]) for record in records[:_EXPERIENCES_SHOWN]]
 
 
-def _failure_quote(record: SavedRecord) -> Quote:
+def _failure_quote(record: SavedRecord, project: str) -> Quote:
     """All that a record tells, root cause included; cut in each of its lines, for what a warning is about ends it."""
     is_experience = record.source == EXPERIENCE
     told = (
@@ -258,4 +263,4 @@ def _failure_quote(record: SavedRecord) -> Quote:
     )
     text = "\n".join(tokens.clip(line, _LINE_TOKENS) for line in told.split("\n"))
     trust = (record.fields or {}).get("trust", Trust.AGENT.value)
-    return Quote(text, record.source, record.uid, "", record.at, trust)
+    return Quote(text, record.source, record.uid, "", record.at, trust, project=project)

@@ -125,6 +125,7 @@ def _footer(turn: Turn) -> str:
     if turn.price_usd is not None and turn.price_usd > 0:
         parts.append(f"${turn.price_usd:.4f}")
     past, known, earlier = map(turn.context.layer, (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG))
+    elsewhere = turn.context.layer(LayerName.ELSEWHERE)
     back = []
     if past is not None:
         talks = sum(item.facts.get("source") == "conversation" for item in past.items)
@@ -133,6 +134,8 @@ def _footer(turn: Turn) -> str:
         back.append(counted(len(known.items), "saved item"))
     if earlier is not None:
         back.append(counted(len(earlier.items), "earlier message"))
+    if elsewhere is not None:
+        back.append(f"{counted(len(elsewhere.items), 'item')} of other projects")
     parts.append(f"back came {', '.join(back)}" if back else "nothing came back")
     return " · ".join([*parts, *turn.context.failures])
 

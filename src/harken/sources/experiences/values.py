@@ -186,10 +186,13 @@ class Values:
         with self.recorder.saving(VALUE) as records:
             one = _cluster(records.tx, cluster_id)
             members = tuple(uid for uid, _ in one.members)
-            known = [read_experience(kept) for kept in find_kept(records.tx, EXPERIENCE, members).values()]
+            kept = find_kept(records.tx, EXPERIENCE, members).values()
+            known, projects = [read_experience(each) for each in kept], {each.project for each in kept}
+            # What several projects bear out belongs to none.
+            project = projects.pop() if len(projects) == 1 else None
             value = Value(
                 uid=self.recorder.new_uid(),
-                project="",
+                project=project.key if project else "",
                 created_at=self.recorder.now(),
                 text=text.strip(),
                 axis=one.axis,
@@ -203,7 +206,7 @@ class Values:
                 domains=_frequent(each.domain for each in known),
                 strategies=_frequent(each.strategy for each in known),
             )
-            return read_value(records.save(kept_value(value, None)))
+            return read_value(records.save(kept_value(value, project)))
 
     def list(self, axis: str | None = None, limit: int = 20) -> Sequence[Value]:
         """Values, the newest first.

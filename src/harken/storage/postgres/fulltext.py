@@ -229,6 +229,7 @@ def _scope_query(scope: RowScope) -> str:
         without.append(f"c:{scope.without_conversation_id}")
     if scope.without_untrusted:
         without.append("u:1")
+    without += [f"p:{project_id}" for project_id in scope.without_project_ids]
     parts += ["!" + _lexeme(token) for token in without]
     return " & ".join(parts)
 

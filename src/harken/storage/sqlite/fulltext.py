@@ -261,8 +261,12 @@ def _asked(scope: RowScope) -> _Asked:
         without.append(f"c{scope.without_conversation_id}")
     if scope.without_untrusted:
         without.append(MARK)
-    for token in without:
-        before, behind = f"({before}", f"{behind}) NOT scope : {_phrase(token)}"
+    unwanted = [_phrase(token) for token in without]
+    if scope.without_project_ids:
+        # One list, for the depth of a query is limited.
+        unwanted.append(f"({_projects(scope)})")
+    for tokens in unwanted:
+        before, behind = f"({before}", f"{behind}) NOT scope : {tokens}"
     condition = f" AND +entry_index.rowid IN {_WITH_FACET}" * len(scope.facets)
     values: tuple[int | str, ...] = scope.facets
     if of_segment and scope.sources:
@@ -273,6 +277,11 @@ def _asked(scope: RowScope) -> _Asked:
         values += _bounds(scope)
     join = "JOIN entries e ON e.id = entry_index.rowid" if " e." in condition else ""
     return _Asked(before, behind, join, condition, values)
+
+
+def _projects(scope: RowScope) -> str:
+    """The tokens of the projects that a scope leaves out."""
+    return " OR ".join(_phrase(f"p{project_id}") for project_id in scope.without_project_ids)
 
 
 def _bounds(scope: RowScope) -> tuple[int, int]:
@@ -300,7 +309,8 @@ def _count(connection: Connection, scope: RowScope) -> int:
     beyond_tokens = (scope.since, scope.until, scope.without_conversation_id, scope.without_sources, scope.facets)
     if groups and not any(beyond_tokens) and not scope.without_untrusted:
         counted = "SELECT count(*) FROM entry_index WHERE entry_index MATCH ?"
-        return int(connection.exec_driver_sql(counted, (" AND ".join(groups),)).scalar_one())
+        others = f" NOT scope : ({_projects(scope)})" if scope.without_project_ids else ""
+        return int(connection.exec_driver_sql(counted, (f"({' AND '.join(groups)}){others}",)).scalar_one())
     inside = select(func.count()).select_from(entries).where(*scope_conditions(scope))
     return int(connection.execute(inside).scalar_one())
 

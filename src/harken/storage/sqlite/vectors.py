@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ class ScopedNearest(NearestIndex):
         is_few = asked.newest <= EXACT_UP_TO
         if scope.is_open:
             return None if is_few else self._nearest(asked, limit + _SLACK)
-        listed = self._listed(asked, scope) if is_few or scope.is_small_part else None
+        listed = self._listed_without(asked, scope) if is_few or scope.is_small_part else None
         among = self._widened(asked, scope, limit) if listed is None else listed
         return among if len(among) <= EXACT_UP_TO else self._nearest(asked, limit + _SLACK, among)
 
@@ -143,6 +143,15 @@ class ScopedNearest(NearestIndex):
             self._matrix.read_all(asked)
             found = self._matrix.nearest(asked, limit, among)
         return np.fromiter(found, dtype=np.int64, count=len(found))
+
+    def _listed_without(self, asked: _Question, scope: RowScope) -> Int64 | None:
+        """The same as `_listed`; one list of a project serves all of its conversations, each left out by its own."""
+        one = scope.without_conversation_id
+        if one is None or not scope.without_project_ids:
+            return self._listed(asked, scope)
+        wide = self._listed(asked, replace(scope, without_conversation_id=None))
+        without = self._listed(asked, RowScope(conversation_ids=(one,)))
+        return None if wide is None or without is None else wide[~np.isin(wide, without)]
 
     def _listed(self, asked: _Question, scope: RowScope) -> Int64 | None:
         """The entries of a scope that have a vector; None where they are too many to be listed."""

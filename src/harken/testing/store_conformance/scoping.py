@@ -21,7 +21,7 @@ from harken.storage.entries import (
 )
 from harken.storage.past import conversation_row
 from harken.storage.ports import RowScope, Store
-from harken.storage.projects import ensure_project
+from harken.storage.projects import PREFER, ProjectScope, all_projects, ensure_project
 from harken.storage.records.rows import drop_kept, each_kept, find_kept, kept_uid
 from harken.storage.tables import entries, entry_facets
 from harken.testing.store_conformance.asking import (
@@ -71,6 +71,10 @@ class Town:
         named = {name for name, uid in self.names.items() if uid in uids}
         assert named == {name for name, entry_id in ids.items() if entry_id in inside}
         return named
+
+
+def _short(key: str) -> str:
+    return key.rpartition("/")[2]
 
 
 DAY = timedelta(days=1)
@@ -205,6 +209,50 @@ class ScopeTests:
             near = set(store.nearest.nearest(tx, space, matrix[0], scope, 10))
         assert set(found(store, "zebra", scope=scope)) == {town.names[name] for name in expected}
         assert near == {ids[list(town.names).index(name)] for name in expected}
+
+    @pytest.mark.parametrize(
+        ("sources", "without", "expected"),
+        [
+            ((), {"house"}, {"three", "four"}),
+            ((), {"garden"}, {"one", "two", "tool", "four"}),
+            ((), {"house", "garden"}, {"four"}),
+            (("message",), {"house"}, {"three", "four"}),
+            (("memory",), {"house"}, set()),
+        ],
+    )
+    @pytest.mark.parametrize("talk", ["", "garden"])
+    def test_projects_are_left_out_and_what_is_of_none_stays(
+        self, store: Store, sources: tuple[str, ...], without: set[str], expected: set[str], talk: str
+    ) -> None:
+        town, space = Town(store), space_of(store)
+        ids, matrix = entry_ids(store, town.messages), unit_vectors(5)
+        embed(store, space, ids, matrix)
+        if talk:
+            expected = expected - {"three"}
+        with store.reading() as tx:
+            others = ProjectScope(
+                PREFER, others={row: key for row, key in all_projects(tx).items() if _short(key) in without}
+            )
+            left_out = conversation_row(tx, town.garden.uid) if talk else None
+            rows = others.inside(RowScope(sources=sources, without_conversation_id=left_out))
+            near = set(store.nearest.nearest(tx, space, matrix[0], rows, 10))
+            held = tx.text.holders(tx.connection, ["zebra", "three"], rows)
+            inside = in_scope(tx, ids, rows)
+        named = {town.names[name] for name in expected}
+        wanted = {ids[list(town.names).index(name)] for name in expected}
+        assert set(found(store, "zebra", scope=rows)) == named
+        assert near == inside == wanted
+        assert (set(held.of["zebra"]), held.entries) == (wanted, len(wanted))
+        # What is named is asked for.
+        for named_scope in (RowScope(project_id=1), RowScope(conversation_ids=(1,)), RowScope(segment_id=1)):
+            assert others.inside(named_scope) == named_scope
+
+    def test_more_projects_are_left_out_than_a_query_is_deep(self, store: Store) -> None:
+        talks = [talk_of(f"t{n}", f"zebra {n}", project=ProjectIdentity(f"path:/p{n}", f"p{n}")) for n in range(300)]
+        keep(store, *talks)
+        with store.reading() as tx:
+            rows = ProjectScope(PREFER, others=dict(list(all_projects(tx).items())[1:])).inside(RowScope())
+        assert found(store, "zebra", scope=rows) == [talks[0].messages[0].uid]
 
     def test_moments_before_1970_have_their_place(self, store: Store) -> None:
         talk = Talk("old", start=datetime(1950, 1, 1, tzinfo=UTC))
