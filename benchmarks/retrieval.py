@@ -19,6 +19,7 @@ from statistics import mean
 from typing import Any
 
 import locomo
+from harken.bench.measures import reciprocal_rank
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
 from harken.record.ids import conversation_uid
@@ -154,9 +155,7 @@ def _figures(asked: Iterable[locomo.Question], ranked: dict[locomo.Question, lis
         recall_10=recall(10),
         recall_20=recall(20),
         hit_5=mean(bool(evidence & set(found[:5])) for evidence, found in rows),
-        mrr=mean(
-            max((1 / (i + 1) for i, t in enumerate(found) if t in evidence), default=0.0) for evidence, found in rows
-        ),
+        mrr=mean(reciprocal_rank(found, evidence) for evidence, found in rows),
         session_recall_5=mean(session_recall(evidence, found) for evidence, found in rows),
     )
 

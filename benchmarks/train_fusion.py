@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 import beam
 import locomo
+from harken.bench.measures import reciprocal_rank
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
 from harken.record.ids import conversation_uid
@@ -193,10 +194,7 @@ def report(cases: Sequence[Case], learned: Sequence[tuple[str, ...]]) -> None:
 
 def _figures(rows: Sequence[tuple[frozenset[str], Sequence[str]]]) -> str:
     recall = mean(len(evidence & set(found[:10])) / len(evidence) for evidence, found in rows)
-    first = mean(
-        next((1 / place for place, each in enumerate(found, start=1) if each in evidence), 0.0)
-        for evidence, found in rows
-    )
+    first = mean(reciprocal_rank(found, evidence) for evidence, found in rows)
     return f"{recall:.3f}/{first:.3f}"
 
 

@@ -46,8 +46,9 @@ _EXCHANGE_SUMMARY, _CONVERSATION = 0.3, 0.4
 # An exchange with less than this share of the best one's score is hardly ever what was asked for.
 _LEAST = 0.5
 # Sources that say again what an exchange says.
-_SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
+SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
 _HASH_CHARS = 16
+EVERYWHERE = RowScope()
 
 _log = Log(__name__)
 
@@ -155,14 +156,20 @@ class PastConversations:
 
     Args:
         config: the limits; read anew for each search.
+        is_logged: whether the store keeps a line about each search, without its words.
     Source: seed 003, hierarchical retrieval.
     """
 
     sessions: SearchSessions
     config: Callable[[], RagConfig]
+    is_logged: bool = True
 
     def search(
-        self, text: str, conversation_uid: str | None = None, session: SearchSession | None = None
+        self,
+        text: str,
+        conversation_uid: str | None = None,
+        session: SearchSession | None = None,
+        within: RowScope = EVERYWHERE,
     ) -> PastRecall:
         """Past conversations about what the user says now, other than the one that goes on, with their best exchanges.
 
@@ -176,13 +183,13 @@ class PastConversations:
                 return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
             started = time.perf_counter()
             try:
-                found = _PastSearch(shared, query, config).run(conversation_uid)
+                found = _PastSearch(shared, query, config, within).run(conversation_uid)
             except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
                 name = type(error).__name__
                 _log.warning("past_conversations_failed", error_class=name)
                 why = f"Past conversations were not searched: {name}."
                 found = PastRecall((), query.text, (why,), why, name)
-            if found.query:
+            if found.query and self.is_logged:
                 # The log is written, for which a store in memory has no other connection.
                 shared.view.release()
                 self._log(found, time.perf_counter() - started, shared.now)
@@ -220,6 +227,7 @@ class _PastSearch:
     session: SearchSession
     query: Query
     config: RagConfig
+    within: RowScope
     notes: list[str] = field(default_factory=list)
     failure: str = ""
     asked: QueryVector | None = None
@@ -233,7 +241,7 @@ class _PastSearch:
         session.begin(self.query, known_scripts_only=True)
         with session.view.reading() as tx:
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
-            trusted = RowScope(without_untrusted=not session.config.include_untrusted)
+            trusted = replace(self.within, without_untrusted=not session.config.include_untrusted)
             others = replace(trusted, without_conversation_id=current)
             everywhere = Candidates(self.query, session.config, others, _DEPTH)
             everywhere.find_words(tx)
@@ -433,7 +441,7 @@ def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everyw
     """
     own: dict[int, float] = {}
     for entry_id, facts in everywhere.facts.items():
-        if facts.exchange_id is not None and facts.source not in _SUMMARIES:
+        if facts.exchange_id is not None and facts.source not in SUMMARIES:
             own[facts.exchange_id] = max(everywhere.scores[entry_id], own.get(facts.exchange_id, 0.0))
     kept = {exchange for each in placed if each.row not in told for exchange in list(each.exchanges)[:1]}
     scores = {row: score for each in placed for row, (score, _) in each.exchanges.items()}
