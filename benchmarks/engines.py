@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 import locomo
+from harken.bench.measures import reciprocal_rank
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
 from harken.record.ids import conversation_uid
@@ -81,8 +82,8 @@ def recall(ranked: dict[locomo.Question, list[tuple[str, str]]]) -> float:
 def reciprocal(ranked: dict[locomo.Question, list[tuple[str, str]]]) -> float:
     """Mean reciprocal rank of the first evidence."""
     return mean(
-        next((1 / rank for rank, turn in enumerate(turns, 1) if turn[0] == q.conversation and turn[1] in q.evidence), 0)
-        for q, turns in ranked.items()
+        reciprocal_rank(turns, {(question.conversation, turn) for turn in question.evidence})
+        for question, turns in ranked.items()
     )
 
 

@@ -6,6 +6,8 @@ includes all of them. A few touch what its people talk about (bread, poems, emai
 
 from __future__ import annotations
 
+from harken.bench.questions import lines_of
+
 SMALL_TALK = (
     "ok, thanks!",
     "great, go ahead",
@@ -29,48 +31,4 @@ SMALL_TALK = (
     "lol",
 )
 
-OFF_TOPIC = (
-    "What is the boiling point of nitrogen?",
-    "How do I reverse a linked list in C?",
-    "Write a regular expression that matches an IPv6 address.",
-    "Translate this sentence into Japanese.",
-    "Explain the difference between TCP and UDP.",
-    "Who won the football world cup in 1966?",
-    "What is the capital of Mongolia?",
-    "Fix the failing unit test in parser.py",
-    "git rebase says there are conflicts, what now?",
-    "Summarise the second law of thermodynamics.",
-    "How many moons does Jupiter have?",
-    "Give me a recipe for sourdough bread.",
-    "Why is my Docker container exiting with code 137?",
-    "Add a dark mode toggle to the settings page.",
-    "Convert 72 degrees Fahrenheit to Celsius.",
-    "What is the time complexity of quicksort?",
-    "Draft an email to the landlord about the broken heating.",
-    "Which tax form does a sole proprietor need?",
-    "How does a heat pump work?",
-    "Set up a cron job that runs every night at two.",
-    "Refactor this function so that it has no side effects.",
-    "What were the causes of the French Revolution?",
-    "Explain quantum entanglement to a child.",
-    "What is the square root of 1764?",
-    "How do I center a div with CSS?",
-    "List the planets by mass.",
-    "Kubernetes pods are stuck in Pending",
-    "Compare PostgreSQL and MySQL for time series data.",
-    "What does the error 'segmentation fault' mean?",
-    "How do vaccines train the immune system?",
-    "Recommend a good laptop for video editing.",
-    "When does the next train to Berlin leave?",
-    "How do I renew a passport?",
-    "What is compound interest?",
-    "Rename the variable foo to bar in all files.",
-    "Write a haiku about autumn rain.",
-    "How tall is Mount Kilimanjaro?",
-    "What is the stock price of Toyota right now?",
-    "Generate a UUID in bash.",
-    "Is it safe to mix bleach and ammonia?",
-    "How do I change a flat tyre?",
-    "What is the plot of Hamlet?",
-    "Which port does SMTP use with TLS?",
-)
+OFF_TOPIC = lines_of("off_topic")

@@ -20,6 +20,7 @@ from statistics import mean
 from typing import Any, Protocol
 
 import locomo
+from harken.bench.measures import reciprocal_rank
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
 from harken.record.ids import conversation_uid
@@ -205,15 +206,10 @@ def _figures(asked: Sequence[Asked], answers: Mapping[tuple[str, str], Answer]) 
         recall_10=recall(10),
         recall_20=recall(20),
         hit_5=mean(bool(evidence & set(answer.found[:5])) for evidence, answer in rows),
-        mrr=mean(reciprocal_rank(evidence, answer.found) for evidence, answer in rows),
+        mrr=mean(reciprocal_rank(answer.found, evidence) for evidence, answer in rows),
         in_context=mean(len(evidence & set(answer.recalled)) / len(evidence) for evidence, answer in rows),
         tokens=mean(answer.tokens for _, answer in rows),
     )
-
-
-def reciprocal_rank(evidence: frozenset[str], found: Sequence[str]) -> float:
-    """One over the place of the first that is evidence; 0 where none is."""
-    return next((1 / place for place, each in enumerate(found, start=1) if each in evidence), 0.0)
 
 
 if __name__ == "__main__":

@@ -218,7 +218,7 @@ def report(cases: Sequence[Case], columns: Mapping[str, Sequence[tuple[str, ...]
 
 def _figures(rows: Sequence[tuple[frozenset[str], Sequence[str]]]) -> str:
     recall = mean(len(evidence & set(found[:10])) / len(evidence) for evidence, found in rows)
-    first = mean(retrieval.reciprocal_rank(evidence, found) for evidence, found in rows)
+    first = mean(reciprocal_rank(found, evidence) for evidence, found in rows)
     return f"{recall:.3f}/{first:.3f}"
 
 

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import anyio
 import anyio.to_thread
 
+from harken.bench.bench import Bench
 from harken.chat.tasks import Tasks
 from harken.chat.turn import Chat
 from harken.config.settings import LoadedSettings
@@ -41,6 +42,7 @@ _END: Any = object()
 PARTS: dict[str, type] = {
     "assembler": ContextAssembler,
     "background": Background,
+    "bench": Bench,
     "chat": Chat,
     "chats": Chats,
     "code": CodeIndex,

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
+from harken.bench.bench import MineReport
 from harken.chat.rounds import Listen
 from harken.chat.tasks import Answer, TaskRun, TaskState
 from harken.chat.turn import Turn
@@ -99,6 +100,16 @@ class AsyncBackground:
     async def status(self, name: str | None = ...) -> tuple[WorkerReport, ...]: ...
     async def is_summarizing(self) -> bool: ...
     async def vectors(self) -> VectorsBySource: ...
+
+class AsyncBench:
+    async def mine(
+        self,
+        limit: int = ...,
+        seed: int = ...,
+        *,
+        progress: Callable[[int, int], None] = ...,
+        report: MineReport | None = ...,
+    ) -> MineReport: ...
 
 class AsyncChat:
     @property
@@ -415,6 +426,7 @@ class AsyncValues:
 class AsyncHarken:
     assembler: AsyncContextAssembler
     background: AsyncBackground
+    bench: AsyncBench
     chat: AsyncChat
     chats: AsyncChats
     code: AsyncCodeIndex

@@ -35,6 +35,7 @@ EXAMPLES = {
     ("docs/getting-started.md", "python"): 1,
     ("docs/how-memory-works.md", "text"): 1,
     ("docs/how-memory-works.md", "toml"): 1,
+    ("docs/measuring.md", "text"): 1,
     ("docs/mcp.md", "json"): 1,
     ("docs/mcp.md", "toml"): 2,
     ("plugins/claude-code/README.md", ""): 1,

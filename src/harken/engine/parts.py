@@ -17,6 +17,7 @@ from harken.storage.open import open_store
 from harken.storage.state import SCRUB_DUE, get_setting, journal_offsets
 
 if TYPE_CHECKING:
+    from harken.bench.bench import Bench
     from harken.chat.tasks import Tasks
     from harken.chat.tools import Toolbox
     from harken.chat.turn import Chat
@@ -217,6 +218,13 @@ class Parts:
         from harken.context.assembler import ContextAssembler
 
         return ContextAssembler(self._searcher, self._current)
+
+    @lazy_part
+    def bench(self) -> Bench:
+        """Measurements on the history itself."""
+        from harken.bench.bench import Bench
+
+        return Bench(self._searcher, self._current)
 
     @lazy_part
     def chats(self) -> Chats:

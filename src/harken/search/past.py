@@ -42,6 +42,7 @@ _SHORTLIST = 3
 # for is seldom beside the point. docs/adr/0011-past-conversations.md
 _WITHIN = 0.1
 _HASH_CHARS = 16
+EVERYWHERE = RowScope()
 
 _log = Log(__name__)
 
@@ -160,14 +161,20 @@ class PastConversations:
 
     Args:
         config: the limits; read anew for each search.
+        is_logged: whether the store keeps a line about each search, without its words.
     Source: seed 003, hierarchical retrieval.
     """
 
     sessions: SearchSessions
     config: Callable[[], RagConfig]
+    is_logged: bool = True
 
     def search(
-        self, text: str, conversation_uid: str | None = None, session: SearchSession | None = None
+        self,
+        text: str,
+        conversation_uid: str | None = None,
+        session: SearchSession | None = None,
+        within: RowScope = EVERYWHERE,
     ) -> PastRecall:
         """Past conversations about what the user says now, other than the one that goes on, with their best exchanges.
 
@@ -181,13 +188,13 @@ class PastConversations:
                 return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
             started = time.perf_counter()
             try:
-                found = _PastSearch(shared, query, config).run(conversation_uid)
+                found = _PastSearch(shared, query, config, within).run(conversation_uid)
             except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
                 name = type(error).__name__
                 _log.warning("past_conversations_failed", error_class=name)
                 why = f"Past conversations were not searched: {name}."
                 found = PastRecall((), query.text, (why,), why, name)
-            if found.query:
+            if found.query and self.is_logged:
                 # The log is written, for which a store in memory has no other connection.
                 shared.view.release()
                 self._log(found, time.perf_counter() - started, shared.now)
@@ -225,6 +232,7 @@ class _PastSearch:
     session: SearchSession
     query: Query
     config: RagConfig
+    within: RowScope
     notes: list[str] = field(default_factory=list)
     failure: str = ""
     asked: QueryVector | None = None
@@ -238,7 +246,7 @@ class _PastSearch:
         session.begin(self.query, known_scripts_only=True)
         with session.view.reading() as tx:
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
-        trusted = RowScope(without_untrusted=not session.config.include_untrusted)
+        trusted = replace(self.within, without_untrusted=not session.config.include_untrusted)
         wanted = replace(trusted, without_conversation_id=current)
         shown = self._found(session.projects.inside(wanted), config)
         if session.projects.prefers and len(shown) < config.conversation_limit:
@@ -248,7 +256,7 @@ class _PastSearch:
 
     def _found(self, wanted: RowScope, config: RagConfig, others: Collection[int] = ()) -> tuple[PastConversation, ...]:
         """The conversations of a scope that come back, best first; only of `others`, projects, if there are any."""
-        session, trusted = self.session, RowScope(without_untrusted=wanted.without_untrusted)
+        session, trusted = self.session, replace(self.within, without_untrusted=wanted.without_untrusted)
         everywhere = Candidates(self.query, session.config, wanted, _DEPTH)
         if others and not self._is_any_near(everywhere, others):
             return ()

@@ -16,7 +16,7 @@ _EXCHANGE_SUMMARY, _CONVERSATION = 0.3, 0.4
 # An exchange with less than this share of the best one's score is hardly ever what was asked for.
 _LEAST = 0.5
 # Sources that say again what an exchange says.
-_SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
+SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everyw
     """
     own: dict[int, float] = {}
     for entry_id, facts in everywhere.facts.items():
-        if facts.exchange_id is not None and facts.source not in _SUMMARIES:
+        if facts.exchange_id is not None and facts.source not in SUMMARIES:
             own[facts.exchange_id] = max(everywhere.scores[entry_id], own.get(facts.exchange_id, 0.0))
     kept = {exchange for each in placed if each.row not in told for exchange in list(each.exchanges)[:1]}
     scores = {row: score for each in placed for row, (score, _) in each.exchanges.items()}

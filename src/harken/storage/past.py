@@ -6,16 +6,25 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, bindparam, case, func, insert, select
+from sqlalchemy import Select, and_, bindparam, case, func, insert, or_, select, true
 
-from harken.model.conversations import TASK_CHANNEL, TASK_UID, Exchange, ExchangeStatus, MessageType, Role, Trust
+from harken.model.conversations import (
+    TASK_CHANNEL,
+    TASK_UID,
+    UNTRUSTED,
+    Exchange,
+    ExchangeStatus,
+    MessageType,
+    Role,
+    Trust,
+)
 from harken.model.lookups import Retrieval
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 from harken.storage.events import select_exchanges
 from harken.storage.overview import first_words
-from harken.storage.ports import AMONG, Dialect, Transaction, batches, rows_among, rows_by
+from harken.storage.ports import AMONG, MESSAGE_SOURCE, Dialect, Transaction, batches, rows_among, rows_by
 from harken.storage.tables import (
     conversations,
     entries,
@@ -76,6 +85,35 @@ class ExchangeHead:
     uid: str
     started_at: datetime
     said: tuple[SaidMessage, ...]
+
+
+class PlacedTurn(NamedTuple):
+    """An entry of what a person or an agent said, or of a memory, as far as its place goes; `chars` of its text."""
+
+    entry_id: int
+    uid: str
+    conversation_id: int | None
+    exchange_id: int | None
+    role: str | None
+    created_at: datetime
+    chars: int
+
+
+def list_turns(tx: Transaction, source: str = MESSAGE_SOURCE) -> list[PlacedTurn]:
+    """Every message that people and agents said, or every memory; conversation by conversation, oldest first.
+
+    Nothing of tasks, which ask the same at each run, and nothing that is not to be trusted.
+    """
+    tasks = tx.select(conversations.c.id).where(conversations.c.channel == TASK_CHANNEL)
+    columns = (entries.c.id, entries.c.ref_uid, entries.c.conversation_id, entries.c.exchange_id, entries.c.role)
+    said = tx.select(*columns, entries.c.created_at, func.length(entries.c.text)).where(
+        entries.c.source == source,
+        entries.c.is_turn if source == MESSAGE_SOURCE else true(),
+        entries.c.trust.not_in(UNTRUSTED),
+        or_(entries.c.conversation_id.is_(None), entries.c.conversation_id.not_in(tasks)),
+    )
+    in_order = said.order_by(entries.c.conversation_id, entries.c.position, entries.c.id)
+    return [PlacedTurn._make(row) for row in tx.connection.execute(in_order)]
 
 
 def conversation_row(tx: Transaction, uid: str) -> int | None:

@@ -394,10 +394,10 @@ _MOST = 10_000
 _Value = TypeVar("_Value")
 
 
-def batches(values: Iterable[_Value]) -> Iterator[list[_Value]]:
+def batches(values: Iterable[_Value], most: int = _MOST) -> Iterator[list[_Value]]:
     """The values in order, in lists that one statement can bind."""
     rest = iter(values)
-    while batch := list(islice(rest, _MOST)):
+    while batch := list(islice(rest, most)):
         yield batch
 
 

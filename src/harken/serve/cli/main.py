@@ -61,6 +61,7 @@ _COMMANDS = {
         "summarizer": "Show how summaries stand, or switch them on or off; both kinds unless one is named.",
         "worker": "Run and watch the background work.",
     },
+    "cli.measuring": {"bench": "Measure search and recall on your own history, without a language model."},
     "operations.experiences": {"experience": "What was tried, on what hypothesis, and how it went."},
     "operations.values": {"values": "Principles that clusters of experiences bear out."},
     "cli.importing": {
@@ -102,7 +103,8 @@ SECTIONS = {
         *("index", "code", "commits", "documents", "mcp", "hook"),
     ),
     "Server and upkeep": (
-        *("serve", "worker", "embeddings", "summarizer", "doctor", "backup", "restore", "export", "reindex", "migrate"),
+        *("serve", "worker", "embeddings", "summarizer", "doctor", "bench", "backup", "restore", "export", "reindex"),
+        "migrate",
     ),
 }
 

@@ -1,0 +1,1 @@
+"""How well memory finds, measured on the owner's own history."""
