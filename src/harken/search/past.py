@@ -17,6 +17,7 @@ from harken.model.lookups import Retrieval
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
+from harken.search.spread import Several
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.past import (
     RETRIEVALS,
@@ -47,6 +48,8 @@ _EXCHANGE_SUMMARY, _CONVERSATION = 0.3, 0.4
 _LEAST = 0.5
 # Sources that say again what an exchange says.
 _SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
+# So many times as many exchanges come back where many are asked for.
+_SEVERAL = 3
 _HASH_CHARS = 16
 
 _log = Log(__name__)
@@ -171,6 +174,10 @@ class PastConversations:
         config, query = self.config(), parse_query(text)
         if not config.enabled:
             return PastRecall(notes=("Past conversations are off.",))
+        several = Several.asked_by(query)
+        if several:
+            more = _SEVERAL * config.exchange_limit_per_conversation
+            query, config = several.query, config.model_copy(update={"exchange_limit_per_conversation": more})
         with self.sessions.joined(session) as shared:
             if asks_nothing(query, shared.config.min_query_tokens):
                 return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
@@ -182,6 +189,8 @@ class PastConversations:
                 _log.warning("past_conversations_failed", error_class=name)
                 why = f"Past conversations were not searched: {name}."
                 found = PastRecall((), query.text, (why,), why, name)
+            if several and several.in_order:
+                found = replace(found, conversations=tuple(map(_by_time, sorted(found.conversations, key=_began))))
             if found.query:
                 # The log is written, for which a store in memory has no other connection.
                 shared.view.release()
@@ -321,6 +330,14 @@ class _PastSearch:
             if admitted:
                 passing.add(entry_id)
         return passing
+
+
+def _began(found: PastConversation) -> datetime:
+    return found.at
+
+
+def _by_time(found: PastConversation) -> PastConversation:
+    return replace(found, exchanges=tuple(sorted(found.exchanges, key=lambda exchange: exchange.at)))
 
 
 def _shown(

@@ -14,6 +14,7 @@ from harken.providers.embedder import Reranker
 from harken.search.candidates import Candidates, Gate, trust_factor
 from harken.search.query import Query, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
+from harken.search.spread import Several, led_to
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.entries import EntryFacts, has_entries, row_scope
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
@@ -83,7 +84,8 @@ class Searcher:
 
 def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str) -> SearchResult:
     """More hits than wanted, for the cross-encoder chooses among them."""
-    config = session.config
+    config, several = session.config, Several.asked_by(query)
+    query = several.query if several else query
     asked: QueryVector | None = None
     notes: list[str] = []
     if mode != "keyword":
@@ -107,7 +109,7 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
     with session.view.reading() as tx:
         if asked is not None:
             found.find_near(tx, session.view.nearest, asked)
-        order = _ranked(tx, session, found, gate, asked)
+        order = _ranked(tx, session, found, gate, asked, several)
         hits = found.hits(tx, order[: max(limit, config.rerank_top)])
         if not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
@@ -117,7 +119,12 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
 
 
 def _ranked(
-    tx: Transaction, session: SearchSession, found: Candidates, gate: Gate, asked: QueryVector | None
+    tx: Transaction,
+    session: SearchSession,
+    found: Candidates,
+    gate: Gate,
+    asked: QueryVector | None,
+    several: Several | None,
 ) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
     threshold = gate.threshold
@@ -129,10 +136,12 @@ def _ranked(
         for entry_id, each in found.facts.items()
         if entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
     }
-    once = without_echoes(near)
+    once = without_echoes(led_to(tx, found, near) if several and several.is_theme else near)
     found.learn(tx, session.view.nearest, asked, once)
     found.weigh(once, session.now)
     found.lower_weak(gate)
+    if several:
+        several.spread(tx, found, asked)
     return _once_each(found.best_first(), found.facts)
 
 
