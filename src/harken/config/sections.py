@@ -177,6 +177,7 @@ class AutoRagConfig(SettingsSection):
 
     Attributes:
         top_k: how many messages come back at most.
+        top_k_several: how many where many are asked for ("what have we tried"), in the same `max_tokens`.
         max_tokens: what they may take of the context, with everything around them.
         relevance_threshold: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
             calibration. In the camelCase spelling, `relevanceThreshold`, it is a cosine distance.
@@ -187,11 +188,12 @@ class AutoRagConfig(SettingsSection):
 
     enabled: bool = True
     top_k: int = 3
+    top_k_several: int = 12
     max_tokens: int = 400
     relevance_threshold: float | None = None
     min_message_tokens: int = 10
 
-    @field_validator("top_k", "max_tokens", "relevance_threshold", "min_message_tokens")
+    @field_validator("top_k", "top_k_several", "max_tokens", "relevance_threshold", "min_message_tokens")
     @classmethod
     def _in_range(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and value <= 0:

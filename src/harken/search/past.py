@@ -18,6 +18,7 @@ from harken.search.candidates import Candidates, Gate, RareWords, pass_strictly
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
+from harken.search.spread import Several
 from harken.storage.past import (
     RETRIEVALS,
     ConversationHead,
@@ -41,6 +42,8 @@ _SHORTLIST = 3
 # In a conversation that comes back anyway, an exchange may be so much less similar: what stands beside what was asked
 # for is seldom beside the point. docs/adr/0011-past-conversations.md
 _WITHIN = 0.1
+# So many times as many exchanges come back where many are asked for.
+_SEVERAL = 3
 _HASH_CHARS = 16
 EVERYWHERE = RowScope()
 
@@ -183,6 +186,10 @@ class PastConversations:
         config, query = self.config(), parse_query(text)
         if not config.enabled:
             return PastRecall(notes=("Past conversations are off.",))
+        several = Several.asked_by(query)
+        if several:
+            more = _SEVERAL * config.exchange_limit_per_conversation
+            query, config = several.query, config.model_copy(update={"exchange_limit_per_conversation": more})
         with self.sessions.joined(session) as shared:
             if asks_nothing(query, shared.config.min_query_tokens):
                 return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
@@ -194,6 +201,8 @@ class PastConversations:
                 _log.warning("past_conversations_failed", error_class=name)
                 why = f"Past conversations were not searched: {name}."
                 found = PastRecall((), query.text, (why,), why, name)
+            if several and several.in_order:
+                found = replace(found, conversations=tuple(map(_by_time, sorted(found.conversations, key=_began))))
             if found.query and self.is_logged:
                 # The log is written, for which a store in memory has no other connection.
                 shared.view.release()
@@ -385,6 +394,14 @@ class _PastSearch:
             if admitted:
                 passing.add(entry_id)
         return passing
+
+
+def _began(found: PastConversation) -> datetime:
+    return found.at
+
+
+def _by_time(found: PastConversation) -> PastConversation:
+    return replace(found, exchanges=tuple(sorted(found.exchanges, key=lambda exchange: exchange.at)))
 
 
 def _shown(

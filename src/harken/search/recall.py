@@ -11,6 +11,7 @@ from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
+from harken.search.spread import Several
 from harken.storage.conversations import entries_of
 from harken.storage.enrichment.summaries import TOOLS
 from harken.storage.entries import row_scope
@@ -75,8 +76,9 @@ class AutoRag:
         """Have a query embedded that is about to be searched for; what fails here is met again there, and noted."""
         query = parse_query(text)
         if config.enabled and not asks_nothing(query, session.config.min_query_tokens):
+            several = Several.asked_by(query)
             with attempted("vectors", []):
-                session.begin(query, known_scripts_only=True)
+                session.begin(several.query if several else query, known_scripts_only=True)
 
     def search(
         self,
@@ -110,7 +112,10 @@ class AutoRag:
         with self.sessions.joined(session) as shared:
             if asks_nothing(query, shared.config.min_query_tokens):
                 return Recall(notes=("Nothing was asked, so nothing was searched.",))
-            search = _SegmentSearch(shared, query, config)
+            several = Several.asked_by(query)
+            if several:
+                config = config.model_copy(update={"top_k": max(config.top_k, config.top_k_several)})
+            search = _SegmentSearch(shared, several.query if several else query, config, several)
             items: tuple[Recalled, ...] = ()
             with attempted("search", search.failures):
                 items = tuple(_packed(query, search.hits(segment_uid, excluded), config, frame))
@@ -122,6 +127,7 @@ class _SegmentSearch:
     session: SearchSession
     query: Query
     config: AutoRagConfig
+    several: Several | None = None
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     asked: QueryVector | None = None
@@ -153,6 +159,8 @@ class _SegmentSearch:
             facts = {entry_id: found.facts[entry_id] for entry_id in passing}
             found.learn(tx, self.session.view.nearest, self.asked, facts)
             found.weigh(facts, self.session.now)
+            if self.several:
+                self.several.spread(tx, found, self.asked)
             return found.hits(tx, found.best_first()[:most], passing)
 
     def _find_near(self, found: Candidates) -> None:

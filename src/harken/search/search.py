@@ -21,6 +21,7 @@ from harken.search.query import (
     share_held,
 )
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
+from harken.search.spread import Several, led_to
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.entries import EntryFacts, has_entries, row_scope
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
@@ -118,7 +119,8 @@ def _search(
     others: Collection[int] = (),
 ) -> SearchResult:
     """More hits than wanted, for the cross-encoder chooses among them; only of `others`, projects, if there are any."""
-    config = session.config
+    config, several = session.config, Several.asked_by(query)
+    query = several.query if several else query
     asked: QueryVector | None = None
     notes: list[str] = []
     if mode != "keyword":
@@ -143,7 +145,7 @@ def _search(
     with session.view.reading() as tx:
         if asked is not None:
             found.find_near(tx, session.view.nearest, asked)
-        order = _ranked(tx, session, found, gate, asked, others)
+        order = _ranked(tx, session, found, gate, asked, others, several)
         hits = found.hits(tx, order[: max(limit, config.rerank_top)])
         if not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
@@ -159,6 +161,7 @@ def _ranked(
     gate: Gate,
     asked: QueryVector | None,
     others: Collection[int],
+    several: Several | None,
 ) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
     threshold = gate.threshold
@@ -174,9 +177,11 @@ def _ranked(
         if entry_id in passing
         and (entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted))
     }
-    once = without_echoes(near)
+    once = without_echoes(led_to(tx, found, near) if several and several.is_theme else near)
     found.learn(tx, session.view.nearest, asked, once)
     found.weigh(once, session.now)
+    if several:
+        several.spread(tx, found, asked)
     return _once_each(found.best_first(), found.facts)
 
 

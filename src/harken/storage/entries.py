@@ -352,6 +352,12 @@ def _facts(dialect: Dialect) -> Select[Any]:
     return select(entries.c.id, *columns, *places, *more).where(_OF_TENANT, dialect.among(entries.c.id))
 
 
+def turns_of(tx: Transaction, exchange_ids: Sequence[int]) -> list[int]:
+    """The entries of what was said in exchanges."""
+    found = rows_by(tx, entries.c.exchange_id, exchange_ids, entries.c.id, entries.c.is_turn)
+    return sorted(row.id for row in found if row.is_turn)
+
+
 class Neighbours(NamedTuple):
     """The turns beside an entry, 0 where there is none."""
 

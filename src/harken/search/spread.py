@@ -1,0 +1,194 @@
+"""Questions that ask for many things: what they are about, and hits spread over exchanges instead of piled on one."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harken.model.conversations import Reason, Role
+from harken.search.candidates import Candidates
+from harken.search.query import Query, distinctive_terms, parse_query
+from harken.search.session import QueryVector
+from harken.storage.enrichment.summaries import EXCHANGE
+from harken.storage.entries import EntryFacts, turns_of
+from harken.storage.ports import MESSAGE_SOURCE, Transaction
+from harken.storage.vectors import read_vectors
+from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, word_lists
+
+# A longer text brings what it asks about along: "summarize this", and a page.
+_MOST_ASKED_CHARS = 400
+# How likeness to the best exchanges, and the share of the theme's words, count beside an exchange's own scores; what a
+# likeness to one that stands before costs in a list. Measured in docs/adr/0023-many-answers.md.
+_LIKE_BEST, _COVERAGE, _SAID_AGAIN = 0.7, 0.7, 0.2
+_BEST, _KEPT, _SPREAD, _MOST_DEVIATIONS = 5, 3, 50, 3.0
+# Cosine similarity of any two texts of one talk; over it they are alike.
+_UNLIKE = 0.6
+_LIST = re.compile(
+    r"\b(?:what|which)(?: [\w'’+-]+){0,2}? (?!(?:this|its|is|was|has|does|as)\b)[\w'’-]+[^\Ws]s"
+    r" (?:has|have|had|did|do|does)\b"
+    r"|\b(?:cu[aá]les|quel(?:le)?s|quali|quais|какие)\b|\bwelche \w+ (?:haben|habe|hat)\b|哪些",
+    re.IGNORECASE,
+)
+
+_KINDS = ("order", "course", "all", "back")
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """A question that asks for many.
+
+    Attributes:
+        query: what it is about, without the words that say how the answer is wanted.
+        is_theme: it asks for what was said about a theme; otherwise for a list of facts.
+        in_order: it asks how things came one after another, so contexts quote by time.
+        is_brief: it asks for the order alone, for which what was asked in each exchange says enough.
+    """
+
+    query: Query
+    is_theme: bool = False
+    in_order: bool = False
+    is_brief: bool = False
+
+    @classmethod
+    def asked_by(cls, query: Query) -> Several | None:
+        """What a query asks for, if it is many."""
+        text = query.text
+        if len(text) > _MOST_ASKED_CHARS:
+            return None
+        patterns = _patterns()
+        asks = {name for name in _KINDS[:3] if patterns[name].search(text)}
+        if asks and patterns["back"].search(text):
+            return cls(_theme(query), True, asks != {"all"}, "order" in asks)
+        return cls(query) if _LIST.search(text) else None
+
+    def spread(self, tx: Transaction, found: Candidates, asked: QueryVector | None) -> None:
+        """Score candidates anew, so that they come in the order of a spread over what was asked for."""
+        best = found.best_first()
+        order = self._by_exchange(tx, found, asked, best) if self.is_theme else _unlike(tx, found, asked, best)
+        scores = sorted((found.scores[entry_id] for entry_id in best), reverse=True)
+        for entry_id, score in zip(order, scores, strict=True):
+            said_on = found.facts[entry_id].created_at
+            note = f"one of several asked for: {said_on.day} {said_on:%B %Y}"
+            before = found.scores[entry_id]
+            found.reasons[entry_id].append(Reason("several", score / before if before else 1.0, note))
+            found.scores[entry_id] = score
+
+    def _by_exchange(
+        self, tx: Transaction, found: Candidates, asked: QueryVector | None, best: Sequence[int]
+    ) -> list[int]:
+        exchanges: dict[int, list[int]] = {}
+        for entry_id in best:
+            exchanges.setdefault(found.facts[entry_id].exchange_id or -entry_id, []).append(entry_id)
+        # What was asked stands for the exchange.
+        said = [sorted(each, key=lambda entry_id: _place(found, entry_id)) for each in exchanges.values()]
+        heads = [each[0] for each in said]
+        logs = {entry_id: math.log(score + 1e-3) for entry_id, score in found.scores.items()}
+        least = min(logs.values(), default=0.0)
+        columns = [
+            _scaled([logs[head] for head in heads]),
+            _scaled([max((logs[entry_id] for entry_id in each[1:]), default=least) for each in said]),
+        ]
+        held = tx.text.holders(tx.connection, distinctive_terms(self.query.terms), found.scope)
+        rarity = {term: math.log((held.entries + 0.5) / (len(ids) + 0.5)) for term, ids in held.of.items() if ids}
+        columns.append(_COVERAGE * _scaled([sum(r for t, r in rarity.items() if h in held.of[t]) for h in heads]))
+        total = sum(columns)
+        vectors = _vectors(tx, asked, heads)
+        top = [heads[place] for place in np.argsort(-total, kind="stable")[:_BEST]]
+        leading = [vectors[head] for head in top if head in vectors]
+        if leading:
+            middle = np.mean(leading, axis=0)
+            near = {head: float(vector @ middle) for head, vector in vectors.items()}
+            low = min(near.values())
+            total = total + _LIKE_BEST * _scaled([near.get(head, low) for head in heads])
+        ranked = [said[place] for place in np.argsort(-total, kind="stable")]
+        if self.is_brief:
+            return [each[0] for each in ranked] + [entry_id for each in ranked for entry_id in each[1:]]
+        return [entry_id for each in ranked for entry_id in each]
+
+
+def led_to(tx: Transaction, found: Candidates, near: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
+    """Candidates with the turns of exchanges of which only the summary was found: it leads to them."""
+    said = {each.exchange_id for each in near.values() if each.source == MESSAGE_SOURCE}
+    leads = {
+        each.exchange_id: entry_id
+        for entry_id, each in near.items()
+        if each.source == EXCHANGE and each.exchange_id and each.exchange_id not in said
+    }
+    turns = turns_of(tx, list(leads))
+    found.read_facts(tx, turns)
+    added = {entry_id: found.facts[entry_id] for entry_id in turns if not found.facts[entry_id].trust.is_untrusted}
+    for entry_id, each in added.items():
+        found.fused.setdefault(entry_id, found.fused[leads[each.exchange_id or 0]])
+    return {**near, **added}
+
+
+def _unlike(tx: Transaction, found: Candidates, asked: QueryVector | None, best: Sequence[int]) -> list[int]:
+    """The best three as they are, then those that say least of what stands before them again. Source: MMR, 1998."""
+    head, tail = list(best[:_SPREAD]), list(best[_SPREAD:])
+    vectors = _vectors(tx, asked, head)
+    worth = dict(zip(head, _scaled([math.log(found.scores[entry_id] + 1e-4) for entry_id in head]), strict=True))
+    order, left = head[:_KEPT], head[_KEPT:]
+    alike = dict.fromkeys(left, 0.0)
+
+    def note(chosen: int) -> None:
+        for entry_id in left:
+            if chosen in vectors and entry_id in vectors:
+                likeness = (float(vectors[chosen] @ vectors[entry_id]) - _UNLIKE) / (1 - _UNLIKE)
+                alike[entry_id] = max(alike[entry_id], likeness)
+
+    for chosen in order:
+        note(chosen)
+    while left:
+        chosen = max(left, key=lambda entry_id: worth[entry_id] - _SAID_AGAIN * alike[entry_id])
+        left.remove(chosen)
+        order.append(chosen)
+        note(chosen)
+    return [*order, *tail]
+
+
+def _place(found: Candidates, entry_id: int) -> tuple[bool, bool, int]:
+    facts = found.facts[entry_id]
+    return facts.source != MESSAGE_SOURCE, facts.role != Role.USER.value, entry_id
+
+
+def _vectors(tx: Transaction, asked: QueryVector | None, entry_ids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+    if asked is None:
+        return {}
+    ids, matrix = read_vectors(tx, asked.space, entry_ids)
+    return dict(zip(ids.tolist(), matrix, strict=True))
+
+
+def _scaled(values: Sequence[float]) -> _Floats:
+    """In standard deviations from their mean, at most 3 either way."""
+    given = np.array(values, dtype=np.float64)
+    if not given.size:
+        return given
+    scaled: _Floats = np.clip((given - given.mean()) / (given.std() + 1e-9), -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+    return scaled
+
+
+def _theme(query: Query) -> Query:
+    """The query of the words that say what about; all of it where none does."""
+    frame = word_lists("many")["frame"]
+    said = [word for word in WORD.findall(query.text) if word.lower() not in frame and word.lower() not in STOP_WORDS]
+    theme = parse_query(" ".join(said))
+    return replace(theme, words=query.words, quote="") if theme.terms else query
+
+
+@cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    lists = word_lists("many")
+    return {name: re.compile("|".join(map(_phrase, lists[name])), re.IGNORECASE) for name in _KINDS}
+
+
+def _phrase(words: str) -> str:
+    pattern = words.replace("_*_", r"\W.{0,60}?\W").replace("_", r"\W+")
+    return pattern if UNSPACED_RUN.search(words) else rf"\b{pattern}\b"
