@@ -61,6 +61,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "  rag_share_places: true\n"
         "  rag_min_similarity: 0.70  (run time)\n"
         "  rag_saved: true\n"
+        "  rag_rules: true\n"
         "\n"
         "To update: harken rag set <key> <value>\n"
         "Example: harken rag set rag_conversation_limit 5\n"
@@ -73,6 +74,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "rag.share_places": (True, "default"),
         "rag.min_similarity": (0.7, "run time"),
         "rag.saved": (True, "default"),
+        "rag.rules": (True, "default"),
     }
 
 

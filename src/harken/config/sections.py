@@ -235,6 +235,7 @@ class RagConfig(SettingsSection):
         min_similarity: cosine similarity, 0 to 1, that each one needs; None takes the embedding model's own
             calibration.
         saved: whether memories, experiences, values, documents, code and commits come back in chats as well.
+        rules: whether rules and preferences that the user has stated come back wherever they touch the task.
     Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
     """
 
@@ -244,6 +245,7 @@ class RagConfig(SettingsSection):
     share_places: bool = True
     min_similarity: Ratio | None = None
     saved: bool = True
+    rules: bool = True
 
 
 class HooksConfig(SettingsSection):

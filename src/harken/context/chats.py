@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
 from harken.context.past import MOST_SAVED, SAVED, known_quotes, latest_quotes, saved_quotes
 from harken.context.render import Quote, past_quotes
+from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, StoreError, UsageError
 from harken.jobs.job import run_until_idle
@@ -31,7 +33,7 @@ from harken.storage.past import list_retrievals
 from harken.storage.state import INJECTIONS, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
-_RECALLED = (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG)
+_RECALLED = (LayerName.RULES, LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG)
 _WORTH_A_CALL = 10
 # Whatever is asked, the model has to be loaded for it.
 _ANY_QUESTION = "what was said before"
@@ -94,7 +96,7 @@ class Chats:
     ) -> ChatContext:
         """Everything that the model gets to see, in order.
 
-        System prompt, core memory, summary, other conversations, what was saved or indexed, auto-RAG, window, pending.
+        System prompt, core memory, rules, summary, other conversations, what was saved or indexed, auto-RAG, window.
         A subagent sees its task's earlier runs in place of all that a conversation brings.
 
         Args:
@@ -129,6 +131,7 @@ class Chats:
             if is_subagent:
                 builder.runs(last_runs(searches.view, task_name or "", config.subagent_history))
             else:
+                builder.rules()
                 builder.summary()
                 past = self._past.search(builder.query, session.conversation_uid, searches)
                 builder.others(past, past_note)
@@ -174,6 +177,13 @@ class Chats:
                     saved = saved_quotes(found, searches.config.untrusted_margin)
             past = self._past.search(prompt, conversation_uid, searches)
         return [*saved, *past_quotes(past.conversations)]
+
+    def rules_about(self, prompt: str | None, conversation_uid: str) -> list[Quote]:
+        """The user's standing rules that touch a prompt, or any; not what its own conversation has said."""
+        query = None if prompt is None else parse_query(prompt)
+        with self._sessions.open() as searches:
+            found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)
+        return [replace(quote, text=f"{RULE_SAID} {quote.text}") for quote in found]
 
     def _known(self, builder: ContextBuilder, searches: SearchSession) -> tuple[list[Quote], str]:
         """What was saved or indexed and answers, unless just said; and why it was not searched where that failed."""

@@ -56,6 +56,7 @@ from harken.storage.tables import (
 )
 from harken.storage.vectors import EMBED, delete_vectors, delete_vectors_where
 from harken.text import tokens
+from harken.text.rules import rules_in
 from harken.text.traits import traits_of
 
 # A row of the table as far as most entries are alike.
@@ -65,6 +66,8 @@ BLANK_ENTRY: Mapping[str, Any] = {
 }
 _EMBEDDED_ROLES = (Role.USER, Role.ASSISTANT)
 _NEIGHBOURS = 2
+# Facets of a person's message that states rules: that it does, and, begun like this, where in its text each stands.
+STATES_RULE, RULE_SPAN = "rule:stated", "rule:at:"
 # Among entries of one position, the one that comes now stands last: its id is the highest.
 _LAST_OF_POSITION = 2**62
 
@@ -91,20 +94,31 @@ def add_entries(
         tx: a writing transaction.
         rows: complete rows of the entries table, without ids and tenant.
         new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
-        facets: those of each row; none where it is empty.
+        facets: those of each row; none where it is empty. What a person says gets one for each rule that it states.
     """
     if not rows:
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
     tx.text.before_change(tx.connection, touched)
+    rules = [rules_in(row["text"]) if row["role"] == Role.USER and row["is_turn"] else [] for row in rows]
+    complete = [
+        {"tenant": tx.tenant, **row, "traits": traits_of(row["text"], len(found))}
+        for row, found in zip(rows, rules, strict=True)
+    ]
+    if any(rules):
+        facets = facets or list(map(rule_facets, rules))
     statement = _INSERTED_IN_ORDER if facets else _INSERTED
-    complete = [{"tenant": tx.tenant, **row, "traits": traits_of(row["text"])} for row in rows]
     added = tx.connection.scalars(statement, complete).all()
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
     tx.text.add(tx.connection, [*touched, *added])
+
+
+def rule_facets(rules: Sequence[tuple[int, int]]) -> list[str]:
+    """The facets of a message whose text has rules at these places."""
+    return [STATES_RULE, *(f"{RULE_SPAN}{first}-{end}" for first, end in rules)] if rules else []
 
 
 def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[int, int]]]) -> list[int]:

@@ -38,6 +38,7 @@ _MEANINGS = {
     "of others. To hold each to its own: {}rag set rag_share_places false",
     "min_similarity": "RAG will now bring back only what has a similarity of at least {}.",
     "saved": "Whether what was saved or indexed comes back as well: {}.",
+    "rules": "Whether rules and preferences that you have stated come back: {}.",
 }
 _EXCERPT = 200
 _LISTED = 20
