@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import beam
 import locomo
 import retrieval
+from harken.bench.measures import reciprocal_rank
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
 from harken.record.ids import conversation_uid

@@ -54,6 +54,7 @@ def calls(ids: Mapping[str, str]) -> Calls:
         ("stats", {}),
         ("remember", {"content": "The harbour master is called Ilse.", "tags": ["people"]}),
         ("memories", {"limit": 1}),
+        ("rules", {"everything": True}),
         ("experience_start", {"domain": "debugging", "strategy": "read-the-error", **story}),
         ("experience_update", {"hypothesis": "The pump"}),
         ("experience_active", {"session": "another"}),
@@ -75,8 +76,10 @@ def calls(ids: Mapping[str, str]) -> Calls:
     ]  # fmt: skip
 
 
-# These need vectors of twenty experiences, or a cluster of them.
+# These need vectors of twenty experiences, or a cluster of them; or a rule that was stated, and its owner.
 REFUSED: Calls = [
+    ("rule_confirm", {"id": "ffffffffffff"}),
+    ("rule_drop", {"id": "ffffffffffff"}),
     ("value_clusters", {}),
     ("value_members", {"cluster_id": "strategy_0"}),
     ("value_add", {"text": "Read the error first.", "cluster_id": "strategy_0"}),
@@ -114,6 +117,7 @@ WRONG: Calls = [
     ("status", {"of": "everything"}),
     ("stats", {"by": "taste"}),
     ("memories", {"category": "gossip"}),
+    ("rules", {"everything": "perhaps"}),
     ("memories", {"tags": ["t"] * 100}),
     ("assemble_context", {"query": "quay", "types": ["rumours"]}),
     ("premortem", {}),

@@ -21,6 +21,7 @@ from harken.chat.turn import Chat
 from harken.config.settings import LoadedSettings
 from harken.context.assembler import ContextAssembler
 from harken.context.chats import Chats
+from harken.context.rules import Rules
 from harken.engine import Harken
 from harken.engine.maintenance import Maintenance
 from harken.engine.runtime_settings import RunTimeSettings
@@ -52,6 +53,7 @@ PARTS: dict[str, type] = {
     "experiences": Experiences,
     "maintenance": Maintenance,
     "memories": Memories,
+    "rules": Rules,
     "run_time": RunTimeSettings,
     "sources": SourceSearcher,
     "tasks": Tasks,

@@ -62,6 +62,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "  rag_min_similarity: 0.70  (run time)\n"
         "  rag_saved: true\n"
         "  rag_scope: prefer\n"
+        "  rag_rules: true\n"
         "\n"
         "To update: harken rag set <key> <value>\n"
         "Example: harken rag set rag_conversation_limit 5\n"
@@ -75,6 +76,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "rag.min_similarity": (0.7, "run time"),
         "rag.saved": (True, "default"),
         "rag.scope": ("prefer", "default"),
+        "rag.rules": (True, "default"),
     }
 
 

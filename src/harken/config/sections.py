@@ -242,6 +242,7 @@ class RagConfig(SettingsSection):
         saved: whether memories, experiences, values, documents, code and commits come back in chats as well.
         scope: what comes back by itself in a project: `prefer` its own and what belongs to none first, others' behind
             it where that is nearer by a margin, named; `project` never others'; `all` without a difference.
+        rules: whether rules and preferences that the user has stated come back wherever they touch the task.
     Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
     """
 
@@ -252,6 +253,7 @@ class RagConfig(SettingsSection):
     min_similarity: Ratio | None = None
     saved: bool = True
     scope: Literal["prefer", "project", "all"] = "prefer"
+    rules: bool = True
 
 
 class HooksConfig(SettingsSection):

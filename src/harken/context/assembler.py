@@ -16,6 +16,7 @@ from harken.context.compose import FormattedContext, Items, Plan, checked, compo
 from harken.context.dedupe import distinct
 from harken.context.past import past_items
 from harken.context.premortem import premortem
+from harken.context.rules import RULE, rule_items
 from harken.errors import ContextAssemblyError, InvalidContextTypeError
 from harken.model.arguments import CONTEXT_TYPES, MAX_LIMIT
 from harken.record.scope import scope_of
@@ -26,7 +27,9 @@ from harken.sources.searches import SourceSearcher
 from harken.storage.projects import ProjectScope
 from harken.text.shown import counted
 
-HEADINGS: Mapping[str, str] = {name: name.capitalize() for name in CONTEXT_TYPES}
+HEADINGS: Mapping[str, str] = {RULE: "Standing rules", **{name: name.capitalize() for name in CONTEXT_TYPES}}
+# They are few and short.
+_RULES_WEIGHT = 1.0
 # Of one source among several, fewer candidates are fused than of a whole store.
 _LEAST_CANDIDATES, _CANDIDATES_OF_EACH = 50, 3
 
@@ -75,14 +78,14 @@ class ContextAssembler:
         projects = self._projects(project, directory)
         with self._session(limit, projects, include_untrusted=allowed) as session:
             asks = self._asks(session, settings, query, limit, project)
-            asked, failed = gather({name: asks[name] for name in types})
+            asked, failed = gather({name: asks[name] for name in (RULE, *types)})
         found = own_first(asked)
         kept = {
             id(item)
             for item in distinct([item for items in found.values() for item in items], config.duplicate_similarity)
         }
         once_each = {name: [item for item in items if id(item) in kept] for name, items in found.items()}
-        plan = Plan("Context", HEADINGS, config.weights.model_dump(), _counted)
+        plan = Plan("Context", HEADINGS, {RULE: _RULES_WEIGHT, **config.weights.model_dump()}, _counted)
         return compose(once_each, failed, plan, max_tokens, config)
 
     def get_premortem_context(
@@ -125,6 +128,7 @@ class ContextAssembler:
         sources, shown = self._sources(session), partial(ranked, config=settings.assemble, now=session.now)
         rag = settings.rag.model_copy(update={"enabled": True, "conversation_limit": limit})
         return {
+            RULE: lambda: rule_items(session, query, settings.rag),
             "memories": lambda: shown(sources.search_memories(query, limit)),
             "code": lambda: shown(sources.search_code(query, limit, project=project)),
             "experiences": lambda: shown(sources.search_experiences(query, axis="full", limit=limit)),

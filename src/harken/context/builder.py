@@ -20,10 +20,13 @@ from harken.context.layers import (
     recognize,
 )
 from harken.context.render import Fence, Quote, core_block, past_quotes
+from harken.context.rules import rule_quotes
 from harken.context.task_history import Run
+from harken.model.arguments import SECTIONS
 from harken.model.conversations import CoreFact, Message, MessageType, ProjectIdentity, Role
 from harken.redact.redactor import Redactor
 from harken.search.past import PastRecall
+from harken.search.query import parse_query
 from harken.search.recall import AutoRag, Recalled
 from harken.search.session import SearchSession
 from harken.storage.conversations import messages_of_segment
@@ -31,12 +34,14 @@ from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
 from harken.text import tokens
 from harken.text.characters import legible, valid_utf8
-from harken.text.fence import ELSEWHERE, KNOWN, PAST, RECALLED, SUMMARIZED
+from harken.text.fence import ELSEWHERE, KNOWN, PAST, RECALLED, RULES, SUMMARIZED
 
 # More of a segment's tail is read than the window may hold, so that a tool call at its edge is whole.
 _EDGE = 16
 # Other conversations may take this share of what is left before the window gets the rest.
 _PAST_SHARE = 0.25
+# Standing rules are few and short, and come before all that.
+_RULES_SHARE = 0.1
 # A message that must be cut to less says too little.
 _LEAST_TOKENS = 16
 
@@ -106,7 +111,7 @@ class ContextBuilder:
             # The model works while the rest is put together.
             self.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
         with self.searches.view.reading() as tx:
-            self.facts = core_facts(tx)
+            self.facts = core_facts(tx, *SECTIONS)
             self.digest = None if segment is None else segment_summary(tx, segment)
         kept: list[ContextMessage] = []
         self.room = room = self.budget
@@ -163,6 +168,12 @@ class ContextBuilder:
             item = _described(uid, text, "what left the window, in short", at=at.isoformat())
             self._speak(LayerName.SUMMARY, shown(text), [item])
 
+    def rules(self) -> None:
+        """Quote the rules and preferences that the user has stated, and that touch this."""
+        tail = {message.uid for message in self.tail}
+        quotes = rule_quotes(self.searches, parse_query(self.query), self.settings.rag, tail)
+        self._quote(LayerName.RULES, RULES, quotes, "said to hold from now on", _RULES_SHARE)
+
     def others(self, recall: PastRecall, note: str) -> None:
         """Quote other conversations about the query, under a heading with a note where there is one."""
         self._failed(recall.failure)
@@ -186,9 +197,11 @@ class ContextBuilder:
             self.failures.append(failure)
             self.notes.append(failure)
 
-    def _quote(self, name: LayerName, heading: str, quotes: Sequence[Quote], why: str) -> None:
+    def _quote(
+        self, name: LayerName, heading: str, quotes: Sequence[Quote], why: str, share: float = _PAST_SHARE
+    ) -> None:
         """Quotations, best first, as many as fit into their share of the room."""
-        room = int(self.room * _PAST_SHARE)
+        room = int(self.room * share)
         chosen: list[Quote] = []
 
         def shown(quotes: Sequence[Quote]) -> str:

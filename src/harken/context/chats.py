@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from harken.config.settings import Settings
@@ -11,6 +12,7 @@ from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
 from harken.context.past import MOST_SAVED, SAVED, known_quotes, latest_quotes, saved_quotes
 from harken.context.render import Quote, past_quotes
+from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, StoreError, UsageError
 from harken.jobs.job import run_until_idle
@@ -33,7 +35,7 @@ from harken.storage.projects import ProjectScope
 from harken.storage.state import INJECTIONS, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
-_RECALLED = (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG, LayerName.ELSEWHERE)
+_RECALLED = (LayerName.RULES, LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG, LayerName.ELSEWHERE)
 _WORTH_A_CALL = 10
 # Whatever is asked, the model has to be loaded for it.
 _ANY_QUESTION = "what was said before"
@@ -100,7 +102,7 @@ class Chats:
     ) -> ChatContext:
         """Everything that the model gets to see, in order.
 
-        System prompt, core memory, summary, other conversations, what was saved or indexed, auto-RAG, window, pending.
+        System prompt, core memory, rules, summary, other conversations, what was saved or indexed, auto-RAG, window.
         A subagent sees its task's earlier runs in place of all that a conversation brings.
 
         Args:
@@ -109,7 +111,7 @@ class Chats:
             is_subagent: whether a task asks.
             task_name: the task; needed for a subagent.
             budget_tokens: None takes the setting.
-            system_prompt: None takes the setting.
+            system_prompt: likewise.
             is_preview: otherwise what left the window is noted to be summarized.
             past_note: said under the heading of other conversations: how the caller's tools tell more of them.
             include_untrusted: whether what is not to be trusted may be recalled (the window has it all the same).
@@ -124,9 +126,8 @@ class Chats:
         config = (settings := self._settings()).context
         budget = config.default_budget_tokens if budget_tokens is None else budget_tokens
         _check(budget, task_name or not is_subagent)
-        changes = {} if include_untrusted else {"include_untrusted": False}
         projects = self._projects(project or session.project, directory)
-        with self._sessions.open(projects, **changes) as searches:
+        with self._sessions.open(projects, **({} if include_untrusted else {"include_untrusted": False})) as searches:
             builder = ContextBuilder(self._recorder.redactor, self.auto_rag, searches, settings, session, budget)
             builder.read(pending, recalls=not is_subagent)
             builder.system(config.system_prompt if system_prompt is None else system_prompt)
@@ -134,6 +135,7 @@ class Chats:
             if is_subagent:
                 builder.runs(last_runs(searches.view, task_name or "", config.subagent_history))
             else:
+                builder.rules()
                 builder.summary()
                 past = self._past.search(builder.query, session.conversation_uid, searches)
                 builder.others(past, past_note)
@@ -191,6 +193,13 @@ class Chats:
         """What recall sees from a project, or from a directory's."""
         with self._store.reading() as tx:
             return scope_of(tx, self._settings().rag.scope, project, directory)
+
+    def rules_about(self, prompt: str | None, conversation_uid: str) -> list[Quote]:
+        """The user's standing rules that touch a prompt, or any; not what its own conversation has said."""
+        query = None if prompt is None else parse_query(prompt)
+        with self._sessions.open() as searches:
+            found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)
+        return [replace(quote, text=f"{RULE_SAID} {quote.text}") for quote in found]
 
     def _known(self, builder: ContextBuilder, searches: SearchSession) -> tuple[list[Quote], str]:
         """What was saved or indexed and answers, unless just said; and why it was not searched where that failed."""

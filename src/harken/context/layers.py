@@ -34,6 +34,7 @@ class LayerName(StrEnum):
 
     SYSTEM = "system"
     CORE = "core"
+    RULES = "rules"
     SUMMARY = "summary"
     PAST = "past"
     KNOWN = "known"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from harken.chat.turn import Chat
     from harken.context.assembler import ContextAssembler
     from harken.context.chats import Chats
+    from harken.context.rules import Rules
     from harken.engine.maintenance import Maintenance
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
@@ -232,6 +233,13 @@ class Parts:
         from harken.context.chats import Chats
 
         return Chats(self.recorder, self._current, self._searcher)
+
+    @lazy_part
+    def rules(self) -> Rules:
+        """What people have said to hold from now on."""
+        from harken.context.rules import Rules
+
+        return Rules(self.core)
 
     @lazy_part
     def background(self) -> Background:

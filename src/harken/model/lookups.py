@@ -8,8 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from harken.model.conversations import Conversation, Hit, Message
-from harken.model.views import ListedView, RetrievalView, SurroundingsView, view_of
+from harken.model.conversations import Choice, Conversation, Hit, Message, Trust
+from harken.model.views import ListedView, RetrievalView, RuleView, SurroundingsView, view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +134,47 @@ class Retrieval:
     def view(self) -> RetrievalView:
         """Return the look as JSON."""
         return view_of(RetrievalView, self, duration_ms=self.duration_microseconds / 1000)
+
+
+class RuleState(Choice):
+    """What was decided about a rule."""
+
+    FOUND = "found"
+    CONFIRMED = "confirmed"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule or a preference that a person stated in a message, to hold from now on.
+
+    Attributes:
+        uid: the message's, and where in its text the rule begins.
+        trust: the message's; what was imported holds once it is confirmed.
+        entry_id: the message's entry.
+        superseded_by: the id of a later one on the same matter; empty where there is none.
+    """
+
+    uid: str
+    text: str
+    state: RuleState
+    created_at: datetime
+    trust: Trust
+    conversation_uid: str
+    message_uid: str
+    entry_id: int
+    superseded_by: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the owner has stated it, or has decided about it."""
+        return self.trust is Trust.OWNER or self.state is not RuleState.FOUND
+
+    @property
+    def holds(self) -> bool:
+        """Whether contexts are to have it."""
+        return self.counts and self.state is not RuleState.DROPPED and not self.superseded_by
+
+    def view(self) -> RuleView:
+        """Return the rule as JSON."""
+        return view_of(RuleView, self)

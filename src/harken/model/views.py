@@ -180,6 +180,19 @@ class WrittenView(TypedDict):
     auto_captured: bool
 
 
+class RuleView(TypedDict):
+    """A rule or a preference that holds from now on; `state` is `found`, `confirmed` or `dropped`."""
+
+    id: str
+    text: str
+    state: str
+    holds: bool
+    created_at: str
+    trust: str
+    conversation_id: str
+    superseded_by: str
+
+
 class ItemView(TypedDict):
     """One thing of an assembled context."""
 

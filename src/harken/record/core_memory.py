@@ -34,7 +34,7 @@ class CoreMemory:
         if section is not None:
             _check(section)
         with self.recorder.store.reading() as tx:
-            return [fact for fact in core_facts(tx) if section in (None, fact.section)]
+            return [fact for fact in core_facts(tx, *SECTIONS) if section in (None, fact.section)]
 
     def get(self, section: str, key: str) -> str:
         """The value.
@@ -58,7 +58,7 @@ class CoreMemory:
         clean, text = self.recorder.clean(_clean(key)), self.recorder.clean(value).strip()
         if not clean or not text:
             raise UsageError("A core memory needs a key and a value.")
-        return self._put(section, clean, text)
+        return self.put(section, clean, text)
 
     def delete(self, section: str, key: str) -> None:
         """Forget a value: it leaves the rows, the journal and the space that it took.
@@ -71,13 +71,13 @@ class CoreMemory:
         store = self.recorder.store
         with store.writing() as tx:
             note_scrub(tx)
-        self._put(section, _clean(key), None)
+        self.put(section, _clean(key), None)
         if self.recorder.journal is not None:
             remove_staged(self.recorder.journal.home)
         finish_forgetting(store)
 
-    def _put(self, section: str, key: str, value: str | None) -> CoreFact:
-        """Write a value, or its deletion; what stood there before leaves the journal."""
+    def put(self, section: str, key: str, value: str | None) -> CoreFact:
+        """Write a value as it is, or its deletion; what stood there before leaves the journal."""
         moment = self.recorder.now()
 
         def later(tx: Transaction, _ingest: Ingest) -> list[CoreFact]:

@@ -13,7 +13,8 @@ from harken.model.conversations import Hit, Reason, Role
 from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
-from harken.storage.entries import EntryFacts, entry_facts, load_entries, neighbours
+from harken.storage.entries import load_entries
+from harken.storage.facts import EntryFacts, entry_facts, neighbours
 from harken.storage.ports import NearestIndex, RowScope, Transaction
 from harken.storage.projects import ProjectScope
 from harken.text.shown import short_key

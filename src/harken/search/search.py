@@ -23,7 +23,8 @@ from harken.search.query import (
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.entries import EntryFacts, has_entries, row_scope
+from harken.storage.entries import has_entries, row_scope
+from harken.storage.facts import EntryFacts
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
 from harken.text import tokens
 from harken.text.words import content_terms

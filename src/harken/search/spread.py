@@ -16,7 +16,7 @@ from harken.search.candidates import Candidates
 from harken.search.query import Query, distinctive_terms, parse_query
 from harken.search.session import QueryVector
 from harken.storage.enrichment.summaries import EXCHANGE
-from harken.storage.entries import EntryFacts, turns_of
+from harken.storage.facts import EntryFacts, turns_of
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
 from harken.storage.vectors import read_vectors
 from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, word_lists

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    cast,
     insert,
     not_,
     or_,
@@ -59,6 +58,7 @@ from harken.storage.tables import (
 )
 from harken.storage.vectors import EMBED, delete_vectors, delete_vectors_where
 from harken.text import tokens
+from harken.text.rules import rules_in
 from harken.text.traits import traits_of
 
 # A row of the table as far as most entries are alike.
@@ -68,6 +68,8 @@ BLANK_ENTRY: Mapping[str, Any] = {
 }
 _EMBEDDED_ROLES = (Role.USER, Role.ASSISTANT)
 _NEIGHBOURS = 2
+# Facets of a person's message that states rules: that it does, and, begun like this, where in its text each stands.
+STATES_RULE, RULE_SPAN = "rule:stated", "rule:at:"
 # Among entries of one position, the one that comes now stands last: its id is the highest.
 _LAST_OF_POSITION = 2**62
 
@@ -77,9 +79,9 @@ class _Known(dict[str, Trust]):
         raise StoreCorruptError(f"The database is damaged: an entry holds what cannot be. {REPAIR}")
 
 
-_TRUST = _Known({trust.value: trust for trust in Trust})
+TRUSTS = _Known({trust.value: trust for trust in Trust})
 # As its bare number: a column's type takes longer to convert it than all the rest of the row.
-_MOMENT = type_coerce(entries.c.created_at, BigInteger)
+MOMENT = type_coerce(entries.c.created_at, BigInteger)
 
 
 def add_entries(
@@ -94,20 +96,31 @@ def add_entries(
         tx: a writing transaction.
         rows: complete rows of the entries table, without ids and tenant.
         new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
-        facets: those of each row; none where it is empty.
+        facets: those of each row; none where it is empty. What a person says gets one for each rule that it states.
     """
     if not rows:
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
     tx.text.before_change(tx.connection, touched)
+    rules = [rules_in(row["text"]) if row["role"] == Role.USER and row["is_turn"] else [] for row in rows]
+    complete = [
+        {"tenant": tx.tenant, **row, "traits": traits_of(row["text"], len(found))}
+        for row, found in zip(rows, rules, strict=True)
+    ]
+    if any(rules):
+        facets = facets or list(map(rule_facets, rules))
     statement = _INSERTED_IN_ORDER if facets else _INSERTED
-    complete = [{"tenant": tx.tenant, **row, "traits": traits_of(row["text"])} for row in rows]
     added = tx.connection.scalars(statement, complete).all()
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
     tx.text.add(tx.connection, [*touched, *added])
+
+
+def rule_facets(rules: Sequence[tuple[int, int]]) -> list[str]:
+    """The facets of a message whose text has rules at these places."""
+    return [STATES_RULE, *(f"{RULE_SPAN}{first}-{end}" for first, end in rules)] if rules else []
 
 
 def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[int, int]]]) -> list[int]:
@@ -132,9 +145,9 @@ _FIRST, _LAST = (
     tuple_(bindparam(f"{end}_at", type_=BigInteger()), bindparam(f"{end}_id", type_=BigInteger()))
     for end in ("first", "last")
 )
-_OF_TENANT = entries.c.tenant == bindparam("of_tenant")
+OF_TENANT = entries.c.tenant == bindparam("of_tenant")
 _TURNS = select(entries.c.id).where(
-    _OF_TENANT, entries.c.conversation_id == bindparam("of_conversation"), entries.c.is_turn
+    OF_TENANT, entries.c.conversation_id == bindparam("of_conversation"), entries.c.is_turn
 )
 _BEFORE = (
     _TURNS.where(_PLACE < _FIRST).order_by(entries.c.position.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
@@ -296,7 +309,7 @@ def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
     found = {}
     for row in bare_among(tx, _whole(tx.dialect), entry_ids):
-        found[row[0]] = Entry(*(*row[:8], from_microseconds(row[8]), _TRUST[row[9]], *row[10:]))
+        found[row[0]] = Entry(*(*row[:8], from_microseconds(row[8]), TRUSTS[row[9]], *row[10:]))
     return found
 
 
@@ -309,84 +322,9 @@ def _whole(dialect: Dialect) -> Select[Any]:
     )
     # In the order of an `Entry`.
     named = (entries.c.id, entries.c.source, entries.c.ref_uid, conversations.c.uid, exchanges.c.uid, projects.c.key)
-    spoken = (entries.c.role, entries.c.author, _MOMENT, entries.c.trust, entries.c.text)
+    spoken = (entries.c.role, entries.c.author, MOMENT, entries.c.trust, entries.c.text)
     columns = (*named, *spoken, entries.c.weight, entries.c.part, entries.c.position)
-    return select(*columns).select_from(joined).where(_OF_TENANT, dialect.among(entries.c.id))
-
-
-class EntryFacts(NamedTuple):
-    """What weighing needs of a candidate; cheaper than the whole entry, and than a dataclass to make.
-
-    Attributes:
-        conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
-        traits: of its text, as `harken.text.traits` packs them.
-        project_id: the row of its project, if any.
-    """
-
-    author: str | None
-    role: str | None
-    created_at: datetime
-    weight: float
-    trust: Trust
-    source: str = MESSAGE_SOURCE
-    conversation_id: int | None = None
-    exchange_id: int | None = None
-    ref_uid: str = ""
-    traits: int = 0
-    project_id: int | None = None
-
-
-def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
-    """The facts of each candidate, by id."""
-    found = {}
-    for row in bare_among(tx, _facts(tx.dialect), entry_ids):
-        found[row[0]] = EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], _TRUST[row[5]], *row[6:])
-    return found
-
-
-@cache
-def _facts(dialect: Dialect) -> Select[Any]:
-    columns = (entries.c.author, entries.c.role, _MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
-    places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    more = entries.c.traits, entries.c.project_id
-    return select(entries.c.id, *columns, *places, *more).where(_OF_TENANT, dialect.among(entries.c.id))
-
-
-def turns_of(tx: Transaction, exchange_ids: Sequence[int]) -> list[int]:
-    """The entries of what was said in exchanges."""
-    found = rows_by(tx, entries.c.exchange_id, exchange_ids, entries.c.id, entries.c.is_turn)
-    return sorted(row.id for row in found if row.is_turn)
-
-
-class Neighbours(NamedTuple):
-    """The turns beside an entry, 0 where there is none."""
-
-    before: int = 0
-    traits_before: int = 0
-    after: int = 0
-
-
-def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Neighbours]:
-    """What stands beside each of the entries that are turns."""
-    found = {}
-    for entry_id, told, after in bare_among(tx, _beside(tx.dialect), entry_ids):
-        before, _, traits = (told or "0 0").partition(" ")
-        found[entry_id] = Neighbours(int(before), int(traits), after or 0)
-    return found
-
-
-@cache
-def _beside(dialect: Dialect) -> Select[Any]:
-    own, place = entries.alias("own"), entries.alias("other")
-    here, there = tuple_(own.c.position, own.c.id), tuple_(place.c.position, place.c.id)
-    of_tenant = dialect.of_tenant(place, bindparam("of_tenant"))
-    turns = and_(*of_tenant, place.c.conversation_id == own.c.conversation_id, place.c.is_turn)
-    # As one text: to look for the turn once more takes as long again.
-    told = cast(place.c.id, Text) + " " + cast(place.c.traits, Text)
-    before = select(told).where(turns, there < here).order_by(place.c.position.desc(), place.c.id.desc()).limit(1)
-    after = select(place.c.id).where(turns, there > here).order_by(place.c.position, place.c.id).limit(1)
-    mine = own.c.tenant == bindparam("of_tenant"), own.c.is_turn, dialect.among(own.c.id)
-    return select(own.c.id, before.scalar_subquery(), after.scalar_subquery()).where(*mine)
+    return select(*columns).select_from(joined).where(OF_TENANT, dialect.among(entries.c.id))
 
 
 def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:

@@ -37,10 +37,14 @@ def apply_core_fact(tx: Transaction, fact: CoreFact) -> None:
         tx.put(core_memory, {"section": fact.section, "key": fact.key}, values)
 
 
-def core_facts(tx: Transaction) -> list[CoreFact]:
-    """Every core memory: the user's, then the agent's, each in the order of their keys."""
+def core_facts(tx: Transaction, *sections: str) -> list[CoreFact]:
+    """Every core memory, or those of sections: the user's, then the agent's, each in the order of their keys."""
     rows = tx.connection.execute(_FACTS, {"of_tenant": tx.tenant})
-    facts = [CoreFact(row.section, row.key, row.value, row.updated_at) for row in rows]
+    facts = [
+        CoreFact(row.section, row.key, row.value, row.updated_at)
+        for row in rows
+        if not sections or row.section in sections
+    ]
     return sorted(facts, key=lambda fact: (fact.section != "user", fact.section, fact.key))
 
 

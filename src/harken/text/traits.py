@@ -18,7 +18,7 @@ _SHARES = 15
 # The width of each trait in the number, in its order.
 _BITS = {
     "ends_asking": 1, "asks": 1, "greets": 1, "dated": 1, "counts": 1,
-    "asking": 4, "tokens": 16, "telling": 16, "names": 12,
+    "asking": 4, "tokens": 16, "telling": 16, "names": 11, "rules": 1,
 }  # fmt: skip
 _SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")
 _ASKING = re.compile(r"[?？]")
@@ -37,6 +37,7 @@ class Traits(NamedTuple):
         greets: 1 where it begins with a greeting or thanks.
         dated: 1 where it says when; `counts` where it has a number.
         tokens: ln(1 + tokens); `telling` and `names` likewise of words that say something, and of names.
+        rules: 1 where it is a person's, and states a rule or a preference.
     """
 
     ends_asking: NDArray[np.float64]
@@ -48,10 +49,11 @@ class Traits(NamedTuple):
     tokens: NDArray[np.float64]
     telling: NDArray[np.float64]
     names: NDArray[np.float64]
+    rules: NDArray[np.float64]
 
 
-def traits_of(text: str) -> int:
-    """The traits of a text as one number, at least 0 and under 2**53; 0 of one without a word."""
+def traits_of(text: str, rules: int = 0) -> int:
+    """The traits of a text, which states so many rules, as one number, at least 0 and under 2**53; 0 without a word."""
     said = text[:_LOOKED_AT]
     words = WORD.findall(said.lower())
     if not words:
@@ -71,6 +73,7 @@ def traits_of(text: str) -> int:
         "tokens": tokens.estimate(text),
         "telling": whole * telling,
         "names": whole * sum(word[0].isupper() for word in _INSIDE.findall(said)),
+        "rules": rules > 0,
     }
     packed = shift = 0
     for name, bits in _BITS.items():

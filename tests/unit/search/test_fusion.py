@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harken.model.conversations import Trust
 from harken.search.fusion import FEATURES, Evidence, features_of, fusion_weights, learned_scores, standardized
 from harken.search.query import parse_query
-from harken.storage.entries import EntryFacts, Neighbours
+from harken.storage.facts import EntryFacts, Neighbours
 from harken.storage.ports import Holding
 from harken.text.traits import traits_of
 

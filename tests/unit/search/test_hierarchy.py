@@ -11,7 +11,7 @@ from harken.search.candidates import Candidates
 from harken.search.places import place_exchanges
 from harken.search.query import parse_query
 from harken.storage.enrichment.summaries import EXCHANGE
-from harken.storage.entries import EntryFacts
+from harken.storage.facts import EntryFacts
 from harken.storage.ports import RowScope
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

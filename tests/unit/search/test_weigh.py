@@ -8,7 +8,7 @@ from harken.config.sections import SearchConfig
 from harken.model.conversations import Trust
 from harken.search.candidates import AuthorCue, weigh
 from harken.search.query import parse_query
-from harken.storage.entries import EntryFacts
+from harken.storage.facts import EntryFacts
 
 NOW = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
 

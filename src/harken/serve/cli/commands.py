@@ -125,7 +125,7 @@ class LazyGroup(click.Group):
         operations = [each for each in known.get("OPERATIONS", ()) if each.show is not None]
         commands = {each.words: command_of(each) for each in operations if each.words.split()[0] == name}
         if commands:
-            return commands.get(name) or click.Group(name, list(commands.values()), help=line)
+            return _command(name, commands.pop(name, None), list(commands.values()), line)
         command: click.Command = known.get(f"{name}_command") or known[name]
         command.help = command.help or line
         return command
@@ -136,3 +136,15 @@ class LazyGroup(click.Group):
         """The command that is called, imported."""
         name, _line, rest = super().resolve_command(ctx, args)
         return name, self.command_named(name) if name else None, rest
+
+
+def _command(name: str, own: click.Command | None, below: Sequence[click.Command], line: str) -> click.Command:
+    """A command, or a group of commands; a group that is a command itself when none of its own is called."""
+    if own is None or not below:
+        return own or click.Group(name, below, help=line)
+
+    def run(**given: Any) -> None:
+        if click.get_current_context().invoked_subcommand is None and own.callback:
+            own.callback(**given)
+
+    return click.Group(name, below, invoke_without_command=True, callback=run, params=own.params, help=own.help)

@@ -78,6 +78,7 @@ _COMMANDS = {
         "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
     },
     "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
+    "operations.rules": {"rules": "What you have said to hold from now on: list it, confirm, drop."},
     "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
@@ -95,7 +96,20 @@ COMMANDS = {
 }
 SECTIONS = {
     "Every day": (
-        *("setup", "import", "search", "list", "show", "chat", "memory", "forget", "status", "stats", "config"),
+        *(
+            "setup",
+            "import",
+            "search",
+            "list",
+            "show",
+            "chat",
+            "memory",
+            "rules",
+            "forget",
+            "status",
+            "stats",
+            "config",
+        ),
         *("core", "new", "model", "rag", "context"),
     ),
     "Agents and their work": (

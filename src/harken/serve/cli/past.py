@@ -40,6 +40,7 @@ _MEANINGS = {
     "min_similarity": "RAG will now bring back only what has a similarity of at least {}.",
     "saved": "Whether what was saved or indexed comes back as well: {}.",
     "scope": "What comes back from projects beside the one at hand: {}.",
+    "rules": "Whether rules and preferences that you have stated come back: {}.",
 }
 _EXCERPT = 200
 _LISTED = 20

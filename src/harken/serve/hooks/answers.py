@@ -125,7 +125,7 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
-            quotes = chats.quotes_about(prompt, uid, _directory(payload))
+            quotes = [*chats.rules_about(prompt, uid), *chats.quotes_about(prompt, uid, _directory(payload))]
             return self._told(agent, uid, PAST, quotes, chats.given(uid))
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
@@ -151,14 +151,15 @@ class Hooks:
         """Return what is always known, what is under way in the project, and what its last conversation came to."""
         cwd = _directory(payload)
         uid = conversation_uid(agent, session_id)
-        quotes: list[Quote] = []
+        is_new = payload.get("source") != "compact"
+        quotes = self.harken.chats.rules_about(None, uid if is_new else "")
         if cwd is not None:
-            quotes = [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
+            quotes += [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
         facts = self.harken.core.list()
         # Core memory, in no more than half of the room.
         core = tokens.clip(core_block(facts), self._room(agent) // 2)[: LIMITS[agent].max_chars // 2] if facts else ""
         # After a compaction all of it again: what was told before it is no longer in the context.
-        given = set() if payload.get("source") == "compact" else self.harken.chats.given(uid)
+        given = self.harken.chats.given(uid) if is_new else set()
         return self._told(agent, uid, BRIEF, quotes, given, core)
 
     def _room(self, agent: str) -> int:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from types import NoneType
 
 from harken.errors import NotFoundError
-from harken.serve.operations import contexts, conversations, experiences, saved, searching, status, values, workspace
+from harken.serve.operations import (
+    contexts,
+    conversations,
+    experiences,
+    rules,
+    saved,
+    searching,
+    status,
+    values,
+    workspace,
+)
 from harken.serve.operations.operation import AnyOperation
 
 _ALL: tuple[AnyOperation, ...] = (
@@ -15,6 +25,7 @@ _ALL: tuple[AnyOperation, ...] = (
     *status.OPERATIONS,
     *contexts.OPERATIONS[2:],
     *saved.OPERATIONS,
+    *rules.OPERATIONS,
     *experiences.OPERATIONS,
     *values.OPERATIONS,
     *workspace.OPERATIONS,

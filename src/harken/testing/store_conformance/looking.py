@@ -21,8 +21,9 @@ from harken.model.conversations import (
 )
 from harken.model.lookups import ConversationFilter, Surroundings
 from harken.storage import conversations, overview
-from harken.storage.entries import entry_facts, load_entries
+from harken.storage.entries import load_entries
 from harken.storage.events import delete_conversation_rows, events_of, known_conversations
+from harken.storage.facts import entry_facts
 from harken.storage.past import list_tasks, newest_exchanges
 from harken.storage.ports import Store
 from harken.testing.store_conformance.asking import (

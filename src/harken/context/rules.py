@@ -1,0 +1,144 @@
+"""Standing rules and preferences: which of them hold, and which touch what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from harken.config.sections import RagConfig
+from harken.context.render import Quote
+from harken.errors import NotFoundError
+from harken.model.conversations import ContextItem
+from harken.model.lookups import Rule, RuleState
+from harken.record.core_memory import CoreMemory
+from harken.search.candidates import Gate
+from harken.search.query import Query, asks_nothing, parse_query, share_held
+from harken.search.session import SearchSession, attempted
+from harken.storage.ports import RowScope, Transaction
+from harken.storage.records.rules import RULES, read_rules
+from harken.text import tokens
+from harken.text.rules import matter_of
+
+RULE = "rule"
+# Before a rule that stands among other quotations.
+RULE_SAID = "The user has asked for this to hold from now on:"
+_SHOWN, _SHOWN_TOKENS = 3, 60
+# Of the words that say what a rule is about, or when it holds, a task has so many, or all.
+_LEAST_SHARE, _LEAST_WORDS = 0.5, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What people have said to hold from now on; reached as `Harken.rules`."""
+
+    core_memory: CoreMemory
+
+    def list(self, everything: bool = False) -> list[Rule]:
+        """Those that hold or wait to be confirmed, newest first; with the dropped and the superseded ones if wanted."""
+        with self.core_memory.recorder.store.reading() as tx:
+            found = standing_rules(tx)
+        is_open = [rule for rule in found if rule.state is not RuleState.DROPPED and not rule.superseded_by]
+        return found if everything else is_open
+
+    def confirm(self, uid: str) -> Rule:
+        """Let a rule hold, whoever brought it in.
+
+        Raises:
+            NotFoundError: no rule has this id, or several begin with it.
+        """
+        return self._decide(uid, RuleState.CONFIRMED)
+
+    def drop(self, uid: str) -> Rule:
+        """Let a rule hold no longer; its message stays as it is.
+
+        Raises:
+            NotFoundError: no rule has this id, or several begin with it.
+        """
+        return self._decide(uid, RuleState.DROPPED)
+
+    def _decide(self, uid: str, state: RuleState) -> Rule:
+        found = [rule for rule in self.list(everything=True) if rule.uid.startswith(uid)]
+        found = [rule for rule in found if rule.uid == uid] or found
+        if len(found) != 1 or not uid:
+            what = f"Several rules begin with {uid}" if found else f"There is no rule {uid}"
+            raise NotFoundError(f"{what}. See: harken rules")
+        self.core_memory.put(RULES, found[0].uid, state.value)
+        return replace(found[0], state=state)
+
+
+def standing_rules(tx: Transaction) -> list[Rule]:
+    """Every rule, newest first, each with the later one that stands in its place.
+
+    A dropped one still stands in the place of those before it: what was said twice does not come back.
+    """
+    found: list[Rule] = []
+    later: dict[str, list[Rule]] = {}
+    for rule in read_rules(tx):
+        matter = matter_of(rule.text)
+        names = matter.demand | matter.kinds
+        others = {other.uid: other for name in names for other in later.get(name, ())}
+        newer = next((other.uid for other in others.values() if matter.is_of(matter_of(other.text))), "")
+        found.append(replace(rule, superseded_by=newer))
+        if rule.counts:
+            for name in names:
+                later.setdefault(name, []).append(rule)
+    return found
+
+
+def rule_quotes(
+    searches: SearchSession,
+    query: Query | None,
+    config: RagConfig,
+    besides: Collection[str] = (),
+    of_others: str = "",
+) -> list[Quote]:
+    """At most three rules that touch a task, the newest first: those that are about it, and general ones.
+
+    Without a query, general ones alone. None of messages that are named `besides`, nor of the conversation `of_others`.
+    """
+    is_idle = query is not None and asks_nothing(query, searches.config.min_query_tokens)
+    if not config.enabled or not config.rules or is_idle:
+        return []
+    with searches.view.reading() as tx:
+        rules = [
+            rule
+            for rule in standing_rules(tx)
+            if rule.holds and rule.message_uid not in besides and rule.conversation_uid != of_others
+        ]
+    about = _about(searches, query, [rule for rule in rules if not matter_of(rule.text).is_general]) if query else []
+    chosen = {rule.uid for rule in [*about, *(rule for rule in rules if matter_of(rule.text).is_general)][:_SHOWN]}
+    return [_quote(rule) for rule in rules if rule.uid in chosen]
+
+
+def _about(searches: SearchSession, query: Query, rules: Sequence[Rule]) -> list[Rule]:
+    """Those near enough in meaning, or with enough words of the task."""
+    near: dict[int, float] = {}
+    gate = Gate(None)
+    with attempted("rules", []):
+        asked = searches.vector(query, known_scripts_only=True) if rules else ""
+        if not isinstance(asked, str):
+            gate = Gate.of(asked, searches.config.relevance_threshold, searches.config)
+            with searches.view.reading() as tx:
+                ids = [rule.entry_id for rule in rules]
+                near = searches.view.nearest.compare(tx, asked.space, asked.vector, RowScope(), 0, ids)[1]
+    return [rule for rule in rules if gate.admits(near.get(rule.entry_id), False) or _has_words(rule, query)]
+
+
+def _has_words(rule: Rule, query: Query) -> bool:
+    matter = matter_of(rule.text)
+    words = matter.case or matter.demand
+    share = share_held(words, query.terms)
+    return share >= _LEAST_SHARE and (share == 1.0 or share * len(words) >= _LEAST_WORDS)
+
+
+def _quote(rule: Rule) -> Quote:
+    text = tokens.clip(rule.text, _SHOWN_TOKENS)
+    return Quote(text, RULE, rule.uid, "user", rule.created_at, rule.trust.value)
+
+
+def rule_items(searches: SearchSession, query: str, config: RagConfig) -> list[ContextItem]:
+    """The same for an assembled context."""
+    quotes = rule_quotes(searches, parse_query(query), config)
+    return [
+        ContextItem(RULE, quote.text, 1.0, {"id": quote.uid, "created_at": quote.at.isoformat()}) for quote in quotes
+    ]

@@ -1,0 +1,90 @@
+"""What ranking needs to know of candidates: their facts, and what stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, Text, and_, bindparam, cast, select, tuple_
+
+from harken.model.conversations import Trust
+from harken.storage.entries import MOMENT, OF_TENANT, TRUSTS
+from harken.storage.ports import MESSAGE_SOURCE, Dialect, Transaction, bare_among, rows_by
+from harken.storage.tables import entries, from_microseconds
+
+
+class EntryFacts(NamedTuple):
+    """What weighing needs of a candidate; cheaper than the whole entry, and than a dataclass to make.
+
+    Attributes:
+        conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
+        traits: of its text, as `harken.text.traits` packs them.
+        project_id: the row of its project, if any.
+    """
+
+    author: str | None
+    role: str | None
+    created_at: datetime
+    weight: float
+    trust: Trust
+    source: str = MESSAGE_SOURCE
+    conversation_id: int | None = None
+    exchange_id: int | None = None
+    ref_uid: str = ""
+    traits: int = 0
+    project_id: int | None = None
+
+
+def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
+    """The facts of each candidate, by id."""
+    found = {}
+    for row in bare_among(tx, _facts(tx.dialect), entry_ids):
+        found[row[0]] = EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], TRUSTS[row[5]], *row[6:])
+    return found
+
+
+@cache
+def _facts(dialect: Dialect) -> Select[Any]:
+    columns = (entries.c.author, entries.c.role, MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
+    places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
+    more = entries.c.traits, entries.c.project_id
+    return select(entries.c.id, *columns, *places, *more).where(OF_TENANT, dialect.among(entries.c.id))
+
+
+def turns_of(tx: Transaction, exchange_ids: Sequence[int]) -> list[int]:
+    """The entries of what was said in exchanges."""
+    found = rows_by(tx, entries.c.exchange_id, exchange_ids, entries.c.id, entries.c.is_turn)
+    return sorted(row.id for row in found if row.is_turn)
+
+
+class Neighbours(NamedTuple):
+    """The turns beside an entry, 0 where there is none."""
+
+    before: int = 0
+    traits_before: int = 0
+    after: int = 0
+
+
+def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Neighbours]:
+    """What stands beside each of the entries that are turns."""
+    found = {}
+    for entry_id, told, after in bare_among(tx, _beside(tx.dialect), entry_ids):
+        before, _, traits = (told or "0 0").partition(" ")
+        found[entry_id] = Neighbours(int(before), int(traits), after or 0)
+    return found
+
+
+@cache
+def _beside(dialect: Dialect) -> Select[Any]:
+    own, place = entries.alias("own"), entries.alias("other")
+    here, there = tuple_(own.c.position, own.c.id), tuple_(place.c.position, place.c.id)
+    of_tenant = dialect.of_tenant(place, bindparam("of_tenant"))
+    turns = and_(*of_tenant, place.c.conversation_id == own.c.conversation_id, place.c.is_turn)
+    # As one text: to look for the turn once more takes as long again.
+    told = cast(place.c.id, Text) + " " + cast(place.c.traits, Text)
+    before = select(told).where(turns, there < here).order_by(place.c.position.desc(), place.c.id.desc()).limit(1)
+    after = select(place.c.id).where(turns, there > here).order_by(place.c.position, place.c.id).limit(1)
+    mine = own.c.tenant == bindparam("of_tenant"), own.c.is_turn, dialect.among(own.c.id)
+    return select(own.c.id, before.scalar_subquery(), after.scalar_subquery()).where(*mine)

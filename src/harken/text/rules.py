@@ -1,0 +1,176 @@
+"""Standing rules and preferences: the sentences of a text that say what is to hold from now on.
+
+They are told by patterns (`data/rules.txt`), for every message is looked at when it is recorded. What somebody else has
+said is none: quotations, code, tags, and what a line announces as pasted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
+
+from harken.text.words import UNSPACED_RUN, WORD, content_terms, word_lists
+
+# Whoever states a rule does so at the beginning of a message; what is longer was mostly pasted.
+LOOKED_AT = 2_000
+_MOST_CHARS, _LEAST_CHARS, _MOST_RULES = 240, 4, 8
+_Find = Callable[[str], re.Match[str] | None]
+_SENTENCE = re.compile(r"\w(?:[^\n.!?;。！？；]|[.!?](?=[^\s.!?\"')\]]))*[.!?。！？]?")
+_FOREIGN = re.compile(
+    r"```.*?(?:```|\Z)|<([a-z][\w-]*)\b[^>\n]*>.*?(?:</\1>|\Z)|^[ \t]*(?:[>|][^\n]*|(?: {4}|\t)[^\n]*)$"
+    r"|\"[^\"\n]{12,}\"|“[^”]{12,}”|«[^»]{12,}»|„[^“”\n]{12,}[“”]|「[^」]{4,}」",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_NOT_LINES = re.compile(r"[^\n]")
+# What stands below such a line was written by somebody else.
+_PASTED = re.compile(
+    r"^[^\n]*\b(?:here(?:'s| is| are)?|below|following|says?|said|wrote|writes|reads|error|logs?|output|readme|file"
+    r"|docs?|document|email|e-mail|article|text|snippet|prompt|contents?|pasted?|quoted?|according to)"
+    r"\b[^\n]{0,80}:[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_ANNOUNCED = re.compile(
+    r"\b(?:rules?|preferences?|from now on|always|going forward|guidelines|remember)\b", re.IGNORECASE
+)
+# Who tells what another says states no rule.
+_REPORTED = re.compile(
+    r"\b(?:says?|said|told|tells|telling|wrote|writes|reads|according to|reminds?|reminded|taught|advised)\b"
+    r"|\b(?:he|she|they|people|everyone|mom|dad|boss|teacher|readme|docs?|manual)\b(?! (?:to|you))"
+)
+_NAME = re.compile(
+    r"\b(?:call|address|refer to) me\b|\bpronouns\b|\bnenne?(?: sie)? mich\b|\bappel(?:le|ez)-moi\b|\bll[áa]m[ae]me\b"
+    r"|\bchiama(?:mi|temi)\b|\bme cham[ea]\b|\bcham[ea]-me\b|\b(?:зови|называй)(?:те)? меня\b|[叫称稱][呼]?我"
+)
+# Where a long sentence goes on to something else.
+_GOES_ON = re.compile(r",? (?:so )?(?:how|can you|could you|would you|will you|what|which|considering|given|do you)\b")
+_CONDITION = re.compile(
+    r"\b(?:when(?:ever)?|any ?time|every time|each time|if|while|wenn|quand|lorsque|cuando|quando|если|когда)\b.*"
+)
+# What it is for is part of what it says, but it then is not for everything.
+_PURPOSE = re.compile(r"\b(?:for|für|bei|pour|para|per|для)\b")
+
+
+@cache
+def _languages() -> dict[str, tuple[frozenset[str], list[str], list[str]]]:
+    """Of each language the words of which a rule has one, and the patterns of rules."""
+    languages: dict[str, tuple[frozenset[str], list[str], list[str]]] = {}
+    section, words, marks, names, patterns = "", set[str](), list[str](), dict[str, str](), list[str]()
+    for line in [*resources.files(__package__).joinpath("data/rules.txt").read_text("utf-8").splitlines(), "[]"]:
+        name, equals, value = line.partition(" = ")
+        if line.startswith("["):
+            if section:
+                languages[section] = frozenset(words), patterns, marks
+            section, words, marks, names, patterns = line.strip("[]"), set(), [], {}, []
+        elif equals and name == "words":
+            words.update(value.split())
+        elif equals and name == "marks":
+            marks += value.split()
+        elif equals and name.isidentifier():
+            names[name] = _with_names(value, names)
+        elif line and not line.startswith("#"):
+            patterns.append(_with_names(line, names))
+    return languages
+
+
+def _with_names(pattern: str, names: dict[str, str]) -> str:
+    for name, value in names.items():
+        pattern = pattern.replace(f"{{{name}}}", value)
+    return pattern.replace("_", r"\s")
+
+
+@cache
+def _finders(language: str) -> tuple[_Find, ...]:
+    """What finds a rule in a sentence: at its beginning first, which is soon done."""
+    at_start, anywhere = list[str](), list[str]()
+    for pattern in _languages()[language][1]:
+        (at_start if pattern.startswith("^") and "|^" not in pattern else anywhere).append(f"(?:{pattern})")
+    first, later = re.compile("|".join(at_start) or "(?!)").match, re.compile("|".join(anywhere)).search
+    # Searching takes twenty times as long as looking for a few words.
+    marks = [mark.replace("_", " ") for mark in _languages()[language][2]]
+    return first, later if not marks else lambda said: later(said) if any(mark in said for mark in marks) else None
+
+
+def rules_in(text: str) -> list[tuple[int, int]]:
+    """Where the rules of a text stand: the beginning and the end of each."""
+    said = text[:LOOKED_AT].lower().replace("’", "'")
+    known = set(WORD.findall(said))
+    finders = [
+        find
+        for language, (triggers, *_) in _languages().items()
+        if (not triggers.isdisjoint(known) if triggers else not said.isascii() and UNSPACED_RUN.search(said))
+        for find in _finders(language)
+    ]
+    if not finders or len(said) != len(text[:LOOKED_AT]):
+        return []
+    said = _FOREIGN.sub(lambda found: _NOT_LINES.sub(" ", found[0]), said)
+    for pasted in _PASTED.finditer(said):
+        if not _ANNOUNCED.search(pasted[0]):
+            said = said[: pasted.start()]
+            break
+    spans = (_rule(said, *found.span(), finders) for found in _SENTENCE.finditer(said))
+    return [span for span in spans if span][:_MOST_RULES]
+
+
+def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[int, int] | None:
+    """Where the rule of a sentence stands; of a long one, the part that states it."""
+    sentence = said[start:end]
+    found = next((found for find in finders if (found := find(sentence))), None)
+    if found is None or len(sentence) < _LEAST_CHARS or _REPORTED.search(sentence, 0, found.start()):
+        return None
+    if len(sentence) <= _MOST_CHARS:
+        return start, start + len(sentence.rstrip())
+    first = sentence.rfind(", ", 0, found.start() + 1) + 2 if ", " in sentence[: found.start() + 1] else 0
+    beyond = _GOES_ON.search(sentence, max(found.end(), first + _LEAST_CHARS))
+    last = min(first + _MOST_CHARS, beyond.start() if beyond else len(sentence))
+    if last < len(sentence) and not beyond:
+        last = max(found.end(), sentence.rfind(" ", first, last))
+    return start + first, start + len(sentence[:last].rstrip(" ,"))
+
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """What a rule is about.
+
+    Attributes:
+        demand: the words of what is to be done; `case` those of when.
+        kinds: the ways of answering that it speaks of (`length`, `language`, `name`…).
+        is_general: whether it touches every task.
+    """
+
+    demand: frozenset[str]
+    case: frozenset[str]
+    kinds: frozenset[str]
+    is_general: bool
+
+    def is_of(self, other: Matter) -> bool:
+        """Whether both speak of the same, so that the later one stands in place of the earlier one."""
+        if self.is_general and other.is_general and self.kinds & other.kinds:
+            return True
+        return _alike(self.demand, other.demand) and (_alike(self.case, other.case) or not self.case | other.case)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    return bool(one) and 4 * len(one & other) >= len(one) + len(other)
+
+
+@lru_cache(maxsize=1024)
+def matter_of(rule: str) -> Matter:
+    """What a rule is about."""
+    said = rule.lower().replace("’", "'")
+    condition = _CONDITION.search(said)
+    lists = word_lists("matters")
+    words = set(WORD.findall(said))
+    kinds = {kind for kind, mine in lists.items() if kind != "generic" and not mine.isdisjoint(words)}
+    if _NAME.search(said):
+        kinds = {"name"}
+    case = condition[0] if condition else ""
+    is_general = bool(kinds) and not case and ("name" in kinds or not _PURPOSE.search(said))
+    return Matter(_telling(said.removesuffix(case)), _telling(case), frozenset(kinds), is_general)
+
+
+def _telling(text: str) -> frozenset[str]:
+    generic = word_lists("matters")["generic"]
+    return frozenset(term.rstrip("s") for term in content_terms(text) if term not in generic)

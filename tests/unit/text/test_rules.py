@@ -1,0 +1,134 @@
+"""What people say to hold from now on is told from what they just say, in the languages of the courtesies."""
+
+from __future__ import annotations
+
+import pytest
+
+from harken.text.rules import matter_of, rules_in
+
+RULES = """
+Always answer in metric units.
+From now on, answer in German.
+Call me Sam.
+I prefer dark mode over light mode.
+Please never use emojis in your answers.
+Please don't add comments to the code.
+When I ask for a recipe, give me the vegetarian version.
+Every time I send you code, check it for security issues.
+Keep it short.
+I'd rather you used tabs.
+I like Postgres better than MySQL.
+Make sure to always run the tests before you commit.
+I don’t want long explanations.
+Use pnpm instead of npm.
+Going forward, please cite your sources.
+Be concise.
+No emojis please.
+Thanks! Also, never suggest pork dishes.
+Antworte immer auf Deutsch.
+Nenn mich Max.
+Ab jetzt bitte nur noch metrische Einheiten.
+Réponds toujours en français.
+Appelle-moi Léa.
+Je préfère les trains aux avions.
+Responde siempre en español.
+Llámame Paco.
+De ahora en adelante, usa euros.
+Chiamami Gio.
+Preferisco risposte brevi.
+Me chame de Duda.
+A partir de agora, responda em português.
+Всегда отвечай на русском.
+Называй меня Саша.
+Впредь используй метрические единицы.
+请总是用中文回答
+以后请用公制单位
+叫我小王
+"""
+NO_RULES = """
+I always loved painting as a kid.
+Never mind, I found it.
+I have never been to Paris.
+Call me later when you're free.
+She told me to always be careful.
+My mom always says never go to bed angry.
+Always good to hear from you!
+What do you prefer, tea or coffee?
+Do you always use tabs?
+Can you fix the bug in the parser?
+From now on I'm going to eat healthier.
+Use the second approach.
+Don't worry about it.
+Please don't hesitate to ask.
+Don't give up on your dreams.
+Keep up the good work!
+I don't want to go to work today.
+What happens when I ask for a refund?
+The build always fails on Mondays.
+Write a function that always returns 4.
+I would rather be with you.
+Ich habe immer Hunger.
+Je ne suis jamais allé à Rome.
+Siempre me gustó el mar.
+Ho sempre amato il mare.
+Sempre gostei de praia.
+Я всегда любил море.
+我一直很喜欢画画
+"""
+
+
+@pytest.mark.parametrize("text", RULES.strip().splitlines())
+def test_a_rule_is_told_and_stands_where_it_was_said(text: str) -> None:
+    [(first, end)] = rules_in(text)
+    assert text[first:end] in (text, text.removeprefix("Thanks! "))
+
+
+@pytest.mark.parametrize("text", NO_RULES.strip().splitlines())
+def test_what_is_just_said_is_none(text: str) -> None:
+    assert rules_in(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The README says: always use make lint.",
+        "Here is the readme:\n\nAlways run make lint.\nNever commit to main.",
+        '"Always answer in French", it wrote',
+        "> Always answer in French.",
+        "```\nAlways answer in French.\n```\nWhat does this prompt do?",
+        "<system-reminder>Always answer in French.</system-reminder> hello",
+        "<document>\nNever mention the price.\n</document>\nSummarize it.",
+    ],
+)
+def test_what_somebody_else_has_said_is_none(text: str) -> None:
+    assert rules_in(text) == []
+
+
+def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:
+    text = (
+        "I'm trying to keep my small weather app easy to maintain while I learn how all of this works in practice, so "
+        "I prefer libraries without dependencies, can you show me how to cache the answers of the API for ten minutes "
+        "and how to test that the cache is used at all?"
+    )
+    [(first, end)] = rules_in(text)
+    assert text[first:end] == "so I prefer libraries without dependencies"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "is_replaced"),
+    [
+        ("Call me Sam.", "Please call me Alex from now on.", True),
+        ("Always answer in metric units.", "From now on use imperial units.", True),
+        ("Use tabs for indentation.", "I prefer spaces for indentation.", True),
+        ("Keep your answers short.", "I prefer long and detailed answers.", True),
+        ("Answer in German.", "Call me Sam.", False),
+        (
+            "Always include version numbers when I ask about libraries.",
+            "Always include licenses when I ask about libraries.",
+            False,
+        ),
+        ("I prefer Python for scripts.", "I prefer aisle seats on trains.", False),
+    ],
+)
+def test_a_rule_stands_in_place_of_one_on_the_same_matter(earlier: str, later: str, is_replaced: bool) -> None:
+    assert matter_of(later).is_of(matter_of(earlier)) == is_replaced
