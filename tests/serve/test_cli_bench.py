@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command_line import CommandLine
+from command_line import TIMEOUT_SECONDS, CommandLine
 from documented import PAGES, blocks
-from terminals import WITHOUT_TERMINALS, terminal
+from harken.testing import EmbeddingServer, Reply
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
 WORDS = (
@@ -98,11 +102,37 @@ def test_too_little_history_is_said_in_one_line(cli: CommandLine, write: Write) 
     assert said.endswith("Bring in what there is: harken import")
 
 
-@pytest.mark.skipif(WITHOUT_TERMINALS, reason="needs pseudo-terminals")
-def test_ctrl_c_prints_what_is_measured_so_far(harken: CommandLine) -> None:
-    with terminal(harken, "mine", "--limit", "200", command="bench") as screen:
-        screen.sees("questions")
-        screen.presses("c")
-        code, said = screen.ends()
-    assert code == 130
-    assert "Stopped after " in said or "stopped; " in said
+def test_ctrl_c_prints_what_is_measured_so_far(cli: CommandLine, write: Write, tmp_path: Path) -> None:
+    with EmbeddingServer() as server:
+        remote = replace(
+            cli,
+            settings={
+                "HARKEN_EMBEDDER": "openai-compatible",
+                "HARKEN_EMBEDDING__URL": server.url,
+                "HARKEN_EMBEDDING__MODEL": "words",
+                "HARKEN_EMBEDDING__MIN_MESSAGE_TOKENS": "3",
+                "HARKEN_EMBEDDING__TIMEOUT_SECONDS": "600",
+            },
+        )
+        remote("import", "jsonl", write("talk.jsonl", talk()))
+        before = len(server.requests)
+        # Each question is embedded once: some are answered, and one waits for its vector.
+        server.script(*[Reply()] * 4, Reply(delay_seconds=600))
+        out, err = (tmp_path / "out").open("w"), (tmp_path / "err").open("w")
+        with out, err, remote.running("bench", "mine", "--limit", "20", stdout=out, stderr=err) as process:
+            wait_for(lambda: len(server.requests) == before + 5)
+            process.send_signal(signal.SIGINT)
+            wait_for(lambda: "No other setting" in (tmp_path / "out").read_text())
+            server.stop()
+            assert process.wait(TIMEOUT_SECONDS) == 130
+    said = re.match(r"(\d) questions? \(known item \1\), and (\d) prompts", (tmp_path / "out").read_text())
+    assert said
+    assert (tmp_path / "err").read_text().startswith(f"Stopped after {int(said[1]) + int(said[2])} of ")
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened, at most as long as a command may take."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

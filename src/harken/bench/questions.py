@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
 from importlib import resources
-from itertools import islice, zip_longest
+from itertools import chain, combinations, islice, zip_longest
 
 import numpy as np
 
@@ -39,7 +39,7 @@ _APART = 6
 _RARE_SHARE, _RARE_FLOOR, _LEAST_RARE = 0.01, 10, 2
 # So many messages are looked at for each kind, in parts.
 _TRIED, _AT_ONCE = 3000, 200
-_SUBSETS = 12
+_CHOSEN_AMONG = 5
 _SMALL_TALK_CHARS = 80
 _HISTORY_BEFORE = 50
 
@@ -227,41 +227,34 @@ class Miner:
 
     def _known(self) -> Iterator[MinedQuestion]:
         """Something that stands in one message: as its exchange's summary tells it, else some of its words."""
-        for turn, entry in self._short():
-            retold = self._retold(turn, entry)
+        # What an agent says while it works is seldom asked for: it comes where its user has said too little.
+        for _turn, entry in chain(self._prompts(), self._short(role=Role.ASSISTANT)):
+            retold = self._retold(entry)
             found = retold or next(self._recalled_words(entry), None)
             if found:
                 yield _question(RETOLD if retold else KNOWN, found, [entry])
 
-    def _retold(self, turn: PlacedTurn, entry: Entry) -> str | None:
-        """A sentence of the summary, written by a model, that is of this message more than of the others."""
-        if entry.exchange_uid is None:
-            return None
-        made = read_summaries(self.tx, EXCHANGE, [entry.exchange_uid]).get(entry.exchange_uid)
-        if made is None or made.model == EXTRACTIVE:
-            return None
-        others = [each for each in self._answers.get(turn.exchange_id or 0, ()) if each.entry_id != turn.entry_id]
-        beside = [content_terms(each.text) for each in load_entries(self.tx, [o.entry_id for o in others]).values()]
+    def _retold(self, entry: Entry) -> str | None:
+        """A sentence of the exchange's summary, written by a model, that is of this message and not in its words."""
+        uid = entry.exchange_uid or ""
+        made = read_summaries(self.tx, EXCHANGE, [uid]).get(uid)
         own, plain = content_terms(entry.text), " ".join(entry.text.lower().split())
-        for sentence in split_sentences(made.text):
+        for sentence in split_sentences(made.text) if made and made.model != EXTRACTIVE else ():
             terms = telling_terms(sentence)
-            share = share_held(terms, own)
-            is_own = all(share_held(terms, said) < share for said in beside)
-            if len(terms) >= _LEAST_TERMS and share >= _QUOTED_SHARE and is_own and sentence.lower() not in plain:
+            is_told = len(terms) >= _LEAST_TERMS and share_held(terms, own) >= _QUOTED_SHARE
+            if is_told and sentence.lower() not in plain:
                 return sentence
         return None
 
     def _recalled_words(self, entry: Entry) -> Iterator[str]:
-        """Some words of a sentence in another order that no other message has together, though each alone it has."""
+        """The rarest words of a sentence that others have too, and no other message has together."""
         sentences = [each for each in split_sentences(entry.text) if not is_bare_question(each)]
         for sentence in (sentences[place] for place in self._chance.permutation(len(sentences))):
             holders = self._rare([term for term in telling_terms(sentence) if term.isalpha()])
-            shared = [term for term, held in holders.items() if len(held) > 1]
-            for _ in range(_SUBSETS if len(shared) >= _LEAST_TERMS else 0):
-                chosen = [shared[place] for place in self._chance.permutation(len(shared))[:_LEAST_TERMS]]
+            shared = sorted((len(held), term) for term, held in holders.items() if len(held) > 1)
+            for chosen in combinations([term for _, term in shared[:_CHOSEN_AMONG]], _LEAST_TERMS):
                 if frozenset.intersection(*(holders[term] for term in chosen)) == {entry.id}:
                     # The rarest first: in another order than they were said.
-                    chosen.sort(key=lambda term: (len(holders[term]), term))
                     who = entry.author or ("I" if entry.role == Role.USER else "you")
                     yield f"What did {who} say about {' '.join(chosen)}?"
                     break

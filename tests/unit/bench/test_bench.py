@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from harken.bench.bench import PRESENT, MineReport
+from harken.bench.bench import PRESENT, Measured, MineReport
 from harken.bench.measures import mean_interval, reciprocal_rank, share_interval
+from harken.bench.questions import MinedQuestion
 from harken.engine import Harken
 from harken.errors import UsageError
+from harken.storage.enrichment.summaries import EXCHANGE, StoredSummary, put_summary
+from harken.storage.entries import load_entries
 from harken.testing import HashingEmbedder
 
 COLOURS = ("crimson", "turquoise", "ochre", "violet", "emerald", "silver")
@@ -124,6 +127,21 @@ def test_a_known_item_is_asked_by_words_that_only_its_message_has_together(made:
     assert rows["known item", "convex"]["recall@10"] > 0.9
 
 
+def test_a_sentence_of_a_models_summary_stands_for_the_message_that_it_tells(made: Made) -> None:
+    said = "The walrus pump got a neoprene gasket, for rubber cracks in the frost."
+    made.say(("pump", "user", said), ("pump", "assistant", "Understood, I shall order some more."))
+    retold = "Neoprene gaskets for the walrus pump, since rubber cracks."
+    with made.harken.store.writing() as tx:
+        [exchange] = [entry.exchange_uid for entry in load_entries(tx, range(70, 80)).values() if entry.text == said]
+        summary = StoredSummary(EXCHANGE, str(exchange), retold, "", "openai:any", BEGIN, BEGIN)
+        put_summary(tx, summary, made.harken.search("walrus").hits[0].entry.conversation_uid or "")
+
+    found = made.kinds(made.harken.bench.mine(100), "retold")
+
+    assert made.texts(found[retold].question.gold) == [said]
+    assert found[retold].places["convex"] == 1
+
+
 def test_what_is_quoted_is_looked_for_where_the_one_who_is_quoted_said_it(made: Made) -> None:
     made.say(
         ("plan", "user", "Which gasket suits the walrus pump?"),
@@ -171,6 +189,15 @@ def test_a_threshold_that_keeps_answers_out_is_seen_and_another_one_suggested(ma
 
 def test_settings_that_do_as_well_as_any_are_left_alone(made: Made) -> None:
     assert made.harken.bench.mine(20).suggestions() == []
+
+
+@pytest.mark.parametrize(("kind", "suggested"), [("asked again", ["convex"]), ("known item", []), ("answered", [])])
+def test_a_fusion_is_suggested_by_what_is_asked_in_other_words_alone(kind: str, suggested: list[str]) -> None:
+    question, places = MinedQuestion(kind, LEAK[0], frozenset({"1"})), {"learned": 5, "convex": 1, "rrf": 4}
+    report = MineReport(24, "learned", measured=[Measured(question, places, {})] * 24)
+    assert report.suggestions() == [
+        (f"harken config set search.fusion {name}", "MRR +0.800 against learned") for name in suggested
+    ]
 
 
 def test_whoever_stops_it_has_what_was_measured_so_far(made: Made) -> None:

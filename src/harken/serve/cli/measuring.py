@@ -66,7 +66,7 @@ def _lines(report: MineReport) -> Iterator[str]:
     for row in figures:
         figure = "".join(_figure(row, key) for key in _RECALL)
         yield f"{row['trial']:<{_WIDTH}}{figure}{row['tokens']:>20}"
-    for row in figures[:1]:
+    for row in figures[:1] if report.kinds(False) else ():
         each = ", ".join(f"{key.removeprefix('wrong: ')} {value}" for key, value in row.items() if "wrong: " in key)
         yield f"Injected wrongly now: {each}."
     yield ""
