@@ -32,6 +32,7 @@ _MOST_DEVIATIONS = 3.0
 _SATURATION, _LENGTH_SHARE = 1.2, 0.4
 _LEAST_RARITY = 0.01
 _SESSION_BEST = 3
+_BESIDE = 1e-6
 
 Floats = NDArray[np.float64]
 
@@ -175,6 +176,17 @@ def learned_scores(known: Evidence, entry_ids: Sequence[int]) -> dict[int, Share
     scores = 1.0 / (1.0 + np.exp(-shares.sum(axis=1)))
     return {
         entry_id: Share(float(score), share) for entry_id, score, share in zip(entry_ids, scores, shares, strict=True)
+    }
+
+
+def placed(scores: Mapping[int, float], fused: Mapping[int, float], others: Sequence[int]) -> dict[int, float]:
+    """Scores of others that put each where words and meaning have it among those that are scored."""
+    if not scores or not others:
+        return {}
+    before, after = sorted(fused[entry_id] for entry_id in scores), sorted(scores.values())
+    # Of those that stand beyond all, or at one place, the order stays as well.
+    return {
+        entry_id: float(np.interp(fused[entry_id], before, after)) + _BESIDE * fused[entry_id] for entry_id in others
     }
 
 

@@ -292,6 +292,7 @@ class _PastSearch:
             self.notes.append(asked)
             return
         self.asked = asked
+        self.notes += [asked.note] if asked.note else []
         with self.session.view.reading() as tx:
             self.notes += self.session.coverage.notes(tx, self.session.now)
 

@@ -102,7 +102,7 @@ def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int
             answer = session.vector(query)
         except (ProviderError, MissingExtraError) as error:
             answer = f"Searched by words alone: {error}"
-        asked, notes = (None, [answer]) if isinstance(answer, str) else (answer, [])
+        asked, notes = (None, [answer]) if isinstance(answer, str) else (answer, [answer.note] if answer.note else [])
     gate = Gate.of(asked, config.relevance_threshold, config)
     with session.view.reading() as tx:
         if asked is not None:
@@ -120,14 +120,17 @@ def _ranked(
     tx: Transaction, session: SearchSession, found: Candidates, gate: Gate, asked: QueryVector | None
 ) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
-    threshold = gate.threshold
-    resembling = [e for e in found.nearest if threshold is None or found.similarity[e] >= threshold]
-    found.read_facts(tx, resembling)
+    def is_near(entry_id: int, is_untrusted: bool = False) -> bool:
+        # No word can show that what has another language is about the query.
+        of_it = replace(gate, raised=-gate.leeway) if entry_id in found.elsewhere else gate
+        return gate.threshold is None or bool(of_it.admits(found.similarity[entry_id], is_untrusted))
+
+    found.read_facts(tx, [entry_id for entry_id in found.nearest if is_near(entry_id)])
     found.fuse()
     near = {
         entry_id: each
         for entry_id, each in found.facts.items()
-        if entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
+        if entry_id in found.keyword or is_near(entry_id, each.trust.is_untrusted)
     }
     once = without_echoes(near)
     found.learn(tx, session.view.nearest, asked, once)

@@ -36,6 +36,8 @@ _SLACK = 50
 # Scopes of up to so many entries are listed, and searched alone.
 _SPARSE = 200_000
 _KEPT_SCOPES = 32
+# One answers, two are of the model for other languages.
+_KEPT_SPACES = 3
 # From so many new vectors in the store on, listing a scope again is quicker than looking for its own among them.
 _MOST_NEW = 2_000
 _OVER_FETCH = 4
@@ -86,7 +88,7 @@ class ScopedNearest(NearestIndex):
 
     def __init__(self, folder: Path | None, with_index: bool = True) -> None:
         self.index = VectorIndex(folder, with_index)
-        self._matrix = VectorMatrix()
+        self._matrices: dict[int, VectorMatrix] = {}
         self._lists: dict[tuple[int, RowScope], _ScopeList] = {}
         self._lock = threading.Lock()
 
@@ -97,13 +99,14 @@ class ScopedNearest(NearestIndex):
         asked = _Question(tx, space, query, *vectors_version(tx))
         among = self._among(asked, scope, limit)
         with self._lock:
+            matrix = self._matrix_of(space)
             if among is None:
-                self._matrix.read_all(asked)
+                matrix.read_all(asked)
             else:
-                self._matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
-            near = self._matrix.nearest(asked, limit, among)
+                matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
+            near = matrix.nearest(asked, limit, among)
             rest = np.array([entry_id for entry_id in also if entry_id not in near], dtype=np.int64)
-            return near, near | self._matrix.nearest(asked, len(rest), rest)
+            return near, near | matrix.nearest(asked, len(rest), rest)
 
     def save(self) -> None:
         """Keep the derived index in its folder if it grew enough."""
@@ -117,7 +120,7 @@ class ScopedNearest(NearestIndex):
         """Forget what is derived, in memory and on disk."""
         self.index.discard()
         with self._lock:
-            self._matrix = VectorMatrix()
+            self._matrices.clear()
             self._lists.clear()
 
     def problems(self, connection: Connection) -> list[str]:
@@ -139,9 +142,18 @@ class ScopedNearest(NearestIndex):
             version = asked.removed, asked.newest
             return self.index.nearest(asked.tx.connection, asked.space, version, asked.query, limit, among)
         with self._lock:
-            self._matrix.read_all(asked)
-            found = self._matrix.nearest(asked, limit, among)
+            matrix = self._matrix_of(asked.space)
+            matrix.read_all(asked)
+            found = matrix.nearest(asked, limit, among)
         return np.fromiter(found, dtype=np.int64, count=len(found))
+
+    def _matrix_of(self, space: StoredSpace) -> VectorMatrix:
+        """The matrix of a space; those of the spaces that were asked last are kept."""
+        matrix = self._matrices.pop(space.id) if space.id in self._matrices else VectorMatrix()
+        self._matrices[space.id] = matrix
+        while len(self._matrices) > _KEPT_SPACES:
+            del self._matrices[next(iter(self._matrices))]
+        return matrix
 
     def _listed(self, asked: _Question, scope: RowScope) -> Int64 | None:
         """The entries of a scope that have a vector; None where they are too many to be listed."""
@@ -195,7 +207,7 @@ class ScopedNearest(NearestIndex):
 
 
 class VectorMatrix:
-    """Vectors of the space that was asked last, in one matrix; reading one again from its row takes ten times as long.
+    """Vectors of a space, in one matrix; reading one again from its row takes ten times as long.
 
     Halves would need half the memory, and making 2,000 of them whole again 2.4 ms, which comparing them takes 0.1.
     """
