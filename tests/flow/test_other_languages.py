@@ -27,11 +27,12 @@ ENGLISH = (
     "I keep forgetting to water the fern in the hallway, it has gone brown at the tips.",
 )
 SWIMMING = "My daughter Ellie starts swimming lessons on Saturday mornings at the Brookside pool, quarter past nine."
+ALLERGY = "У мамы аллергия на пенициллин, это обязательно говорить врачам, если её снова положат в больницу."
 BY_ITSELF = (
     ("во сколько у дочери уроки плавания?", SWIMMING),
-    ("Wann hat meine Tochter Schwimmunterricht?", SWIMMING),
+    ("Wann beginnt der Schwimmunterricht meiner Tochter?", SWIMMING),
     ("女儿什么时候上游泳课？", SWIMMING),
-    ("what is not allowed on Friday afternoons?", FRIDAYS),
+    ("which medicine is mum allergic to?", ALLERGY),
 )
 ACROSS = (
     ("сколько просит кровельщик за крышу?", ROOF),
@@ -78,7 +79,7 @@ def test_without_the_second_model_it_is_not(ready_home: Path) -> None:
 
 
 def test_what_comes_back_by_itself_crosses_languages_and_nothing_comes_for_small_talk(harken: Harken) -> None:
-    say(harken, *ENGLISH, SWIMMING, FRIDAYS)
+    say(harken, *ENGLISH, SWIMMING, ALLERGY)
     harken.embed()
     session = harken.chats.session("talk", "library")
     for question, answer in BY_ITSELF:
@@ -96,7 +97,7 @@ def test_a_coding_agents_prompt_in_russian_is_told_what_was_said_in_english_and_
     harken: Harken, tmp_path: Path
 ) -> None:
     say(harken, *ENGLISH, SWIMMING, conversation="earlier")
-    say(harken, FRIDAYS, NURSERY, conversation="before")
+    say(harken, ALLERGY, NURSERY, conversation="before")
     harken.embed()
     hooks = Hooks(harken, str(tmp_path / "reports"))
 
@@ -105,7 +106,7 @@ def test_a_coding_agents_prompt_in_russian_is_told_what_was_said_in_english_and_
         return hooks.answer("UserPromptSubmit", "claude-code", json.dumps(payload).encode()).decode()
 
     assert "Brookside pool" in told("one", BY_ITSELF[0][0])
-    assert "Марины" in json.loads(told("two", BY_ITSELF[3][0]))["hookSpecificOutput"]["additionalContext"]
+    assert "пенициллин" in json.loads(told("two", BY_ITSELF[3][0]))["hookSpecificOutput"]["additionalContext"]
     assert told("three", "отлично, так и сделаем") == ""
 
 

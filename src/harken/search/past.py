@@ -48,6 +48,7 @@ _LEAST = 0.5
 # Sources that say again what an exchange says.
 _SUMMARIES = (EXCHANGE, CONVERSATION, TOOLS)
 _HASH_CHARS = 16
+_NOTHING_ASKED = "Nothing was asked, so nothing was searched."
 
 _log = Log(__name__)
 
@@ -173,7 +174,7 @@ class PastConversations:
             return PastRecall(notes=("Past conversations are off.",))
         with self.sessions.joined(session) as shared:
             if asks_nothing(query, shared.config.min_query_tokens):
-                return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
+                return PastRecall(notes=(_NOTHING_ASKED,))
             started = time.perf_counter()
             try:
                 found = _PastSearch(shared, query, config).run(conversation_uid)
@@ -242,6 +243,8 @@ class _PastSearch:
         with self._by_meaning():
             self._embedded()
             self._find_near(everywhere)
+        if self.asked is not None and self.asked.is_small_talk:
+            return PastRecall(notes=(_NOTHING_ASKED,))
         gate = Gate.of(self.asked, config.min_similarity, session.config)
         with session.view.reading() as tx:
             self._rank(tx, everywhere)

@@ -145,6 +145,8 @@ class _SegmentSearch:
             found.read_facts(tx, found.keyword)
         with attempted("vectors", self.failures):
             self._find_near(found)
+        if self.asked is not None and self.asked.is_small_talk:
+            return []
         with self.session.view.reading() as tx:
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()

@@ -23,6 +23,8 @@ _SUMMARIES = (CONVERSATION, EXCHANGE, TOOLS)
 # Of the words of a question which the query has as well; of those of the query that a statement has.
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
 _BEST = 10
+# How much less near than what comes back by itself may be what has another language; who searches looks for himself.
+_ABROAD = 0.15
 _ECHO = Reason("question", 1.0, "only asks the same: what says something stands before it")
 
 
@@ -122,7 +124,8 @@ def _ranked(
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
     def is_near(entry_id: int, is_untrusted: bool = False) -> bool:
         # No word can show that what has another language is about the query.
-        of_it = replace(gate, raised=-gate.leeway) if entry_id in found.elsewhere else gate
+        lowered = _ABROAD if gate.leeway else 0.0
+        of_it = replace(gate, raised=-lowered) if entry_id in found.elsewhere else gate
         return gate.threshold is None or bool(of_it.admits(found.similarity[entry_id], is_untrusted))
 
     found.read_facts(tx, [entry_id for entry_id in found.nearest if is_near(entry_id)])

@@ -101,6 +101,12 @@ def stop_words(text: str) -> frozenset[str]:
 
 
 @cache
+def sentences_of(name: str) -> list[str]:
+    """Return the lines of `text/data/{name}.txt`."""
+    return resources.files(__package__).joinpath(f"data/{name}.txt").read_text("utf-8").splitlines()
+
+
+@cache
 def _english_words() -> frozenset[str]:
     return word_lists("stop_words")["english"] | words_of("small_talk")
 
