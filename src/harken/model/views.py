@@ -306,6 +306,8 @@ class StatusView(TypedDict):
     spend_unpriced_calls: int
     space: str | None
     filling_space: str | None
+    languages_space: str | None
+    languages_queue: int
     bytes: dict[str, int]
     stale_leases: int
     torn_lines: int

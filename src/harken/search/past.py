@@ -46,6 +46,7 @@ _WITHIN = 0.1
 _SEVERAL = 3
 _HASH_CHARS = 16
 EVERYWHERE = RowScope()
+_NOTHING_ASKED = "Nothing was asked, so nothing was searched."
 
 _log = Log(__name__)
 
@@ -192,7 +193,7 @@ class PastConversations:
             query, config = several.query, config.model_copy(update={"exchange_limit_per_conversation": more})
         with self.sessions.joined(session) as shared:
             if asks_nothing(query, shared.config.min_query_tokens):
-                return PastRecall(notes=("Nothing was asked, so nothing was searched.",))
+                return PastRecall(notes=(_NOTHING_ASKED,))
             started = time.perf_counter()
             try:
                 found = _PastSearch(shared, query, config, within).run(conversation_uid)
@@ -277,6 +278,9 @@ class _PastSearch:
             if not others:
                 self._embedded()
             self._find_near(everywhere)
+        if self.asked is not None and self.asked.is_small_talk:
+            self.notes = [_NOTHING_ASKED]
+            return ()
         gate = Gate.of(self.asked, config.min_similarity, session.config)
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
@@ -357,6 +361,7 @@ class _PastSearch:
             self.notes.append(asked)
             return
         self.asked = asked
+        self.notes += [asked.note] if asked.note else []
         with self.session.view.reading() as tx:
             self.notes += self.session.coverage.notes(tx, self.session.now)
 

@@ -17,6 +17,7 @@ from harken.text.words import (
     WORD,
     split_sentences,
     split_unspaced,
+    stop_words,
     word_lists,
     words_of,
 )
@@ -57,7 +58,8 @@ def parse_query(text: str) -> Query:
     flat = " ".join((cleaned if WORD.search(cleaned) else text).split())
     clipped = tokens.clip_middle(flat, MAX_QUERY_TOKENS)
     found = [word.lower() for word in WORD.findall(clipped)]
-    content = [word for word in found if word not in STOP_WORDS] or found
+    silent = stop_words(flat)
+    content = [word for word in found if word not in silent] or found
     terms: dict[str, None] = {}
     for word in content:
         for term in split_unspaced(word):
@@ -207,12 +209,6 @@ def distinctive_terms(terms: Iterable[str]) -> list[str]:
     given = list(terms)
     telling = [term for term in given if term not in small_talk() and term not in STOP_WORDS and not _joins(term)]
     return telling or given
-
-
-def is_mostly_foreign(text: str) -> bool:
-    """Whether more than half of a text's letters are of another script than the Latin one."""
-    letters = [character for character in text if character.isalpha()]
-    return 2 * sum(character > "\u024f" for character in letters) > len(letters)
 
 
 def _joins(term: str) -> bool:

@@ -151,6 +151,8 @@ class _SegmentSearch:
             found.read_facts(tx, found.keyword)
         with attempted("vectors", self.failures):
             self._find_near(found)
+        if self.asked is not None and self.asked.is_small_talk:
+            return []
         with self.session.view.reading() as tx:
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()
@@ -169,6 +171,7 @@ class _SegmentSearch:
             self.notes.append(asked)
             return
         self.asked = asked
+        self.notes += [asked.note] if asked.note else []
         with self.session.view.reading() as tx:
             self.notes += self.session.coverage.notes(tx, self.session.now)
             found.find_near(tx, self.session.view.nearest, asked)
@@ -186,11 +189,12 @@ class _SegmentSearch:
             if entry_id in seen or entry_id not in found.facts:
                 continue
             similarity, is_untrusted = found.similarity.get(entry_id), found.facts[entry_id].trust.is_untrusted
-            admitted = self.gate.admits(similarity, is_untrusted, entry_id in found.keyword)
+            gate = found.gate_for(entry_id, self.gate)
+            admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
             if admitted is None:
                 unsure.append(entry_id)
             elif admitted and similarity is not None:
-                why = f"near enough: the threshold is {self.gate.bar(is_untrusted):g}"
+                why = f"near enough: the threshold is {gate.bar(is_untrusted):g}"
                 passing[entry_id] = Reason("similarity", similarity, why)
         passing |= self._partners(found, passing, seen)
         best = set(sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:most])

@@ -41,6 +41,8 @@ _LONGEST_TOKEN = 8
 _LEAST_CHANCE = 1e-6
 # What is of other projects has no score above the lowest of the one at hand.
 _BEHIND = 0.999
+# How much less near than what comes back by itself may be what has another language; who searches looks for himself.
+_ABROAD = 0.15
 _ECHO = Reason("question", 1.0, "only asks the same: what says something stands before it")
 
 
@@ -141,7 +143,7 @@ def _search(
             answer = session.vector(query)
         except (ProviderError, MissingExtraError) as error:
             answer = f"Searched by words alone: {error}"
-        asked, notes = (None, [answer]) if isinstance(answer, str) else (answer, [])
+        asked, notes = (None, [answer]) if isinstance(answer, str) else (answer, [answer.note] if answer.note else [])
     gate = Gate.of(asked, config.relevance_threshold, config)
     with session.view.reading() as tx:
         if asked is not None:
@@ -165,9 +167,13 @@ def _ranked(
     several: Several | None,
 ) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
-    threshold = gate.threshold
-    resembling = [e for e in found.nearest if threshold is None or found.similarity[e] >= threshold]
-    found.read_facts(tx, resembling)
+    def is_near(entry_id: int, is_untrusted: bool = False) -> bool:
+        # No word can show that what has another language is about the query.
+        lowered = _ABROAD if gate.leeway else 0.0
+        of_it = replace(gate, raised=-lowered) if entry_id in found.elsewhere else gate
+        return gate.threshold is None or bool(of_it.admits(found.similarity[entry_id], is_untrusted))
+
+    found.read_facts(tx, [entry_id for entry_id in found.nearest if is_near(entry_id)])
     passing = pass_strictly(tx, found, gate, others) if others else found.facts.keys()
     if not passing:
         return []
@@ -175,8 +181,7 @@ def _ranked(
     near = {
         entry_id: each
         for entry_id, each in found.facts.items()
-        if entry_id in passing
-        and (entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted))
+        if entry_id in passing and (entry_id in found.keyword or is_near(entry_id, each.trust.is_untrusted))
     }
     once = without_echoes(led_to(tx, found, near) if several and several.is_theme else near)
     found.learn(tx, session.view.nearest, asked, once)

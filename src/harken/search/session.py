@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -12,13 +12,25 @@ from functools import lru_cache, partial
 from typing import Any
 
 from harken.config.sections import SearchConfig
+from harken.errors import MissingExtraError, ProviderError
 from harken.log import Log
 from harken.providers.embedder import Embedder, Vectors
-from harken.search.query import Query, is_mostly_foreign
+from harken.search.query import Query
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
-from harken.storage.ports import SharedTransaction, Store, StoredSpace, Transaction
+from harken.storage.ports import NearestIndex, RowScope, SharedTransaction, Store, StoredSpace, Transaction
 from harken.storage.projects import EVERY_PROJECT, ProjectScope
-from harken.storage.vectors import A_BATCH, EMBED, Backlog, answering_space, backlog, count_embeddable, count_waiting
+from harken.storage.vectors import (
+    A_BATCH,
+    EMBED,
+    ENGLISH,
+    FOREIGN,
+    Backlog,
+    answering_spaces,
+    backlog,
+    count_embeddable,
+    count_waiting,
+)
+from harken.text.words import foreign_share, is_english, sentences_of
 
 GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
@@ -28,6 +40,10 @@ _FOREIGN = "Searched by words alone: the embedding model does not know this scri
 _COUNTED_SECONDS = 30.0
 # Queries that are embedded at one time, and vectors that are kept: a premortem always asks the same two hundred.
 _AT_ONCE, _QUERIES = 8, 256
+# More of a query in another script, and a model that does not know it has nothing to say.
+_MOSTLY = 0.5
+# Of 40 questions in other languages, and 80 prompts that are about something, none is nearer to a courtesy than 0.32.
+_LIKE_A_COURTESY = 0.4
 
 _log = Log(__name__)
 
@@ -69,14 +85,55 @@ def _how(tx: Transaction, found: Backlog) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A query in the space that answers.
+    """A query in the spaces that answer.
+
+    What is asked in English is looked for in the first model's space, and in the second one's among texts that are not
+    English; what is asked in another language, in all of the second one's.
 
     Attributes:
-        vector: `(dims,)` float32, unit length, read-only.
+        space: that of the first model, on whose scale all similarities are.
+        readings: spaces with the query's vector, `(dims,)` float32, unit length, read-only; the first model's first.
+        is_small_talk: the second model takes it for a courtesy.
+        note: why the second one was not asked, in a sentence; empty where nothing failed.
     """
 
     space: StoredSpace
-    vector: Vectors
+    readings: tuple[tuple[StoredSpace, Vectors], ...]
+    is_small_talk: bool = False
+    note: str = ""
+
+    def compare(
+        self, tx: Transaction, index: NearestIndex, scope: RowScope, limit: int, also: Sequence[int]
+    ) -> tuple[dict[int, float], dict[int, float], dict[int, bool]]:
+        """The nearest, best first; similarities of those and of these; and what the second model has compared.
+
+        Of that, whether it may have the query's language. It counts by that alone: to a model for English, words of
+        another language all look alike.
+        """
+        near: dict[int, float] = {}
+        known: dict[int, float] = {}
+        second: dict[int, bool] = {}
+        is_english = self.readings[0][0].id == self.space.id
+        for space, vector in self.readings:
+            found, compared = index.compare(tx, space, vector, scope, limit, [*also, *near])
+            if space.id != self.space.id:
+                found, compared = self._brought(space, found), self._brought(space, compared)
+                second |= dict.fromkeys(compared, not is_english and space.state == FOREIGN)
+            near, known = near | found, known | compared
+        if not second:
+            return near, known, second
+        best = sorted(near, key=lambda entry_id: (-known[entry_id], entry_id))[:limit]
+        kept = known.keys() & {*best, *also}
+        return (
+            {each: known[each] for each in best},
+            {each: known[each] for each in kept},
+            {each: second[each] for each in second.keys() & kept},
+        )
+
+    def _brought(self, space: StoredSpace, similarity: Mapping[int, float]) -> dict[int, float]:
+        """Similarities of another space on this one's scale: their threshold is as near as this one's, and 1 is 1."""
+        scale = (1.0 - self.space.threshold) / (1.0 - space.threshold)
+        return {each: 1.0 - (1.0 - value) * scale for each, value in similarity.items()}
 
 
 # A sentence where words alone must do.
@@ -108,11 +165,11 @@ class SearchSession:
 
         With `known_scripts_only`, words alone must do where the model was not made for the query's script.
         """
-        key = query.text, known_scripts_only and is_mostly_foreign(query.text)
+        key = query.text, known_scripts_only and foreign_share(query.text) > _MOSTLY
         if key not in self._asked:
             with self.view.reading() as tx:
-                space = answering_space(tx)
-            self._asked[key] = NOTHING_EMBEDDED if space is None else self._sessions.embed(space, *key)
+                spaces = answering_spaces(tx)
+            self._asked[key] = self._sessions.embed(spaces, *key) if "active" in spaces else NOTHING_EMBEDDED
         return self._asked[key]
 
     def vector(self, query: Query, known_scripts_only: bool = False) -> _Answer:
@@ -147,6 +204,7 @@ class SearchSessions:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     coverage: Coverage = field(default_factory=Coverage, init=False)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
+    _courtesies: Vectors | None = field(default=None, init=False)
     _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
 
     def open(self, projects: ProjectScope = EVERY_PROJECT, **changes: Any) -> SearchSession:
@@ -157,21 +215,49 @@ class SearchSessions:
         """The session, left open for whoever opened it; a new one where there is none."""
         return nullcontext(session) if session else self.open()
 
-    def embed(self, space: StoredSpace, text: str, unless_foreign: bool) -> Future[_Answer]:
+    def embed(self, spaces: Mapping[str, StoredSpace], text: str, unless_foreign: bool) -> Future[_Answer]:
         """Embed a query in a thread, where its model is opened first if it has to be; what fails is tried again.
 
-        A model that knows the Latin script alone is not asked for what is foreign to it, if that is wanted.
+        A model that knows the Latin script alone is not asked for what is foreign to it, if that is wanted, unless
+        there is a second one.
         """
-        return self._threads.submit(self._embedded, space, text, unless_foreign)
+        return self._threads.submit(self._embedded, spaces, text, unless_foreign)
 
-    def _embedded(self, space: StoredSpace, text: str, unless_foreign: bool) -> _Answer:
+    def _embedded(self, spaces: Mapping[str, StoredSpace], text: str, unless_foreign: bool) -> _Answer:
+        first, note = spaces["active"], ""
+        kinds = (FOREIGN,) if is_english(text) else (FOREIGN, ENGLISH)
+        second: list[tuple[StoredSpace, Vectors]] = []
+        try:
+            for space in [spaces[kind] for kind in kinds if kind in spaces]:
+                if opened := self._open(space):
+                    second.append((space, second[0][1] if second else opened[1](text)))
+        except (ProviderError, MissingExtraError) as error:
+            second, note = [], f"Searched without the model for other languages: {error}"
+        if second and ENGLISH in kinds:
+            return QueryVector(first, tuple(second), self._is_small_talk(second[0][0], second[0][1]))
+        opened = self._open(first)
+        if opened is None:
+            return NOTHING_EMBEDDED
+        embedder, vector_of = opened
+        if unless_foreign and embedder.space.latin_only:
+            return note or _FOREIGN
+        return QueryVector(first, ((first, vector_of(text)), *second), note=note)
+
+    def _is_small_talk(self, space: StoredSpace, vector: Vectors) -> bool:
+        """Whether a query in another language is like a courtesy: they lie near each other in all languages."""
+        if self._courtesies is None:
+            embedder, _ = self._opened[space.name]
+            self._courtesies = embedder.embed_passages(sentences_of("small_talk_sentences"))
+        return bool((self._courtesies @ vector).max() >= _LIKE_A_COURTESY)
+
+    def _open(self, space: StoredSpace) -> tuple[Embedder, Callable[[str], Vectors]] | None:
+        """The model of a space, and what embeds a query with it; None where none is to be asked."""
         if space.name not in self._opened:
             embedder = self.embedder_of(space)
             if embedder is None:
-                return NOTHING_EMBEDDED
+                return None
             self._opened[space.name] = embedder, lru_cache(_QUERIES)(partial(_read_only, embedder))
-        embedder, vector_of = self._opened[space.name]
-        return _FOREIGN if unless_foreign and embedder.space.latin_only else QueryVector(space, vector_of(text))
+        return self._opened[space.name]
 
 
 def _read_only(embedder: Embedder, text: str) -> Vectors:

@@ -56,7 +56,7 @@ from harken.storage.tables import (
     vectors,
     work,
 )
-from harken.storage.vectors import EMBED, delete_vectors, delete_vectors_where
+from harken.storage.vectors import EMBED, EMBED_LANGUAGES, delete_vectors, delete_vectors_where
 from harken.text import tokens
 from harken.text.rules import rules_in
 from harken.text.traits import traits_of
@@ -171,7 +171,8 @@ def remove_entries(tx: Transaction, condition: ColumnElement[bool], is_indexed: 
     if not entry_ids:
         return
     delete_vectors(tx, entry_ids)
-    drop_work(tx, EMBED, entry_ids)
+    for kind in (EMBED, EMBED_LANGUAGES):
+        drop_work(tx, kind, entry_ids)
     columns = tx.select(entries.c.id, entries.c.conversation_id, entries.c.position, entries.c.is_turn)
     rows = rows_in(tx, columns, entries.c.id, entry_ids)
     touched = set(_turns_around(tx, [(row.conversation_id, (row.position, row.id)) for row in rows if row.is_turn]))
@@ -287,7 +288,8 @@ def wait_again(
     chosen_ids = tx.select(entries.c.id).where(of_sources)
     delete_vectors_where(tx, vectors.c.entry_id.in_(chosen_ids) if sources else true())
     for table in (work, failed_work):
-        tx.delete(table, table.c.kind == EMBED, table.c.item_id.in_(chosen_ids) if sources else true())
+        mine = table.c.kind.in_((EMBED, EMBED_LANGUAGES))
+        tx.delete(table, mine, table.c.item_id.in_(chosen_ids) if sources else true())
     columns = (entries.c.id, entries.c.source, entries.c.is_turn, entries.c.role, entries.c.text, entries.c.space_id)
     rows = tx.connection.execute(tx.select(*columns).where(of_sources).order_by(entries.c.id))
     waiting: list[int] = []

@@ -21,6 +21,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    or_,
     select,
     true,
     type_coerce,
@@ -40,8 +41,13 @@ Float32: TypeAlias = "NDArray[np.float32]"
 Int64: TypeAlias = "NDArray[np.int64]"
 # The counter of removals: a derived index that has seen fewer holds what is gone.
 VECTORS_REMOVED = "vectors_removed"
-# The kind of work that makes them.
+# The kind of work that makes them; and the vectors of a second model, for other languages than English.
 EMBED = "embed"
+EMBED_LANGUAGES = "embed_languages"
+# The states of that model's spaces, of which each text is in one, once all are filled; and before.
+FOREIGN, ENGLISH = "foreign", "english"
+SECOND = (FOREIGN, ENGLISH)
+_UNFINISHED = "filling-"
 _AT_ONCE = 1000
 _OF_TENANT: BindParameter[str] = bindparam("of_tenant")
 
@@ -79,8 +85,12 @@ def best_of(ids: Int64, scores: Float32, limit: int) -> dict[int, float]:
     return dict(zip(ids[order].tolist(), scores[order].tolist(), strict=True))
 
 
-def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], matrix: Float32) -> int:
+def put_vectors(
+    tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], matrix: Float32, is_second: bool = False
+) -> int:
     """Store vectors and their entries' state; an entry that has one in this space, or is gone, is left alone.
+
+    Those of a second model change no state.
 
     Returns:
         How many were new.
@@ -94,7 +104,8 @@ def put_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], m
         if entry_id in alive and entry_id not in present
     ]
     tx.insert(vectors, rows)
-    tx.update(entries, entries.c.id.in_(entry_ids), space_id=space.id)
+    if not is_second:
+        tx.update(entries, entries.c.id.in_(entry_ids), space_id=space.id)
     return len(rows)
 
 
@@ -156,19 +167,26 @@ _ANSWERING = (
         *(spaces.c.id, spaces.c.name, spaces.c.dims, spaces.c.threshold),
         *(type_coerce(spaces.c.spec, Text), spaces.c.state, _HOLDS_SOME),
     )
-    .where(spaces.c.tenant == _OF_TENANT, spaces.c.state == "active")
+    .where(spaces.c.tenant == _OF_TENANT, or_(*(spaces.c.state == state for state in ("active", *SECOND))))
     .order_by(spaces.c.id)
-    .limit(1)
 )
 
 
 def answering_space(tx: Transaction) -> StoredSpace | None:
     """The space that queries are asked of; None while it holds nothing."""
+    return answering_spaces(tx).get("active")
+
+
+def answering_spaces(tx: Transaction) -> dict[str, StoredSpace]:
+    """By their state the space that queries are asked of, and those of the second model; each if it holds anything."""
+    found: dict[str, StoredSpace | None] = {}
     for row_id, name, dims, threshold, spec, state, holds_some in tx.dialect.bare_rows(
         tx.connection, _ANSWERING, {"of_tenant": tx.tenant}
     ):
-        return StoredSpace(row_id, name, dims, threshold, json.loads(spec or "{}"), state) if holds_some else None
-    return None
+        # The oldest of a state stands for it, whether it holds anything or not.
+        space = StoredSpace(row_id, name, dims, threshold, json.loads(spec or "{}"), state)
+        found.setdefault(state, space if holds_some else None)
+    return {state: space for state, space in found.items() if space is not None}
 
 
 def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: dict[str, object]) -> StoredSpace:
@@ -176,7 +194,7 @@ def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: 
 
     A store without vectors follows a change of model at once: there is no old space to answer meanwhile.
     """
-    known = list_spaces(tx)
+    known = [space for space in list_spaces(tx) if not is_second(space)]
     found = next((space for space in known if space.name == name), None)
     answering = next((space for space in known if space.state == "active" and has_vectors(tx, space)), None)
     state = "active" if answering is None or answering == found else "filling"
@@ -196,11 +214,48 @@ def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: 
     return next(space for space in list_spaces(tx) if space.name == name)
 
 
+def is_second(space: StoredSpace) -> bool:
+    """Whether a space is of the second model."""
+    return space.state.removeprefix(_UNFINISHED) in SECOND
+
+
+def ensure_second(
+    tx: Transaction, name: str, dims: int, threshold: float, spec: dict[str, object]
+) -> dict[str, StoredSpace]:
+    """The spaces of a second model by what they hold, `FOREIGN` and `ENGLISH`, made if they are new.
+
+    Those of another one are retired, and their vectors removed.
+    """
+    values = {"dims": dims, "threshold": threshold, "spec": spec}
+    wanted = {f"{name}/{kind}": _UNFINISHED + kind for kind in SECOND}
+    for space in list_spaces(tx):
+        state = wanted.pop(space.name, "retired")
+        if state == "retired" and is_second(space):
+            tx.update(spaces, spaces.c.id == space.id, state=state)
+            delete_vectors_where(tx, vectors.c.space_id == space.id)
+        elif state != "retired" and (space.threshold != threshold or not is_second(space)):
+            tx.update(spaces, spaces.c.id == space.id, **values, state=space.state if is_second(space) else state)
+    tx.insert(spaces, [{"name": full, "state": state, **values} for full, state in wanted.items()])
+    return second_spaces(tx)
+
+
+def second_spaces(tx: Transaction) -> dict[str, StoredSpace]:
+    """The spaces of the second model by what they hold; empty where there is none."""
+    return {space.state.removeprefix(_UNFINISHED): space for space in list_spaces(tx) if is_second(space)}
+
+
+def finish_second(tx: Transaction) -> None:
+    """Let the second model answer from now on."""
+    for kind in SECOND:
+        tx.update(spaces, spaces.c.state == _UNFINISHED + kind, state=kind)
+
+
 def activate_space(tx: Transaction, space: StoredSpace) -> None:
-    """Let a complete space answer from now on; the others are retired and their vectors removed."""
-    tx.update(spaces, spaces.c.id != space.id, state="retired")
+    """Let a complete space answer from now on; the others of its kind are retired and their vectors removed."""
+    others = [other.id for other in list_spaces(tx) if other.id != space.id and not is_second(other)]
+    tx.update(spaces, spaces.c.id.in_(others), state="retired")
     tx.update(spaces, spaces.c.id == space.id, state="active")
-    delete_vectors_where(tx, vectors.c.space_id != space.id)
+    delete_vectors_where(tx, vectors.c.space_id.in_(others))
     # What was given up has no vector any more and waits for one, should it be tried again.
     tx.update(entries, entries.c.space_id.not_in([0, space.id]), space_id=0)
 

@@ -305,9 +305,9 @@ class TestChangingTheModel:
         assert worker.space.state == "active"
         with place.store.reading() as tx:
             place.store.nearest.nearest(tx, worker.space, worker.embedder.embed_query("x"), RowScope(), 5)
-        held = place.store.nearest._matrix  # type: ignore[attr-defined]
+        held = place.store.nearest._matrices[worker.space.id]  # type: ignore[attr-defined]
         worker.run_once()
-        assert place.store.nearest._matrix is held  # type: ignore[attr-defined]
+        assert place.store.nearest._matrices[worker.space.id] is held  # type: ignore[attr-defined]
 
     def test_going_back_half_way_embeds_nothing_twice(self, place: RecordedHome) -> None:
         desk = Desk(place, 6)

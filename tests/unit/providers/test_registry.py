@@ -20,7 +20,8 @@ def test_an_unknown_embedder_is_answered_with_those_that_there_are(home: Path, m
     with pytest.raises(ConfigError) as caught:
         open_embedder(EmbedderOptions(home=home, name="foo"))
     assert str(caught.value) == (
-        "no embedder 'foo'; there are: onnx, openai-compatible, fastembed (not installed). Set embedder = 'onnx'"
+        "no embedder 'foo'; there are: onnx, openai-compatible, fastembed (not installed), multilingual. "
+        "Set embedder = 'onnx'"
     )
 
 

@@ -36,7 +36,7 @@ def sessions(place: RecordedHome, model: HashingEmbedder) -> SearchSessions:
 def vector(session: SearchSession, text: str) -> Vectors:
     asked = session.vector(parse_query(text))
     assert isinstance(asked, QueryVector)
-    return asked.vector
+    return asked.readings[0][1]
 
 
 def test_the_same_words_are_embedded_once_for_all_searches(sessions: SearchSessions, model: HashingEmbedder) -> None:

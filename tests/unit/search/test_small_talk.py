@@ -6,12 +6,11 @@ from harken.search.query import (
     Query,
     courtesies,
     distinctive_terms,
-    is_mostly_foreign,
     is_small_talk,
     parse_query,
     small_talk,
 )
-from harken.text.words import STOP_WORDS
+from harken.text.words import STOP_WORDS, foreign_share
 
 
 @pytest.mark.parametrize(
@@ -129,4 +128,4 @@ def test_the_telling_terms_say_what_it_is_about(text: str, telling: list[str]) -
     ],
 )
 def test_a_text_is_foreign_when_most_of_its_letters_are(text: str, foreign: bool) -> None:
-    assert is_mostly_foreign(text) is foreign
+    assert (foreign_share(text) > 0.5) is foreign

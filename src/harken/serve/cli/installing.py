@@ -109,6 +109,8 @@ def setup(session: CommandSession, yes: bool, name: str | None, as_json: bool) -
         done["histories"] = {each: [str(path) for path in found] for each, found in formats.items()}
         titles = ", ".join(TARGETS[each].title for each in agents)
         session.note(f"Agents here: {titles or 'none that is known'}. Histories: {', '.join(formats) or 'none'}.")
+        if languages := harken.spaces.languages():
+            session.note(f"What is not English is found by {languages}")
         if formats and agrees(f"Import what was said in {', '.join(formats)}? It stays on this machine."):
             done["imported"] = import_all(session, harken, list(formats.items()), is_quiet=as_json)
         for each in agents:

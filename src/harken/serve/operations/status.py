@@ -77,6 +77,11 @@ def _show_status(session: Printer, found: Status) -> None:
         ),
         ("entries", f"{counts.entries:,} searchable by word"),
         ("embedded", f"{counts.embedded:,} of {counts.embeddable:,}" + (f" ({store.space})" if store.space else "")),
+        *(
+            [("languages", f"{store.languages_space}, {store.languages_queue:,} waiting")]
+            if store.languages_space
+            else []
+        ),
         ("queue", f"{store.queue:,} waiting, {counts.failed:,} given up"),
         ("redactions", f"{sum(store.redactions.values()):,}" + (f" ({kinds})" if kinds else "")),
         ("forgotten", f"{counts.forgotten:,}"),

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, or_
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from harken.storage.ports import StoredSpace, Transaction, batches
-from harken.storage.state import get_setting, set_setting
+from harken.storage.state import get_setting, read_counters, set_setting
 from harken.storage.tables import entries, failed_work, reader, same, summaries, vectors, work
-from harken.storage.vectors import EMBED, count_embeddable, list_spaces
+from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, count_embeddable, list_spaces
 
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
 # Where failures are waited out, so that what was out of order is in use again within a minute of its repair.
@@ -42,7 +42,7 @@ class FailedWork:
     @property
     def is_embedding(self) -> bool:
         """True where an entry was to be embedded."""
-        return self.kind == EMBED
+        return self.kind in (EMBED, EMBED_LANGUAGES)
 
     def view(self) -> dict[str, Any]:
         """The work as JSON."""
@@ -91,6 +91,51 @@ def claim_unembedded(
     rows = alike[: 1 if is_last else max(1, limit >> rows[0].attempts)] if rows else []
     mine = claim(tx, EMBED, [row.id for row in rows], owner, now, lease_seconds)
     return [Claimed(row.id, row.source, row.author, row.text) for row in rows if row.id in mine]
+
+
+def claim_second(
+    tx: Transaction,
+    spaces: Sequence[StoredSpace],
+    after: int,
+    owner: str,
+    limit: int,
+    now: datetime,
+    lease_seconds: float,
+) -> list[Claimed]:
+    """Take up to `limit` entries without a vector in the spaces of the second model, oldest first, beyond a row.
+
+    Nothing marks such an entry, or every message would be written twice: whoever looks remembers how far.
+    """
+    of_work = and_(same(entries.c.id, work.c.item_id), work.c.kind == EMBED_LANGUAGES)
+    ready = (
+        tx.select(entries.c.id, entries.c.source, entries.c.author, entries.c.text)
+        .select_from(entries.outerjoin(work, of_work))
+        .where(entries.c.id > after, *_without_second(tx, spaces), is_free(now))
+        .order_by(entries.c.id)
+        .limit(limit)
+        .with_for_update(of=entries, skip_locked=True)
+    )
+    rows = tx.connection.execute(ready).all()
+    mine = claim(tx, EMBED_LANGUAGES, [row.id for row in rows], owner, now, lease_seconds)
+    return [Claimed(*row) for row in rows if row.id in mine]
+
+
+def count_without_second(tx: Transaction, spaces: Sequence[StoredSpace]) -> int:
+    """How many entries still wait for a vector of the second model; what was given up is not among them."""
+    return tx.count(entries, *_without_second(tx, spaces))
+
+
+def _without_second(tx: Transaction, spaces: Sequence[StoredSpace]) -> tuple[ColumnElement[bool], ...]:
+    mine = same(entries.c.id, vectors.c.entry_id), vectors.c.space_id.in_([space.id for space in spaces])
+    there = select(vectors.c.id).where(*mine).correlate(entries).exists()
+    return entries.c.space_id.is_not(None), ~there, ~is_given_up(tx, EMBED_LANGUAGES, entries.c.id)
+
+
+def second_state(tx: Transaction) -> tuple[int, int, int]:
+    """Vectors that were ever removed, entries that are given up, and in work: what makes others wait again."""
+    removed = read_counters(tx, VECTORS_REMOVED).get("", 0)
+    given_up, in_work = (tx.count(table, table.c.kind == EMBED_LANGUAGES) for table in (failed_work, work))
+    return removed, given_up, in_work
 
 
 def count_unembedded(tx: Transaction, space: StoredSpace) -> int:

@@ -48,6 +48,8 @@ MOST_VECTORS = 5_000
 # Up to so many rows comparing all is quicker than the index, and finds all (shared facts: "exact per tenant").
 EXACT_UP_TO = 20_000
 _EF_SEARCH_MOST = 1000
+# One answers, two are of the model for other languages.
+_KEPT_SPACES = 3
 _RECOUNT_SECONDS = 30.0
 # An index on a text of halves orders by rounded distances: some more than wanted hold the best.
 _SLACK = 20
@@ -96,7 +98,7 @@ _BEHIND = select(vectors.c.id, vectors.c.entry_id, func.halfvec_send(vectors.c.v
 
 
 class HeldVectors:
-    """Keeps the vectors of the space that was asked last, if they are few; threads may share it.
+    """Keeps the vectors of the spaces that were asked last, if they are few; threads may share it.
 
     To have the server compare them takes five times as long. They are held to the rows each time by two numbers: how
     many there are, and how often any were removed. Ids are no measure here, for of two who write at once the later id
@@ -104,7 +106,7 @@ class HeldVectors:
     """
 
     def __init__(self) -> None:
-        self._held: Matrix | None = None
+        self._held: dict[int, Matrix] = {}
         self._lock = threading.Lock()
 
     def of(self, tx: Transaction, space: StoredSpace) -> Matrix | None:
@@ -112,11 +114,12 @@ class HeldVectors:
         asked = {"of_tenant": tx.tenant, "of_space": space.id}
         ((count, removed),) = tx.dialect.bare_rows(tx.connection, _STATE, asked)
         if count > MOST_VECTORS:
-            self.discard()
+            with self._lock:
+                self._held.pop(space.id, None)
             return None
         with self._lock:
-            held = self._held
-        if held is None or (held.space_id, held.removed) != (space.id, removed) or len(held.ids) > count:
+            held = self._held.get(space.id)
+        if held is None or held.removed != removed or len(held.ids) > count:
             held = Matrix.empty(space, removed)
         if len(held.ids) < count:
             grown = held.with_rows(tx.dialect.bare_rows(tx.connection, _BEHIND, {**asked, "behind": held.newest}))
@@ -126,13 +129,16 @@ class HeldVectors:
                 grown = empty.with_rows(tx.dialect.bare_rows(tx.connection, _BEHIND, {**asked, "behind": 0}))
             held = grown
         with self._lock:
-            self._held = held
+            self._held.pop(space.id, None)
+            self._held[space.id] = held
+            while len(self._held) > _KEPT_SPACES:
+                del self._held[next(iter(self._held))]
         return held
 
     def discard(self) -> None:
         """Forget them."""
         with self._lock:
-            self._held = None
+            self._held.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ _SLACK = 50
 _SPARSE = 200_000
 _KEPT_SCOPES = 32
 _NONE: Int64 = np.empty(0, dtype=np.int64)
+# One answers, two are of the model for other languages.
+_KEPT_SPACES = 3
 # From so many new vectors in the store on, listing a scope again is quicker than looking for its own among them.
 _MOST_NEW = 2_000
 _OVER_FETCH = 4
@@ -87,7 +89,7 @@ class ScopedNearest(NearestIndex):
 
     def __init__(self, folder: Path | None, with_index: bool = True) -> None:
         self.index = VectorIndex(folder, with_index)
-        self._matrix = VectorMatrix()
+        self._matrices: dict[int, VectorMatrix] = {}
         self._lists: dict[tuple[int, RowScope], _ScopeList] = {}
         self._lock = threading.Lock()
 
@@ -98,13 +100,14 @@ class ScopedNearest(NearestIndex):
         asked = _Question(tx, space, query, *vectors_version(tx))
         among = self._among(asked, scope, limit) if limit else _NONE
         with self._lock:
+            matrix = self._matrix_of(space)
             if among is None:
-                self._matrix.read_all(asked)
+                matrix.read_all(asked)
             else:
-                self._matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
-            near = self._matrix.nearest(asked, limit, among) if limit else {}
+                matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
+            near = matrix.nearest(asked, limit, among) if limit else {}
             rest = np.array([entry_id for entry_id in also if entry_id not in near], dtype=np.int64)
-            return near, near | self._matrix.nearest(asked, len(rest), rest)
+            return near, near | matrix.nearest(asked, len(rest), rest)
 
     def save(self) -> None:
         """Keep the derived index in its folder if it grew enough."""
@@ -118,7 +121,7 @@ class ScopedNearest(NearestIndex):
         """Forget what is derived, in memory and on disk."""
         self.index.discard()
         with self._lock:
-            self._matrix = VectorMatrix()
+            self._matrices.clear()
             self._lists.clear()
 
     def problems(self, connection: Connection) -> list[str]:
@@ -140,8 +143,9 @@ class ScopedNearest(NearestIndex):
             version = asked.removed, asked.newest
             return self.index.nearest(asked.tx.connection, asked.space, version, asked.query, limit, among)
         with self._lock:
-            self._matrix.read_all(asked)
-            found = self._matrix.nearest(asked, limit, among)
+            matrix = self._matrix_of(asked.space)
+            matrix.read_all(asked)
+            found = matrix.nearest(asked, limit, among)
         return np.fromiter(found, dtype=np.int64, count=len(found))
 
     def _listed_without(self, asked: _Question, scope: RowScope) -> Int64 | None:
@@ -152,6 +156,14 @@ class ScopedNearest(NearestIndex):
         wide = self._listed(asked, replace(scope, without_conversation_id=None))
         without = self._listed(asked, RowScope(conversation_ids=(one,)))
         return None if wide is None or without is None else wide[~np.isin(wide, without)]
+
+    def _matrix_of(self, space: StoredSpace) -> VectorMatrix:
+        """The matrix of a space; those of the spaces that were asked last are kept."""
+        matrix = self._matrices.pop(space.id) if space.id in self._matrices else VectorMatrix()
+        self._matrices[space.id] = matrix
+        while len(self._matrices) > _KEPT_SPACES:
+            del self._matrices[next(iter(self._matrices))]
+        return matrix
 
     def _listed(self, asked: _Question, scope: RowScope) -> Int64 | None:
         """The entries of a scope that have a vector; None where they are too many to be listed."""
@@ -205,7 +217,7 @@ class ScopedNearest(NearestIndex):
 
 
 class VectorMatrix:
-    """Vectors of the space that was asked last, in one matrix; reading one again from its row takes ten times as long.
+    """Vectors of a space, in one matrix; reading one again from its row takes ten times as long.
 
     Halves would need half the memory, and making 2,000 of them whole again 2.4 ms, which comparing them takes 0.1.
     """
