@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
@@ -98,6 +99,8 @@ class WarmStart:
         terminal: bool = False,
     ) -> tuple[int, int]:
         """Start `harken` with these arguments and files; its process id, and a file that will hold its wait status.
+
+        Where the first argument is a Python file, that is run instead.
 
         Args:
             terminal: the files are a terminal, which becomes the command's own.
@@ -280,9 +283,13 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
 
 
 def _run(main: Callable[[], None]) -> int:
-    """Run the command; its exit code."""
+    """Run the command, or the program that stands in its place; its exit code."""
     try:
-        main()
+        if sys.argv[1:] and sys.argv[1].endswith(".py"):
+            del sys.argv[0]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            main()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001 - as an interpreter ends
