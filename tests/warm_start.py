@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -279,6 +280,8 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
+    # Which remembers what an import has asked for.
+    tempfile.tempdir = None
     importlib.reload(importlib.import_module(_NOTES_ITS_PARENT))
     sys.argv = ["harken", *request["arguments"]]
     sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # type: ignore[union-attr]
