@@ -144,6 +144,13 @@ class CommandLine:
         return facts
 
 
+def start_program(file: Path, *arguments: object, **options: Any) -> subprocess.Popen[Any]:
+    """Start a Python program that uses the library, and leave it running."""
+    words = [str(file), *map(str, arguments)]
+    options = {"env": dict(os.environ), "encoding": "utf-8", **options}
+    return WarmProcess(warm_start(), words, **options) if FORKS else subprocess.Popen([PYTHON[0], *words], **options)
+
+
 def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
     """Settings of a store as a command's environment has them."""
     return {f"HARKEN_{name.upper()}": value for name, value in settings.items()}

@@ -13,11 +13,13 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -27,7 +29,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 MEASURED = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
-# What Harken imports late, where it is installed. Not `dateparser`, which reads the time zone when it is imported.
+# What Harken imports late, where it is installed. Not `dateparser`, which reads the time zone when it is imported, nor
+# `sklearn`: its 60 MB make each fork 8 ms dearer, and few commands cluster.
 _LATE = (
     "alembic.command",
     "mcp.server.streamable_http_manager",
@@ -38,7 +41,6 @@ _LATE = (
     "pydantic_ai.providers.openai_compatible",
     "rich.progress",
     "rich.table",
-    "sklearn.cluster",
     "tokenizers",
     "tree_sitter",
     "turbovec",
@@ -98,6 +100,8 @@ class WarmStart:
         terminal: bool = False,
     ) -> tuple[int, int]:
         """Start `harken` with these arguments and files; its process id, and a file that will hold its wait status.
+
+        Where the first argument is a Python file, that is run instead.
 
         Args:
             terminal: the files are a terminal, which becomes the command's own.
@@ -246,6 +250,8 @@ def _import_all() -> None:
     for name in (*(name for name in ours if not name.startswith(_NOT)), *_LATE):
         with suppress(ImportError):
             importlib.import_module(name)
+    # Made when it is first used, which is in each command.
+    importlib.import_module("harken.config.settings").Settings.model_rebuild()
 
 
 def _measuring() -> Any:
@@ -274,15 +280,21 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
+    # Which remembers what an import has asked for.
+    tempfile.tempdir = None
     importlib.reload(importlib.import_module(_NOTES_ITS_PARENT))
     sys.argv = ["harken", *request["arguments"]]
     sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # type: ignore[union-attr]
 
 
 def _run(main: Callable[[], None]) -> int:
-    """Run the command; its exit code."""
+    """Run the command, or the program that stands in its place; its exit code."""
     try:
-        main()
+        if sys.argv[1:] and sys.argv[1].endswith(".py"):
+            del sys.argv[0]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            main()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:  # noqa: BLE001 - as an interpreter ends

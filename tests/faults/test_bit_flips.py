@@ -12,7 +12,7 @@ from long_talk import write_long_talk
 
 from command_line import CommandLine
 
-MESSAGES = 1200
+MESSAGES = 400
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from decimal import Decimal
 from pathlib import Path
 
+from command_line import TIMEOUT_SECONDS, start_program
 from harken.engine import Harken
 from harken.storage.enrichment.spend import spent_in_all, spent_on_item
 from harken.testing import ChatServer, Says
@@ -19,9 +19,9 @@ PRICE = Decimal("0.003")
 def test_a_call_during_which_the_process_is_killed_is_open_in_the_books_and_charged_once_when_repeated(
     tmp_path: Path,
 ) -> None:
-    script = [sys.executable, str(Path(__file__).with_name("asking_process.py")), str(tmp_path / "home")]
+    program, home = Path(__file__).with_name("asking_process.py"), tmp_path / "home"
     with ChatServer(ANSWER, ANSWER, Says("late", delay_seconds=60)) as server:
-        process = subprocess.Popen([*script, server.url, "3"], stdout=subprocess.PIPE, text=True)
+        process = start_program(program, home, server.url, 3, stdout=subprocess.PIPE)
         assert process.stdout is not None
         assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "1\n"]
         while len(server.requests) < 3:
@@ -34,7 +34,8 @@ def test_a_call_during_which_the_process_is_killed_is_open_in_the_books_and_char
                 spent = spent_in_all(tx)
             assert (spent.calls, spent.usd, spent.unsettled) == (2, 2 * PRICE, 1)
             server.script(ANSWER, ANSWER, ANSWER)
-            subprocess.run([*script, server.url, "3"], check=True, capture_output=True)
+            with start_program(program, home, server.url, 3, stdout=subprocess.DEVNULL) as again:
+                assert again.wait(TIMEOUT_SECONDS) == 0
             with harken.store.reading() as tx:
                 spent, third = spent_in_all(tx), spent_on_item(tx, "exchange", "e2")
             # Five answers were received and five are charged; the third question's first try stays in doubt.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from command_line import TIMEOUT_SECONDS, CommandLine
+from command_line import TIMEOUT_SECONDS, CommandLine, start_program
 from harken.engine import Harken
 
 PROGRAM = Path(__file__).with_name("recording_process.py")
@@ -18,8 +17,7 @@ FOR_EVER_SECONDS = 1e6
 
 def start(cli: CommandLine, name: str, seconds: float, folder: Path) -> subprocess.Popen[str]:
     with (folder / f"{name}.out").open("w") as out, (folder / f"{name}.err").open("w") as err:
-        command = [sys.executable, str(PROGRAM), str(cli.home), name, str(seconds)]
-        return subprocess.Popen(command, env=cli.environment(), stdout=out, stderr=err, encoding="utf-8")
+        return start_program(PROGRAM, cli.home, name, seconds, env=cli.environment(), stdout=out, stderr=err)
 
 
 def test_every_message_that_was_acknowledged_is_there_once(cli: CommandLine, tmp_path: Path, seconds: float) -> None:

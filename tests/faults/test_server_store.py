@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 from long_talk import write_long_talk
 from sqlalchemy import URL, text
 
-from command_line import TIMEOUT_SECONDS, CommandLine
+from command_line import TIMEOUT_SECONDS, CommandLine, start_program
 from harken.engine import Harken
 from harken.testing import EmbeddingServer
 from postgres_server import PostgresServer
@@ -31,8 +30,7 @@ def endpoint() -> Iterator[EmbeddingServer]:
 
 def start(program: str, log: Path, *arguments: object) -> subprocess.Popen[str]:
     with log.open("w", encoding="utf-8") as out, log.with_suffix(".err").open("w", encoding="utf-8") as err:
-        command = [sys.executable, str(HERE / program), *map(str, arguments)]
-        return subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, encoding="utf-8")
+        return start_program(HERE / program, *arguments, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
 
 
 def test_sixteen_writers_and_four_workers_lose_and_double_nothing(

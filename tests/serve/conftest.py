@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -103,10 +104,19 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return cli
 
 
+@pytest.fixture(scope="session")
+def talk_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the two conversations alone, to copy."""
+    place = tmp_path_factory.mktemp("talk")
+    cli = CommandLine(place / "home", place, {"HARKEN_EMBEDDER": "none"})
+    cli("import", "jsonl", write_lines(place / "talk.jsonl", TALK))
+    return cli.home
+
+
 @pytest.fixture
-def filled(cli: CommandLine, write: Write) -> CommandLine:
+def filled(cli: CommandLine, talk_home: Path) -> CommandLine:
     """The same two conversations in a store of the test's own."""
-    cli("import", "jsonl", write("talk.jsonl", TALK))
+    shutil.copytree(talk_home, cli.home, dirs_exist_ok=True)
     return cli
 
 

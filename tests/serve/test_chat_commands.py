@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -46,6 +48,18 @@ def chat(cli: CommandLine, *lines: str) -> Outcome:
     return cli("chat", stdin="".join(f"{line}\n" for line in lines))
 
 
+@pytest.fixture(scope="module")
+def talked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two old conversations, their summaries and a core memory, to copy."""
+    place = tmp_path_factory.mktemp("talked")
+    cli = CommandLine(place / "home", place, {"HARKEN_EMBEDDER": "none"})
+    (place / "old.jsonl").write_text("".join(json.dumps(line) + "\n" for line in OLD), encoding="utf-8")
+    cli("import", "jsonl", place / "old.jsonl")
+    cli("worker", "run", "--until-idle")
+    cli("core", "set", "user", "name", "Ada")
+    return cli.home
+
+
 class TestCommands:
     @pytest.mark.parametrize(
         "words",
@@ -76,10 +90,8 @@ class TestCommands:
             "model",
         ],
     )
-    def test_each_does_what_the_command_line_does(self, cli: CommandLine, write: Write, words: str) -> None:
-        cli("import", "jsonl", write("old.jsonl", OLD))
-        cli("worker", "run", "--until-idle")
-        cli("core", "set", "user", "name", "Ada")
+    def test_each_does_what_the_command_line_does(self, cli: CommandLine, talked: Path, words: str) -> None:
+        shutil.copytree(talked, cli.home, dirs_exist_ok=True)
         inside = chat(cli, f"/{words}")
         outside = cli(*words.split())
         assert outside.out

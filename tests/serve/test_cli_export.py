@@ -17,6 +17,9 @@ from command_line import PYTHON, TIMEOUT_SECONDS, CommandLine, rows
 from harken.engine import Harken
 from harken.testing import EmbeddingServer
 
+# Ten and more batches of an import, a few of them before anything shows on the disk.
+MANY = 8000
+
 
 @pytest.fixture
 def other(filled: CommandLine, tmp_path: Path) -> CommandLine:
@@ -105,7 +108,7 @@ def test_a_plain_transcript_is_imported_as_ever(cli: CommandLine, tmp_path: Path
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_keeps_what_was_imported_and_the_next_run_brings_the_rest(cli: CommandLine, tmp_path: Path) -> None:
     lines = (
-        {"conversation": f"c{n % 40}", "role": "user", "content": f"number {n} of the ocelots"} for n in range(20000)
+        {"conversation": f"c{n % 40}", "role": "user", "content": f"number {n} of the ocelots"} for n in range(MANY)
     )
     (tmp_path / "talk.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     cli("import", "jsonl", tmp_path / "talk.jsonl", "--no-embed")
@@ -119,15 +122,15 @@ def test_ctrl_c_keeps_what_was_imported_and_the_next_run_brings_the_rest(cli: Co
                 time.sleep(0.005)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=TIMEOUT_SECONDS)
-        if rows(other.home, "messages") < 20000:
+        if rows(other.home, "messages") < MANY:
             break
         # On a machine under load it may be done before this process has its turn.
         shutil.rmtree(other.home)
     assert process.returncode == 130
     assert "stopped; what was done is kept" in err
     before = other.status()["messages"]
-    assert 0 < before < 20000
-    assert other("import", "jsonl", tmp_path / "everything.jsonl", "--json").json()["added"] == 20000 - before
+    assert 0 < before < MANY
+    assert other("import", "jsonl", tmp_path / "everything.jsonl", "--json").json()["added"] == MANY - before
     other("export", tmp_path / "back.jsonl")
     assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "everything.jsonl").read_bytes()
 

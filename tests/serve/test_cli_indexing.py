@@ -138,7 +138,7 @@ def test_ctrl_c_while_embedding_keeps_what_is_embedded_and_the_next_run_goes_on(
 ) -> None:
     harken = replace(cli, settings={})
     said = " ".join(f"It has to be said {number} times." for number in range(12))
-    for number in range(120):
+    for number in range(60):
         units = (f'def f{number}_{one}():\n    """{said}"""\n' for one in range(10))
         repository.write(f"m{number}.py", "".join(units))
     with harken.running("index", "code", str(repository.root)) as process:

@@ -13,6 +13,9 @@ from harken.storage.sqlite import vectors
 from harken.storage.tables import metadata
 from harken.testing.store_conformance import StoreConformance
 
+# The store on a file runs the same lines.
+pytestmark = pytest.mark.no_cover
+
 
 @pytest.fixture(scope="module")
 def kept_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
