@@ -137,7 +137,8 @@ class Candidates:
             beside = {each.after for each in around.values()} - similarity.keys() - {0}
             similarity |= index.compare(tx, asked.space, asked.vector, self.scope, 0, list(beside))[1]
         held = tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
-        speakers = AuthorCue(self.query, facts).sides_of(best, facts)
+        chosen = {entry_id: facts[entry_id] for entry_id in best}
+        speakers = AuthorCue(self.query, chosen).sides_of(best, facts)
         known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
         self.shares = learned_scores(known, best)
         scores = {entry_id: share.score for entry_id, share in self.shares.items()}
