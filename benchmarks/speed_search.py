@@ -1,7 +1,15 @@
-"""Speed of what goes out: hybrid search and its parts, scopes, the index of nearest vectors."""
+"""Speed of what goes out: hybrid search and its parts, scopes, the index of nearest vectors.
+
+    python benchmarks/speed_search.py [--messages N] [--queries N] [--home DIR]
+
+prints what learned fusion alone costs, in a made-up store, or in a home that holds LoCoMo's conversations
+(`train_fusion.py --homes` keeps one), asked LoCoMo's questions.
+"""
 
 from __future__ import annotations
 
+import argparse
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import insert, select, update
 
+import locomo
 from harken.engine import Harken
 from harken.jobs.spaces import OpenSpace
 from harken.model.conversations import SearchScope
@@ -21,11 +30,14 @@ from harken.storage.sqlite.vectors import ScopedNearest, vectors_version
 from harken.storage.tables import conversations, entries, vectors
 from harken.storage.vectors import pack, put_vectors
 from measuring import Figure, Times, times_of, watched
-from synthetic import Talks, clustered
+from report import show
+from synthetic import Talks, clustered, write_jsonl
 
 REBUILD_PER_SECOND = 80_000
 _HYBRID_P95_MS = {100_000: 25.0, 1_000_000: 50.0}
 _SERVER_HYBRID_P95_MS = {100_000: 40.0}
+# Features included, for 100 candidates.
+_ORDER_CPU_MS = 1.5
 _CENTERS, _CAUGHT_UP = 256, 300
 _BULK = 10_000
 
@@ -104,6 +116,7 @@ def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
         times = times_of(partial(harken.search, query, mode=mode) for query in queries)
         yield times.figure(f"{mode} search alone", size)
     model = harken.spaces.embedder()
+    yield from order_cost(harken, size, queries)
     parts = {
         "embed the query": (model, "embed_query"),
         "find the answering space": (sessions, "answering_space"),
@@ -120,6 +133,43 @@ def hybrid(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure
         if times.wall:
             share = sum(times.wall) / sum(whole.wall)
             yield times.figure(f"  of it: {label}", size, note=f"{share:.0%} of the time")
+
+
+def order_cost(harken: Harken, size: int | None, queries: Sequence[str]) -> Iterator[Figure]:
+    """Medians of what learned fusion takes of a search, in all and by its parts: the thread's CPU, not what embeds."""
+    parts = {
+        "learned fusion, CPU": (candidates.Candidates, "learn"),
+        "  of it: turns beside, CPU": (candidates, "neighbours"),
+        "  of it: who has which word, CPU": (harken.store.text, "holders"),
+        "  of it: features and scores, CPU": (candidates, "learned_scores"),
+    }
+    with watched(parts, time.thread_time) as found:
+        for query in queries:
+            harken.search(query)
+    for label, times in found.items():
+        if times.cpu:
+            cpu = float(np.median(times.cpu))
+            target = None if label.startswith(" ") else _ORDER_CPU_MS
+            yield Figure(label, size, "ms", cpu, None, cpu, target, f"{len(times.cpu)} searches")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=10_000)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--home", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Harken(given.home or Path(folder) / "home") as harken:
+        if given.home:
+            queries = [question.text for question in locomo.questions(locomo.load(locomo.default_path()))]
+        else:
+            talks = Talks(1)
+            write_jsonl(Path(folder) / "talks.jsonl", talks.talks(given.messages))
+            harken.import_transcripts("jsonl", [Path(folder) / "talks.jsonl"])
+            fill_vectors(harken)
+            queries = talks.queries([text for talk in Talks(1).talks(200) for text in talk.texts], given.queries)
+        harken.search(queries[0])
+        show("Learned fusion", [figure.row() for figure in order_cost(harken, None, queries[: given.queries])])
 
 
 def scoped(harken: Harken, size: int, queries: Sequence[str]) -> Iterator[Figure]:
@@ -167,3 +217,7 @@ def measure(home: Path, size: int, queries: Sequence[str], rounds: int) -> Itera
         yield from hybrid(harken, size, queries)
         yield from scoped(harken, size, queries)
         yield from status(harken, size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,11 @@
 """Fit the weights of learned fusion on LoCoMo's and BEAM's development sets, from features that the product computes.
 
-    python benchmarks/train_fusion.py [--write] [--rerank]
+    python benchmarks/train_fusion.py [--write] [--rerank] [--most N] [--homes DIR]
 
-Prints what is reached by cross-validation: a conversation is never ordered by weights that have seen it. `--write` fits
-on all of it and keeps the weights in `src/harken/search/data/fusion.json`. `--rerank` asks the cross-encoder as well,
-over weights that have not seen the conversation.
+Prints what is reached by cross-validation: a conversation is never ordered by weights that have seen it; beside it,
+what the product's search finds with `search.fusion = convex`. `--write` fits on all of it and keeps the weights in
+`src/harken/search/data/fusion.json`. `--rerank` asks the cross-encoder as well, over weights that have not seen the
+conversation. Never fit on what others hold aside (ADR 20).
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question with its candidates in the order of convex fusion.
+    """A question with its candidates.
 
     Attributes:
         features: standardized, once weighed as short and once as long talk, `(candidates, 2 * features)`.
-        found: what each candidate is known by in the data.
+        found: what each candidate is known by in the data; likewise `convex`, the hits of a search by convex fusion.
         kind: BEAM's type of question, LoCoMo's category.
     """
 
@@ -76,13 +77,20 @@ class Case:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep the weights")
     parser.add_argument("--rerank", action="store_true", help="a further column: with the cross-encoder")
     parser.add_argument("--homes", type=Path, help="keep and take up imported homes in this folder")
+    parser.add_argument(
+        "--most", type=int, help="so many questions of each set, to try it; fitted on few, nothing is kept"
+    )
+    parser.add_argument("--locomo", type=Path, default=locomo.default_path(), help="the file of LoCoMo's conversations")
+    parser.add_argument("--beam", type=Path, default=beam.default_path(), help="the folder of BEAM's chats")
     arguments = parser.parse_args()
+    if arguments.write and arguments.most:
+        parser.error("--write fits on every question: leave --most out")
     with tempfile.TemporaryDirectory() as folder:
         homes = arguments.homes or Path(folder)
-        cases = collect(homes)
+        cases = collect(homes, arguments.locomo, arguments.beam, arguments.most)
         columns = {"convex": [case.convex for case in cases], "learned": cross_validated(cases)}
         if arguments.rerank:
             columns["with cross-encoder"] = reranked(homes, cases)
@@ -91,9 +99,9 @@ def main() -> None:
         write(fit([case for case in cases if case.is_fitted]), cases)
 
 
-def collect(folder: Path, most: int | None = None) -> list[Case]:
-    """Every question of both sets with its candidates' features."""
-    talks, chats = locomo.load(locomo.default_path()), beam.load(beam.default_path())
+def collect(folder: Path, of_locomo: Path, of_beam: Path, most: int | None = None) -> list[Case]:
+    """Every question of both sets, or so many of each, with its candidates' features."""
+    talks, chats = locomo.load(of_locomo), beam.load(of_beam)
     asked = [("locomo", q.conversation, str(q.category), q.text, q.evidence) for q in locomo.questions(talks)]
     asked += [("beam", q.conversation, q.kind, q.text, q.evidence) for q in beam.questions(chats)]
     cases = []
@@ -102,7 +110,8 @@ def collect(folder: Path, most: int | None = None) -> list[Case]:
         ("beam", lambda to: beam.write_jsonl(chats, to)),
     ):
         home = folder / data
-        with Harken(home) as harken:
+        mine = [each for each in asked if each[0] == data][:most]
+        with Harken(home) as harken, Harken(home, settings={"search.fusion": "convex"}) as before:
             if not (folder / f"{data}-files").exists():
                 files = folder / f"{data}-files"
                 files.mkdir(parents=True)
@@ -110,13 +119,19 @@ def collect(folder: Path, most: int | None = None) -> list[Case]:
                 harken.import_transcripts("jsonl", [files])
                 harken.embed()
             names = retrieval.Names(harken)
-            mine = [each for each in asked if each[0] == data][:most]
-            cases += [_case(harken, names, *each) for each in mine]
-    return [case for case in cases if len(case.found)]
+            cases += [_case(harken, before, names, *each) for each in mine]
+    return cases
 
 
 def _case(
-    harken: Harken, names: retrieval.Names, data: str, conversation: str, kind: str, text: str, evidence: frozenset[str]
+    harken: Harken,
+    before: Harken,
+    names: retrieval.Names,
+    data: str,
+    conversation: str,
+    kind: str,
+    text: str,
+    evidence: frozenset[str],
 ) -> Case:
     scope = SearchScope(conversation=conversation_uid("jsonl", conversation))
     seen: list[tuple[fusion.Evidence, Sequence[int]]] = []
@@ -127,15 +142,17 @@ def _case(
 
     with mock.patch.object(candidates, "learned_scores", note):
         harken.search(text, scope=scope, limit=fusion.REORDERED)
-    if not seen:
-        return Case(data, conversation, text, kind, evidence, np.empty((0, 0)), (), ())
+    hits = before.search(text, scope=scope, limit=fusion.REORDERED).hits
+    convex = tuple(names.of(hit.entry.ref_uid) for hit in hits)
     [(known, entry_ids)] = seen
+    if not entry_ids:
+        return Case(data, conversation, text, kind, evidence, np.empty((0, 2 * len(fusion.FEATURES))), (), convex)
     features, lengths = fusion.features_of(known, entry_ids)
     scaled = fusion.standardized(features)
     short = 1.0 / (1.0 + np.exp(STEEPNESS * (lengths.mean() - MIDDLE)))
     found = tuple(names.of(known.facts[entry_id].ref_uid) for entry_id in entry_ids)
     features = np.hstack([short * scaled, (1 - short) * scaled])
-    return Case(data, conversation, text, kind, evidence, features, found, found)
+    return Case(data, conversation, text, kind, evidence, features, found, convex)
 
 
 def fit(cases: Sequence[Case]) -> Floats:

@@ -10,6 +10,7 @@ import pytest
 from harken.engine import Harken
 from harken.model.conversations import ExchangeStatus, MessageType, Trust
 from harken.testing import HashingEmbedder
+from harken.testing.store_conformance.asking import differing_traits
 
 IN_MEMORY = "sqlite://"
 
@@ -78,6 +79,7 @@ def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: P
         assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "back.jsonl").read_bytes()
         for store in (other, back):
             assert store.maintenance.doctor() == []
+            assert differing_traits(store.store) == []
             assert store.core.list() == first.core.list() != []
             assert store.tasks.history("daily") == first.tasks.history("daily") != []
             assert store.maintenance.projects() == first.maintenance.projects()
@@ -94,6 +96,7 @@ def test_what_came_as_a_strangers_first_is_whole_once_it_is_said_to_be_ones_own(
         left = (report.left_core, report.left_erasures, report.left_changes)
         assert (report.added, report.capped, report.kept, left) == (8, 8, 1, (2, 2, 0))
         assert (other.core.list(), other.tasks.history("daily", only_complete=True)) == ([], [])
+        assert differing_traits(other.store) == []
         found = other.search("Fridays deploy")
         assert {hit.entry.trust for hit in found.hits} <= {Trust.IMPORTED, Trust.TOOL}
         report = other.import_transcripts("jsonl", [tmp_path / "there.jsonl"], as_mine=True)

@@ -66,6 +66,13 @@ def test_people_see_the_conversation_the_project_the_speaker_the_age_and_the_id(
     assert re.fullmatch(r" 1\. Ada, (2026-05-08 \d\d:\d\d|\d+ \w+ ago)  [0-9a-f-]{36}", lines[1])
     assert lines[2].strip() == "When should I plant the tomato seedlings outside?"
     assert re.search(r"score \d\.\d+ · fused \d\.\d+ · no vector yet .* · keyword rank \d", lines[3])
+    # What adds to its place and what takes from it, in words.
+    assert re.search(r" · \+\d\.\d\d has the query's words, or stands beside them", lines[3])
+    assert re.search(r" · -\d\.\d\d [a-z]", lines[3])
+    hit = stocked.search("seedlings outside", "--conversation", "garden")[0]
+    added = [reason for reason in hit["reasons"] if reason["added"]]
+    assert [reason["name"] for reason in added][:1] == ["words"]
+    assert {reason["value"] < 0 for reason in added} == {True, False}
 
 
 def test_matched_words_are_lit_up_where_colours_are_wanted(stocked: CommandLine) -> None:

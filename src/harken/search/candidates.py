@@ -149,7 +149,8 @@ class Candidates:
             beside = {each.after for each in around.values()} - similarity.keys() - {0}
             similarity |= asked.compare(tx, index, self.scope, 0, list(beside))[1]
         held = tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
-        speakers = AuthorCue(self.query, facts).sides_of(best, facts)
+        chosen = {entry_id: facts[entry_id] for entry_id in best}
+        speakers = AuthorCue(self.query, chosen).sides_of(best, facts)
         known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
         abroad = [entry_id for entry_id in best if entry_id in self.elsewhere]
         self.shares = learned_scores(known, [entry_id for entry_id in best if entry_id not in self.elsewhere])

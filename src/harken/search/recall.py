@@ -159,7 +159,11 @@ class _SegmentSearch:
             most = _TRIES * self.config.top_k
             passing = self._passing(found, seen, most)
             facts = {entry_id: found.facts[entry_id] for entry_id in passing}
-            found.learn(tx, self.session.view.nearest, self.asked, facts)
+        if not self.failures:
+            # It reads by words and by meaning once more; where a part is broken, what is there keeps its order.
+            with attempted("learned_order", self.failures), self.session.view.reading() as tx:
+                found.learn(tx, self.session.view.nearest, self.asked, facts)
+        with self.session.view.reading() as tx:
             found.weigh(facts, self.session.now)
             if self.several:
                 self.several.spread(tx, found, self.asked)

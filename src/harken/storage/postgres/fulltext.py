@@ -110,6 +110,10 @@ class TsvectorIndex(TextIndex):
         self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1, most: int | None = None
     ) -> Holding:
         """Who of a scope has each word in its own text, all words in one statement."""
+        total = None if most is None or scope.is_narrow else self._counted(connection)[0]
+        if total is not None and total > ALL_RANKED_UP_TO:
+            # Each word's own row is read for its weight, 4 µs: too long where thousands have one.
+            return Holding({}, total)
         found = dict.fromkeys(terms, np.empty(0, dtype=np.int64))
         words = {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
         if words:
@@ -120,7 +124,6 @@ class TsvectorIndex(TextIndex):
                 found[named[row[0] - 1]] = np.sort(np.fromstring(row[1], dtype=np.int64, sep=","))
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
-            total = None if scope.is_narrow else self._counted(connection)[0]
             if total is not None:
                 return Holding(found, total)
         if max(map(len, found.values()), default=0) <= few:

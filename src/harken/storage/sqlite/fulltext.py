@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
@@ -65,6 +66,13 @@ _ALL_TIME = 2**62
 _WITH_FACET = "(SELECT entry_id FROM entry_facets WHERE facet = ?)"
 _LISTED_WITH_FACET = "SELECT group_concat(entry_id) FROM entry_facets WHERE facet = ?"
 _LISTED = "(SELECT value FROM json_each(?))"
+
+
+def bare(connection: Connection, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+    """The rows of a statement, without what SQLAlchemy does for each execution, which takes longer than a short one."""
+    driver: Any = connection.connection.driver_connection
+    rows: list[Any] = driver.execute(statement, values).fetchall()
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +159,7 @@ class Fts5Index(TextIndex):
                 parameters += [asked.query(phrase, _OWN), *asked.values, -1 if most is None else most + 1]
         if named:
             # No more than a query has terms, of which SQLite joins up to 500.
-            rows = connection.exec_driver_sql(" UNION ALL ".join([listed] * len(named)), tuple(parameters)).all()
+            rows = bare(connection, " UNION ALL ".join([listed] * len(named)), parameters)
             for term, row in zip(named, rows, strict=True):
                 found[term] = postings.parsed_ids(row[0])
         if most is not None:
@@ -290,7 +298,8 @@ def _bounds(scope: RowScope) -> tuple[int, int]:
 
 def _newest(connection: Connection) -> int:
     """The id of the newest entry, which is about how many there are."""
-    return connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").scalar() or 0
+    found = bare(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+    return int(found[0][0]) if found else 0
 
 
 def _about(connection: Connection, scope: RowScope) -> int:

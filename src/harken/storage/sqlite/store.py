@@ -88,11 +88,9 @@ class SqliteDialect:
     def bare_rows(
         self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
     ) -> Sequence[Sequence[Any]]:
-        """Without what SQLAlchemy does for each execution, which takes longer than the statement."""
+        """Without what SQLAlchemy does for each execution."""
         text, fixed = _compiled(statement)
-        driver: Any = connection.connection.driver_connection
-        rows: Sequence[tuple[Any, ...]] = driver.execute(text, {**fixed, **values}).fetchall()
-        return rows
+        return fulltext.bare(connection, text, {**fixed, **values})
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound list: a parameter for each value takes half as long again among some hundred."""

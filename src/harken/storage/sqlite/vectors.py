@@ -20,6 +20,7 @@ from sqlalchemy import Connection, func, select
 
 from harken.storage.entries import in_scope, scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
+from harken.storage.sqlite.fulltext import bare
 from harken.storage.sqlite.postings import parsed_ids
 from harken.storage.sqlite.vector_index import VectorIndex
 from harken.storage.tables import entries, refers, vectors
@@ -55,7 +56,7 @@ _BEHIND = _ROWS + "id > ? ORDER BY id LIMIT ?"
 
 def vectors_version(tx: Transaction) -> tuple[int, int]:
     """How many vectors were ever removed, and the id of the newest: while both are the same, so are all vectors."""
-    ((removed, newest),) = tx.connection.exec_driver_sql(_VERSION, (tx.tenant, VECTORS_REMOVED)).all()
+    ((removed, newest),) = bare(tx.connection, _VERSION, (tx.tenant, VECTORS_REMOVED))
     return int(removed), int(newest)
 
 

@@ -99,6 +99,9 @@ class VectorTests:
             with store.reading() as tx:
                 found = store.nearest.nearest(tx, space, query, segment, limit)
                 near, told = store.nearest.compare(tx, space, query, segment, 1, [*ids[:4], 10_000])
+                none, named = store.nearest.compare(tx, space, query, segment, 0, ids[:4])
+            assert named == pytest.approx({e: told[e] for e in ids[:4] if e in told}, abs=0.002)
+            assert none == {}
             assert found | told == pytest.approx({e: float(matrix[ids.index(e)] @ query) for e in found}, abs=0.002)
             assert list(near) == list(found)[:1]
             assert set(told) == {entry_id for entry_id in found if entry_id in (*near, *ids[:4])}

@@ -7,10 +7,20 @@ from datetime import timedelta
 import pytest
 
 from harken.model.conversations import MessageType, Role, SearchScope
-from harken.storage.entries import row_scope
+from harken.storage.entries import Neighbours, neighbours, row_scope
 from harken.storage.ports import RowScope, Store
-from harken.testing.store_conformance.asking import EVERYWHERE, apply, entry_ids, found, keep, quoting, text_problems
+from harken.testing.store_conformance.asking import (
+    EVERYWHERE,
+    apply,
+    differing_traits,
+    entry_ids,
+    found,
+    keep,
+    quoting,
+    text_problems,
+)
 from harken.testing.talk import START, Talk, talk_of
+from harken.text.traits import traits_of
 
 # Words that mean something to SQL, to a full-text query language, or to nobody.
 SYNTAX = (
@@ -110,6 +120,31 @@ class FullTextTests:
             scope = row_scope(tx, SearchScope(segment=talk.segment.uid, sources=("message",)))
             counted = {few: tx.text.holders(tx.connection, ["apple", "pear"], scope, few).entries for few in (1, 2)}
         assert counted == {1: 3, 2: 0}
+
+    def test_a_word_that_more_have_than_are_wanted_is_left_out(self, store: Store) -> None:
+        talk = keep(store, talk_of("garden", "apple and pear", "apples", "pear apple", "plum"))
+        one, _, three, four = entry_ids(store, talk.messages)
+        for scope in (SearchScope(), SearchScope(conversation=talk.uid)):
+            with store.reading() as tx:
+                held = tx.text.holders(tx.connection, ["apple", "pear", "plum", "fig"], row_scope(tx, scope), most=2)
+            assert held.of == {"pear": {one, three}, "plum": {four}, "fig": set()}
+            assert held.entries >= 4
+
+    def test_turns_know_what_stands_beside_them(self, store: Store) -> None:
+        talk = talk_of("garden", "first of all", "and then?")
+        talk.say("ls garden", Role.ASSISTANT, type=MessageType.TOOL_CALL)
+        talk.say("at last", Role.ASSISTANT)
+        keep(store, talk, talk_of("elsewhere", "alone"))
+        first, then, tool, last = entry_ids(store, talk.messages)
+        with store.reading() as tx:
+            beside = neighbours(tx, [last, then, tool, first])
+        asks = traits_of("and then?")
+        assert beside == {
+            first: Neighbours(after=then),
+            then: Neighbours(before=first, traits_before=traits_of("first of all"), after=last),
+            last: Neighbours(before=then, traits_before=asks),
+        }
+        assert differing_traits(store) == []
 
     def test_the_date_in_words_finds(self, store: Store) -> None:
         may, june = talk_of("may", "zebra"), talk_of("june", "zebra", start=START.replace(month=6, day=24))
