@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from math import inf, prod
@@ -13,7 +13,7 @@ from harken.model.conversations import Hit, Reason, Role
 from harken.search.fusion import REORDERED, Evidence, Share, learned_scores
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
-from harken.storage.entries import EntryFacts, entry_facts, load_entries, neighbours
+from harken.storage.entries import STATES_RULE, EntryFacts, entry_facts, load_entries, neighbours
 from harken.storage.ports import NearestIndex, RowScope, Transaction
 
 _ASSISTANT_CUES = frozenset({"you", "your"})
@@ -30,6 +30,9 @@ _BELOW = 0.999
 # somebody has set is kept to the letter. "We decided to deploy on Fridays" lies at 0.53 from "what did we decide about
 # the deploy?", where 0.60 is asked of texts that merely resemble.
 _LEEWAY = 0.08
+# So many rules are looked at, and each may be so much less similar than what resembles a question: all that a task of
+# BEAM's chats 1 to 5 was to be done by are among the nearest six, down to 0.46.
+_MOST_RULES, RULE_LEEWAY = 8, 0.15
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
@@ -46,6 +49,7 @@ class Candidates:
         nearest: cosine similarity of the nearest, -1 to 1, best first.
         similarity: that of every candidate which has a vector.
         quoting: those that have the query's words in their order.
+        rules: similarity of the nearest that state a rule or a preference, best first.
         facts: of those that may come back.
         fused: what words and meaning say together; compares within one search, as `scores` do.
         scores: that, weighed.
@@ -61,6 +65,7 @@ class Candidates:
     nearest: dict[int, float] = field(default_factory=dict)
     similarity: dict[int, float] = field(default_factory=dict)
     quoting: set[int] = field(default_factory=set)
+    rules: dict[int, float] = field(default_factory=dict)
     facts: dict[int, EntryFacts] = field(default_factory=dict)
     fused: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
@@ -88,6 +93,13 @@ class Candidates:
             self.nearest = dict(islice(self.nearest.items(), self.depth))
             ranked = {**self.nearest, **self.keyword}
             self.similarity = {each: self.similarity[each] for each in ranked if each in self.similarity}
+
+    def find_rules(self, tx: Transaction, index: NearestIndex, asked: QueryVector, least: float) -> None:
+        """Find the nearest rules, at `least` so near: a task's words are those of what was answered to such tasks."""
+        scope = replace(self.scope, facets=(*self.scope.facets, STATES_RULE))
+        near = index.compare(tx, asked.space, asked.vector, scope, _MOST_RULES, [])[0]
+        self.rules = {entry_id: similarity for entry_id, similarity in near.items() if similarity >= least}
+        self.similarity |= self.rules
 
     def read_facts(
         self, tx: Transaction, entry_ids: Iterable[int], known: Mapping[int, EntryFacts] | None = None
@@ -126,6 +138,7 @@ class Candidates:
         if self.config.fusion != "learned":
             return
         best = sorted(facts, key=lambda entry_id: -self.fused[entry_id])[:REORDERED]
+        best += [entry_id for entry_id in self.rules if entry_id in facts and entry_id not in best]
         around = neighbours(tx, best)
         similarity = dict(self.similarity)
         if asked is not None:
@@ -155,7 +168,7 @@ class Candidates:
 
     def lower_weak(self, gate: Gate) -> None:
         """Let none under the threshold which neither words nor meaning rank high stand before one over it."""
-        high = {*islice(self.keyword, _HIGH_RANKS), *islice(self.nearest, _HIGH_RANKS), *self.quoting}
+        high = {*islice(self.keyword, _HIGH_RANKS), *islice(self.nearest, _HIGH_RANKS), *self.quoting, *self.rules}
         lowest, weak = inf, dict[int, float]()
         for entry_id, score in self.scores.items():
             is_near = gate.admits(self.similarity.get(entry_id), self.facts[entry_id].trust.is_untrusted)

@@ -11,7 +11,7 @@ from harken.model.arguments import MODES
 from harken.model.conversations import Hit, Reason, SearchScope, default_scope
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
-from harken.search.candidates import Candidates, Gate, trust_factor
+from harken.search.candidates import RULE_LEEWAY, Candidates, Gate, trust_factor
 from harken.search.query import Query, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
@@ -122,12 +122,16 @@ def _ranked(
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
     threshold = gate.threshold
     resembling = [e for e in found.nearest if threshold is None or found.similarity[e] >= threshold]
-    found.read_facts(tx, resembling)
+    if asked is not None and session.config.fusion == "learned":
+        found.find_rules(tx, session.view.nearest, asked, (threshold or 0.0) - RULE_LEEWAY)
+    found.read_facts(tx, [*resembling, *found.rules])
     found.fuse()
     near = {
         entry_id: each
         for entry_id, each in found.facts.items()
-        if entry_id in found.keyword or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
+        if entry_id in found.keyword
+        or entry_id in found.rules
+        or gate.admits(found.similarity[entry_id], each.trust.is_untrusted)
     }
     once = without_echoes(near)
     found.learn(tx, session.view.nearest, asked, once)
