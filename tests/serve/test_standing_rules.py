@@ -192,3 +192,18 @@ def test_an_assembled_context_has_them_too(harken: Harken) -> None:
     assert found.sources_used == {"rule": 1}
     harken.run_time.set("rag.rules", False)
     assert harken.assemble_context("Which API errors may a client meet?", ["memories"]).markdown == ""
+
+
+@pytest.mark.usefixtures("engine_settings")
+def test_search_finds_the_rule_of_a_task_that_shares_no_word_with_it(
+    ready_home: Path, store_settings: dict[str, Any]
+) -> None:
+    settings = {"embedding.min_message_tokens": 3, **store_settings}
+    with Harken(ready_home, env={}, settings=settings, embedder=HashingEmbedder(1024, threshold=0.1)) as harken:
+        harken.record_message("one", "user", "Always include status codes for failures.")
+        harken.record_message("two", "user", "The weather in Lisbon was lovely that autumn.")
+        harken.record_message("three", "user", "Which endpoint may reject our login request?")
+        harken.embed()
+        found = [hit.entry.text for hit in harken.search("Why might an endpoint reject this request?").hits]
+    assert "Always include status codes for failures." in found
+    assert "The weather in Lisbon was lovely that autumn." not in found

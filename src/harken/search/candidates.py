@@ -13,7 +13,7 @@ from harken.model.conversations import Hit, Reason, Role
 from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
-from harken.storage.entries import load_entries
+from harken.storage.entries import STATES_RULE, load_entries
 from harken.storage.facts import EntryFacts, entry_facts, neighbours
 from harken.storage.ports import NearestIndex, RowScope, Transaction
 from harken.storage.projects import ProjectScope
@@ -33,6 +33,9 @@ _LEEWAY = 0.08
 # What is of another project must be so much nearer (docs/adr/0021-projects.md).
 _OTHER_MARGIN = 0.1
 _OTHER = "project"
+# So many rules are looked at, and each may be so much less similar than what resembles a question: all that a task of
+# BEAM's chats 1 to 5 was to be done by are among the nearest six, down to 0.46.
+_MOST_RULES, RULE_LEEWAY = 8, 0.15
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
@@ -52,6 +55,7 @@ class Candidates:
         similarity: that of every candidate which has a vector.
         elsewhere: those that were compared in the space for other languages, and whether they may have the query's.
         quoting: those that have the query's words in their order.
+        rules: similarity of the nearest that state a rule or a preference, best first.
         facts: of those that may come back.
         fused: what words and meaning say together, or by learned fusion all features; compares within one search, as
             `scores` do.
@@ -69,6 +73,7 @@ class Candidates:
     similarity: dict[int, float] = field(default_factory=dict)
     elsewhere: dict[int, bool] = field(default_factory=dict)
     quoting: set[int] = field(default_factory=set)
+    rules: dict[int, float] = field(default_factory=dict)
     facts: dict[int, EntryFacts] = field(default_factory=dict)
     fused: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
@@ -94,6 +99,13 @@ class Candidates:
             self.nearest = dict(islice(self.nearest.items(), self.depth))
             ranked = {**self.nearest, **self.keyword}
             self.similarity = {each: self.similarity[each] for each in ranked if each in self.similarity}
+
+    def find_rules(self, tx: Transaction, index: NearestIndex, asked: QueryVector, least: float) -> None:
+        """Find the nearest rules, at `least` so near: a task's words are those of what was answered to such tasks."""
+        scope = replace(self.scope, facets=(*self.scope.facets, STATES_RULE))
+        near = asked.compare(tx, index, scope, _MOST_RULES, [])[0]
+        self.rules = {entry_id: similarity for entry_id, similarity in near.items() if similarity >= least}
+        self.similarity |= self.rules
 
     def read_facts(
         self, tx: Transaction, entry_ids: Iterable[int], known: Mapping[int, EntryFacts] | None = None
@@ -143,6 +155,7 @@ class Candidates:
         if self.config.fusion != "learned" or (self.elsewhere and self.elsewhere.keys() >= facts.keys()):
             return
         best = sorted(facts, key=self.fused.__getitem__, reverse=True)[:REORDERED]
+        best += [entry_id for entry_id in self.rules if entry_id in facts and entry_id not in best]
         around = neighbours(tx, best)
         similarity = self._counted_similarity()
         if asked is not None:

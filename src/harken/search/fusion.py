@@ -68,9 +68,7 @@ FEATURES: Mapping[str, tuple[str, str]] = {
     "fused_before": ("what comes before it matches", "what comes before it matches less"),
     "greets": ("begins with a greeting", "begins with no greeting"),
     "telling": ("has many words that say something", "has few words that say something"),
-    "rule": ("states a rule or a preference", "states no rule and no preference"),
-    "rule_meaning": ("states a rule near in meaning", "states no rule near in meaning"),
-    "rule_done": ("states a rule, and something is to be done", "states no rule, and something is to be done"),
+    "rule_first": ("states the rule that is nearest in meaning", "states no rule, or not the nearest"),
 }
 
 
@@ -94,7 +92,7 @@ class FusionWeights:
 def fusion_weights() -> FusionWeights:
     """The weights of `search/data/fusion.json`, which `benchmarks/train_fusion.py` makes."""
     kept = json.loads(resources.files(__package__).joinpath("data/fusion.json").read_text("utf-8"))
-    short, long = (np.array([kept[style].get(name, 0.0) for name in FEATURES]) for style in ("short", "long"))
+    short, long = (np.array([kept[style][name] for name in FEATURES]) for style in ("short", "long"))
     return FusionWeights(short, long, kept["middle"], kept["steepness"])
 
 
@@ -152,9 +150,7 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
         "fused_before": np.array([known.fused.get(entry_id, 0.0) for entry_id in before]),
         "greets": traits.greets,
         "telling": traits.telling,
-        "rule": traits.rules,
-        "rule_meaning": traits.rules * meaning,
-        "rule_done": traits.rules * cues.done,
+        "rule_first": _first_of(traits.rules, meaning),
     }
     return np.array([columns[name] for name in FEATURES]).T, traits.tokens
 
@@ -225,18 +221,6 @@ _WHO = re.compile(r"\b(?:who|whom|whose|where|which|wer|wem|wen|wo|qui|où|quié
 _MANY = re.compile(
     r"\bhow (?:many|much|often|old|long)\b|\bwie (?:viele?|oft|lange)\b|\bcombien\b|\bcuántos?\b|\bсколько\b"
 )
-_DONE = re.compile(
-    r"\b(?:can|could|would|will) you\b(?! (?:remind|remember|recall))|\bhow (?:do|should|can|would|could|to)\b"
-    r"|\bwhat (?:should|would|can|could)\b|\b(?:show|help|explain|walk|suggest|recommend|write|give)\b"
-    r"(?! (?:me )?(?:when|what i))"
-    r"|\bi(?:'m| am) (?:planning|looking|working|trying)\b|\bi (?:want|need) to\b"
-)
-# Asks for what was said, not for something to be done.
-_LOOKS_BACK = re.compile(
-    r"\b(?:did|have|had|do) (?:i|we)\b|\bi(?:'ve| have)? (?:mentioned|brought up|said|asked|told|discussed)\b"
-    r"|\b(?:our|my|these|previous|past) (?:conversations?|discussions?|chats?|sessions?)\b"
-    r"|\b(?:in order|order in which)\b"
-)
 _DAY_OF_MONTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
@@ -248,7 +232,6 @@ class _Cues:
     when: bool
     who: bool
     many: bool
-    done: bool
     months: frozenset[int]
     days: frozenset[int]
     years: frozenset[int]
@@ -260,8 +243,7 @@ class _Cues:
         days = frozenset(int(day) for day in _DAY_OF_MONTH.findall(text) if int(day) <= 31) if months else frozenset()
         years = frozenset(map(int, _YEAR.findall(text)))
         when, who, many = (pattern.search(text) is not None for pattern in (_WHEN, _WHO, _MANY))
-        done = _DONE.search(text) is not None and not _LOOKS_BACK.search(text)
-        return cls(when, who, many, done, months, days, years)
+        return cls(when, who, many, months, days, years)
 
     def day_match(self, facts: EntryFacts) -> float:
         """1 for the month that is named, 2 for about the day; 0 for another, or another year."""
@@ -301,3 +283,10 @@ def _scaled(scores: Mapping[int, float], entry_ids: Sequence[int]) -> tuple[Floa
     if high <= low:
         return np.ones(len(entry_ids)), low
     return (np.array([scores.get(entry_id, low) for entry_id in entry_ids]) - low) / (high - low), low
+
+
+def _first_of(members: Floats, scores: Floats) -> Floats:
+    """1 for the member with the highest score, 1/2 for the next and so on; 0 for who is none."""
+    order = np.argsort(np.argsort(-np.where(members > 0, scores, -1.0), kind="stable"), kind="stable")
+    first: Floats = members / (order + 1.0)
+    return first

@@ -11,7 +11,7 @@ from harken.model.arguments import MODES
 from harken.model.conversations import Hit, Reason, SearchScope, default_scope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
-from harken.search.candidates import Candidates, Gate, labelled, pass_strictly, trust_factor
+from harken.search.candidates import RULE_LEEWAY, Candidates, Gate, labelled, pass_strictly, trust_factor
 from harken.search.query import (
     Query,
     best_passage,
@@ -173,7 +173,10 @@ def _ranked(
         of_it = replace(gate, raised=-lowered) if entry_id in found.elsewhere else gate
         return gate.threshold is None or bool(of_it.admits(found.similarity[entry_id], is_untrusted))
 
-    found.read_facts(tx, [entry_id for entry_id in found.nearest if is_near(entry_id)])
+    if asked is not None and session.config.fusion == "learned":
+        found.find_rules(tx, session.view.nearest, asked, (gate.threshold or 0.0) - RULE_LEEWAY)
+    resembling = [entry_id for entry_id in found.nearest if is_near(entry_id)]
+    found.read_facts(tx, [*resembling, *found.rules])
     passing = pass_strictly(tx, found, gate, others) if others else found.facts.keys()
     if not passing:
         return []
@@ -183,6 +186,9 @@ def _ranked(
         for entry_id, each in found.facts.items()
         if entry_id in passing and (entry_id in found.keyword or is_near(entry_id, each.trust.is_untrusted))
     }
+    # They say how something is to be done, so they come with what is about it, and never alone.
+    rules = [entry_id for entry_id in found.rules if near and entry_id in passing]
+    near |= {entry_id: found.facts[entry_id] for entry_id in rules if not found.facts[entry_id].trust.is_untrusted}
     once = without_echoes(led_to(tx, found, near) if several and several.is_theme else near)
     found.learn(tx, session.view.nearest, asked, once)
     found.weigh(once, session.now)

@@ -67,6 +67,9 @@ What happens when I ask for a refund?
 The build always fails on Mondays.
 Write a function that always returns 4.
 I would rather be with you.
+I'd rather wait until the bugs are fixed, and then I'll try it.
+Don't ever quit on what you love.
+Just keep moving forward slowly and taking small steps.
 Ich habe immer Hunger.
 Je ne suis jamais allé à Rome.
 Siempre me gustó el mar.

@@ -78,7 +78,9 @@ _COMMANDS = {
         "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
     },
     "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
-    "operations.rules": {"rules": "What you have said to hold from now on: list it, confirm, drop."},
+    "operations.rules": {
+        "rules": "List the rules and preferences that you have stated, newest first; confirm one, drop one."
+    },
     "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",

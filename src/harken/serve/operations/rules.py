@@ -102,7 +102,7 @@ OPERATIONS = (
         "List standing rules",
         RulesAnswer,
         lambda found, _wanted: RulesAnswer(rules=view_of(found)),
-        help="List the rules and preferences that you have stated, newest first.",
+        help="List the rules and preferences that you have stated, newest first; confirm one, drop one.",
         show=_show_rules,
     ),
     Operation(

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from harken.model.conversations import MessageType, Role, SearchScope
-from harken.storage.entries import Neighbours, neighbours, row_scope
+from harken.storage.entries import row_scope
+from harken.storage.facts import Neighbours, neighbours
 from harken.storage.ports import RowScope, Store
 from harken.testing.store_conformance.asking import (
     EVERYWHERE,
