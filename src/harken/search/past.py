@@ -15,6 +15,7 @@ from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
 from harken.search.candidates import Candidates, Gate, RareWords
+from harken.search.newest import corrects
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
@@ -65,6 +66,7 @@ class PastExchange:
         user: what was asked: of several messages the one that matters most; likewise `assistant`.
         message_uids: those two.
         trust: the lower one of theirs; an agent's where both may be believed more.
+        said_before: the user has said otherwise since, in another exchange that came back.
     """
 
     uid: str
@@ -75,6 +77,7 @@ class PastExchange:
     assistant: str
     message_uids: tuple[str, ...]
     trust: Trust = Trust.AGENT
+    said_before: bool = False
 
     def view(self) -> dict[str, Any]:
         """The exchange as JSON."""
@@ -87,6 +90,7 @@ class PastExchange:
             "assistant": self.assistant,
             "trust": self.trust.value,
             "untrusted": self.trust.is_untrusted,
+            "said_before": self.said_before,
         }
 
 
@@ -282,7 +286,7 @@ class _PastSearch:
             said = tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing)
             exchanges[row] = replace(head, said=said)
         shown = tuple(_shown(each, heads[each.row], exchanges, within.scores) for each in placed if each.row in heads)
-        return PastRecall(shown, self.query.text, tuple(self.notes), self.failure)
+        return PastRecall(_marked(shown), self.query.text, tuple(self.notes), self.failure)
 
     @contextmanager
     def _by_meaning(self) -> Iterator[None]:
@@ -330,6 +334,17 @@ class _PastSearch:
             if admitted:
                 passing.add(entry_id)
         return passing
+
+
+def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]:
+    """The same with those exchanges marked of which the user has said otherwise in a later one."""
+    said = [each for talk in shown for each in talk.exchanges]
+
+    def marked(one: PastExchange) -> PastExchange:
+        later = (each.user for each in said if each.at > one.at)
+        return replace(one, said_before=any(corrects(text, one.user) for text in later))
+
+    return tuple(replace(talk, exchanges=tuple(map(marked, talk.exchanges))) for talk in shown)
 
 
 def _began(found: PastConversation) -> datetime:

@@ -12,6 +12,7 @@ from harken.model.conversations import Hit, Reason, SearchScope, default_scope
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
 from harken.search.candidates import Candidates, Gate, trust_factor
+from harken.search.newest import newest_first
 from harken.search.query import Query, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to
@@ -76,10 +77,13 @@ class Searcher:
             if not query.text:
                 return SearchResult((), notes=("The query has no words.",))
             result = _search(shared, query, default_scope(scope), limit, mode)
-        if config.rerank if use_reranker is None else use_reranker:
-            hits = rerank(self.reranker(), query.text, result.hits, config.rerank_top, config.rerank_blend)
-            result = replace(result, hits=tuple(hits))
-        return replace(result, hits=tuple(statements_first(query, result.hits, result.threshold)[:limit]))
+            hits = list(result.hits)
+            if config.rerank if use_reranker is None else use_reranker:
+                # It takes long, and needs no view of the store.
+                shared.view.release()
+                hits = rerank(self.reranker(), query.text, hits, config.rerank_top, config.rerank_blend)
+            hits = newest_first(shared.view, statements_first(query, hits, result.threshold))
+        return replace(result, hits=tuple(hits[:limit]))
 
 
 def _search(session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str) -> SearchResult:
