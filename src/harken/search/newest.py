@@ -18,8 +18,8 @@ from harken.text.words import MONTHS, STOP_WORDS, WORD, phrases, split_sentences
 
 SAID_BEFORE = "said_before"
 MARK = "said before that"
-# So many of the best are compared; of each so many clauses.
-_COMPARED, _CLAUSES = 20, 40
+# So many of the best are compared, by so much of each: reading clauses takes longest.
+_COMPARED, _CHARS = 10, 600
 # Words that two clauses on one matter share, and what share of all of theirs; one that says "now" may share fewer.
 _SHARED, _SHARE = 3, 0.6
 # Of a clause with another value in one place, so much is the same.
@@ -29,6 +29,7 @@ _CLAUSE = re.compile(r"[,;:—–]\s+|\s+(?:and|but|und|aber|et|mais|y|pero|e|ma
 _MONTH = "|".join(MONTHS)
 _DATE = re.compile(rf"\b(?:({_MONTH})\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+({_MONTH}))\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,])([$€£]?)(\d[\d,]*(?:\.\d+)?)(?![\d.]*\d)\s?(%|[^\W\d_]+)?")
+_DIGIT = re.compile(r"\d")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
@@ -106,7 +107,10 @@ def is_said_before(hit: Hit) -> bool:
 
 def corrects(later: str, earlier: str) -> bool:
     """Whether what was said later gives another value to a matter of what was said earlier."""
-    return any(new.corrects(old) for new in _clauses(later) for old in _clauses(earlier))
+    said, before = later[:_CHARS], earlier[:_CHARS]
+    if not (_DIGIT.search(said) and _DIGIT.search(before)) and not _tells_change(said):
+        return False
+    return any(new.corrects(old) for new in _clauses(said) for old in _clauses(before))
 
 
 def _corrects(later: Hit, earlier: Hit) -> bool:
@@ -138,6 +142,11 @@ def _states(hit: Hit) -> bool:
 
 
 @lru_cache(maxsize=512)
+def _tells_change(text: str) -> bool:
+    return any(phrases("change", section).search(text) for section in ("now", "home", "left"))
+
+
+@lru_cache(maxsize=512)
 def _clauses(text: str) -> tuple[_Clause, ...]:
     unsaid = word_lists("courtesies/any_language")["questions"] | word_lists("change")["supposed"]
     found = []
@@ -147,7 +156,7 @@ def _clauses(text: str) -> tuple[_Clause, ...]:
             parts.pop()
         begun = [(part, re.search(r"\w+", part.lower())) for part in parts]
         found += [part for part, first in begun if first and first[0] not in unsaid]
-    return tuple(map(_Clause.of, found[:_CLAUSES]))
+    return tuple(map(_Clause.of, found))
 
 
 def _values(text: str) -> list[tuple[str, str]]:
