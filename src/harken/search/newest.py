@@ -55,13 +55,15 @@ class _Clause:
         values: dict[str, frozenset[str]] = {}
         for kind, value in _values(text):
             values[kind] = values.get(kind, frozenset()) | {value}
-        bare = phrases("change", "now").sub(" ", _DATE.sub(" ", text))
+        now = phrases("change", "now")
+        is_new = now.search(text) is not None
+        bare = _DATE.sub(" ", text) if values else text
+        bare = now.sub(" ", bare) if is_new else bare
         words = tuple(word.lower() for word in WORD.findall(bare))
         told = distinctive_terms(word for word in words if not any(map(str.isdigit, word)) and "'" not in word)
         telling = [word for word in told if word not in STOP_WORDS]
         left = frozenset(_behind(text, "left"))
-        is_new = bool(left) or phrases("change", "now").search(text) is not None
-        return cls(words, frozenset(word[:_STEM] for word in telling), values, is_new, left)
+        return cls(words, frozenset(word[:_STEM] for word in telling), values, is_new or bool(left), left)
 
     def corrects(self, earlier: _Clause) -> bool:
         """Whether this, said later, gives another value to the matter of that."""
@@ -160,12 +162,15 @@ def _clauses(text: str) -> tuple[_Clause, ...]:
 
 
 def _values(text: str) -> list[tuple[str, str]]:
+    home = [("home", value) for value in _behind(text, "home")]
+    if not _DIGIT.search(text):
+        return home
     dates = [((first or second), day_first or day) for first, day, day_first, second in _DATE.findall(text)]
     found = [("date", f"{month} {day}".lower()) for month, day in dates]
     for sign, number, unit in _NUMBER.findall(_DATE.sub(" ", text)):
         if not _YEAR.fullmatch(number) and (sign or unit) and unit.lower() not in STOP_WORDS:
             found.append((f"#{sign or unit.lower()[:_STEM]}", number.replace(",", "")))
-    return found + [("home", value) for value in _behind(text, "home")]
+    return found + home
 
 
 def _behind(text: str, section: str) -> list[str]:
