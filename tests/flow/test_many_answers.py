@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harken.model.conversations import Hit, SearchScope
 from harken.search.query import parse_query
 from harken.search.spread import Several
 from harken.serve.hooks.answers import Hooks
+from harken.storage.enrichment.summaries import EXCHANGE, StoredSummary, put_summary
 from harken.testing import HashingEmbedder
 
 TRIED = (
@@ -57,6 +59,19 @@ def test_a_search_for_a_summary_brings_whole_exchanges(harken: Harken) -> None:
     exchanges = [hit.entry.exchange_uid for hit in hits]
     assert len(set(exchanges)) == 3
     assert exchanges[::2] == exchanges[1::2]
+
+
+def test_a_summary_that_matches_leads_to_what_was_said(harken: Harken) -> None:
+    """A summary in a model's words: nothing of the exchange itself is like the question."""
+    said = "Shall nginx keep what it has served for a minute?", "Fine, it keeps it."
+    uid = harken.record_message("cache", "user", said[0]).exchange_uid
+    talk = harken.record_message("cache", "assistant", said[1]).conversation_uid
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    with harken.store.writing() as tx:
+        put_summary(tx, StoredSummary(EXCHANGE, uid, "They cured slow pages by caching.", "", "model", now, now), talk)
+    harken.embed()
+    hits = harken.search("Summarize what we said about slow pages").hits
+    assert {hit.entry.text for hit in hits if hit.entry.exchange_uid == uid} == set(said)
 
 
 def test_a_chat_gets_more_than_the_usual_three_by_time_within_the_same_budget(harken: Harken) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from unicodedata import normalize
 
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
+from harken.search.newest import MARK
 from harken.search.past import PastConversation, PastExchange
 from harken.text import tokens
 from harken.text.characters import legible
@@ -269,5 +270,6 @@ def _exchange_quote(found: PastExchange, project: str) -> Quote:
 
 def speakers(exchange: PastExchange) -> list[tuple[str, str]]:
     """The speakers of an exchange and their words, cut short."""
-    said = ("User", exchange.user), ("Assistant", exchange.assistant)
+    user = f"User ({MARK})" if exchange.said_before else "User"
+    said = (user, exchange.user), ("Assistant", exchange.assistant)
     return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]

@@ -15,6 +15,7 @@ from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
 from harken.search.candidates import Candidates, Gate, RareWords, pass_strictly
+from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
@@ -61,6 +62,7 @@ class PastExchange:
         user: what was asked: of several messages the one that matters most; likewise `assistant`.
         message_uids: those two.
         trust: the lower one of theirs; an agent's where both may be believed more.
+        said_before: the user has said otherwise since, in another exchange that came back.
     """
 
     uid: str
@@ -71,6 +73,7 @@ class PastExchange:
     assistant: str
     message_uids: tuple[str, ...]
     trust: Trust = Trust.AGENT
+    said_before: bool = False
 
     def view(self) -> dict[str, Any]:
         """The exchange as JSON."""
@@ -83,6 +86,7 @@ class PastExchange:
             "assistant": self.assistant,
             "trust": self.trust.value,
             "untrusted": self.trust.is_untrusted,
+            "said_before": self.said_before,
         }
 
 
@@ -324,11 +328,12 @@ class _PastSearch:
             # What is not to be trusted is quoted where it has passed by itself.
             said = tuple(m for m in head.said if not m.trust.is_untrusted or m.entry_id in passing)
             exchanges[row] = replace(head, said=said)
-        return tuple(
+        shown = tuple(
             _shown(each, heads[each.row], exchanges, within.scores, session.projects)
             for each in placed
             if each.row in heads
         )
+        return _marked(shown)
 
     def _is_any_near(self, found: Candidates, others: Collection[int]) -> bool:
         """Whether other projects have anything that may come back: mostly not, which this knows at a third of the cost.
@@ -399,6 +404,17 @@ class _PastSearch:
             if admitted:
                 passing.add(entry_id)
         return passing
+
+
+def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]:
+    """The same with those exchanges marked of which the user has said otherwise in a later one."""
+    said = [each for talk in shown for each in talk.exchanges]
+
+    def marked(one: PastExchange) -> PastExchange:
+        later = (each.user for each in said if each.at > one.at)
+        return replace(one, said_before=any(corrects(text, one.user) for text in later))
+
+    return tuple(replace(talk, exchanges=tuple(map(marked, talk.exchanges))) for talk in shown)
 
 
 def _began(found: PastConversation) -> datetime:

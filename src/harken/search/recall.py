@@ -9,6 +9,7 @@ from functools import partial
 from harken.config.sections import AutoRagConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.candidates import Candidates, Gate, RareWords
+from harken.search.newest import MARK, is_said_before, newest_first
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
@@ -167,7 +168,7 @@ class _SegmentSearch:
             found.weigh(facts, self.session.now)
             if self.several:
                 self.several.spread(tx, found, self.asked)
-            return found.hits(tx, found.best_first()[:most], passing)
+            return newest_first(self.session.view, found.hits(tx, found.best_first()[:most], passing))
 
     def _find_near(self, found: Candidates) -> None:
         asked = self.session.vector(self.query, known_scripts_only=True)
@@ -240,11 +241,11 @@ def _packed(query: Query, hits: Iterable[Hit], config: AutoRagConfig, frame: Fra
     for hit in hits:
         if count == config.top_k or room < _LEAST_TOKENS:
             return
-        text = hit.entry.text
-        if _plain(text) in said:
+        text = f"({MARK}) {hit.entry.text}" if is_said_before(hit) else hit.entry.text
+        if _plain(hit.entry.text) in said:
             # Asked before in the same words, or said twice: it tells nothing new.
             continue
-        said.add(_plain(text))
+        said.add(_plain(hit.entry.text))
         size = tokens.estimate(frame(hit.entry, text))
         if size > room:
             around = tokens.estimate(frame(hit.entry, ""))

@@ -12,6 +12,7 @@ from harken.model.conversations import Hit, Reason, SearchScope, default_scope, 
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
 from harken.search.candidates import RULE_LEEWAY, Candidates, Gate, labelled, pass_strictly, trust_factor
+from harken.search.newest import newest_first
 from harken.search.query import (
     Query,
     best_passage,
@@ -96,10 +97,13 @@ class Searcher:
                 return SearchResult((), notes=("The query has no words.",))
             result = _search(shared, query, default_scope(scope), limit, mode)
             others = _of_others(shared, query, default_scope(scope), limit, mode)
-        if config.rerank if use_reranker is None else use_reranker:
-            hits = rerank(self.reranker(), query, result.hits, config.rerank_top, config.rerank_blend)
-            result = replace(result, hits=tuple(hits))
-        own = labelled(statements_first(query, result.hits, result.threshold)[:limit], shared.projects)
+            hits = list(result.hits)
+            if config.rerank if use_reranker is None else use_reranker:
+                # It takes long, and needs no view of the store.
+                shared.view.release()
+                hits = rerank(self.reranker(), query, hits, config.rerank_top, config.rerank_blend)
+            hits = newest_first(shared.view, statements_first(query, hits, result.threshold))
+            own = labelled(hits[:limit], shared.projects)
         lowest, highest = min([1.0, *(hit.score for hit in own)]), max([hit.score for hit in others], default=0.0)
         behind = [replace(hit, score=_BEHIND * lowest * hit.score / (highest or 1.0)) for hit in others]
         return replace(result, hits=(*own, *behind))

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,13 @@ from harken.storage.enrichment.summaries import EXCHANGE
 from harken.storage.facts import EntryFacts, turns_of
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
 from harken.storage.vectors import read_vectors
-from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, word_lists
+from harken.text.words import STOP_WORDS, WORD, phrases, word_lists
 
 # A longer text brings what it asks about along: "summarize this", and a page.
 _MOST_ASKED_CHARS = 400
 # How likeness to the best exchanges, and the share of the theme's words, count beside an exchange's own scores; what a
 # likeness to one that stands before costs in a list. Measured in docs/adr/0023-many-answers.md.
-_LIKE_BEST, _COVERAGE, _SAID_AGAIN = 0.7, 0.7, 0.2
+_LIKE_BEST, _COVERAGE, _SAID_AGAIN = 0.7, 0.4, 0.2
 _BEST, _KEPT, _SPREAD, _MOST_DEVIATIONS = 5, 3, 50, 3.0
 # Cosine similarity of any two texts of one talk; over it they are alike.
 _UNLIKE = 0.6
@@ -35,8 +34,6 @@ _LIST = re.compile(
     r"|\b(?:cu[aá]les|quel(?:le)?s|quali|quais|какие)\b|\bwelche \w+ (?:haben|habe|hat)\b|哪些",
     re.IGNORECASE,
 )
-
-_KINDS = ("order", "course", "all", "back")
 
 _Floats = NDArray[np.float64]
 
@@ -63,9 +60,8 @@ class Several:
         text = query.text
         if len(text) > _MOST_ASKED_CHARS:
             return None
-        patterns = _patterns()
-        asks = {name for name in _KINDS[:3] if patterns[name].search(text)}
-        if asks and patterns["back"].search(text):
+        asks = {name for name in ("order", "course", "all") if phrases("many", name).search(text)}
+        if asks and phrases("many", "back").search(text):
             return cls(_theme(query), True, asks != {"all"}, "order" in asks)
         return cls(query) if _LIST.search(text) else None
 
@@ -181,14 +177,3 @@ def _theme(query: Query) -> Query:
     said = [word for word in WORD.findall(query.text) if word.lower() not in frame and word.lower() not in STOP_WORDS]
     theme = parse_query(" ".join(said))
     return replace(theme, words=query.words, quote="") if theme.terms else query
-
-
-@cache
-def _patterns() -> dict[str, re.Pattern[str]]:
-    lists = word_lists("many")
-    return {name: re.compile("|".join(map(_phrase, lists[name])), re.IGNORECASE) for name in _KINDS}
-
-
-def _phrase(words: str) -> str:
-    pattern = words.replace("_*_", r"\W.{0,60}?\W").replace("_", r"\W+")
-    return pattern if UNSPACED_RUN.search(words) else rf"\b{pattern}\b"

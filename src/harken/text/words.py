@@ -56,6 +56,17 @@ def word_lists(name: str) -> Mapping[str, frozenset[str]]:
     return lists
 
 
+@cache
+def phrases(name: str, section: str) -> re.Pattern[str]:
+    """Return a pattern for any phrase of a section; in a list, `_` stands for a space and `_*_` for a few words."""
+    return re.compile("|".join(map(_phrase, word_lists(name)[section])), re.IGNORECASE)
+
+
+def _phrase(words: str) -> str:
+    pattern = words.replace("_*_", r"\W.{0,60}?\W").replace("_", r"\W+")
+    return pattern if UNSPACED_RUN.search(words) else rf"\b{pattern}\b"
+
+
 def words_of(name: str) -> frozenset[str]:
     """Return the words of all sections of a file in `text/data`."""
     return frozenset().union(*word_lists(name).values())

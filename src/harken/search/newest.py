@@ -1,0 +1,192 @@
+"""The newest word of a speaker wins: what they said before on the same matter, with another value, comes behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import combinations
+
+from harken.model.conversations import Hit, Reason, Role
+from harken.search.query import distinctive_terms, is_bare_question
+from harken.storage.ports import MESSAGE_SOURCE, Readable, Transaction
+from harken.storage.vectors import answering_space, read_vectors
+from harken.text.words import MONTHS, STOP_WORDS, WORD, phrases, split_sentences, word_lists
+
+SAID_BEFORE = "said_before"
+MARK = "said before that"
+# So many of the best are compared, by so much of each: reading clauses takes longest.
+_COMPARED, _CHARS = 10, 600
+# Words that two clauses on one matter share, and what share of all of theirs; one that says "now" may share fewer.
+_SHARED, _SHARE = 3, 0.6
+# Of a clause with another value in one place, so much is the same.
+_SAME, _PLACE_WORDS = 0.6, 3
+_STEM = 5
+_CLAUSE = re.compile(r"[,;:—–]\s+|\s+(?:and|but|und|aber|et|mais|y|pero|e|ma|mas|и|но)\s+")
+_MONTH = "|".join(MONTHS)
+_DATE = re.compile(rf"\b(?:({_MONTH})\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+({_MONTH}))\b", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.,])([$€£]?)(\d[\d,]*(?:\.\d+)?)(?![\d.]*\d)\s?(%|[^\W\d_]+)?")
+_DIGIT = re.compile(r"\d")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A part of a sentence that states something.
+
+    Attributes:
+        matter: the beginnings of its words that say something, values left out.
+        values: by what they are values of: a unit, a date, a home.
+        changes: it says that something is otherwise now.
+        left: what it says to hold no longer.
+    """
+
+    words: tuple[str, ...]
+    matter: frozenset[str]
+    values: Mapping[str, frozenset[str]]
+    changes: bool
+    left: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Clause:
+        values: dict[str, frozenset[str]] = {}
+        for kind, value in _values(text):
+            values[kind] = values.get(kind, frozenset()) | {value}
+        now = phrases("change", "now")
+        is_new = now.search(text) is not None
+        bare = _DATE.sub(" ", text) if values else text
+        bare = now.sub(" ", bare) if is_new else bare
+        words = tuple(word.lower() for word in WORD.findall(bare))
+        told = distinctive_terms(word for word in words if not any(map(str.isdigit, word)) and "'" not in word)
+        telling = [word for word in told if word not in STOP_WORDS]
+        left = frozenset(_behind(text, "left"))
+        return cls(words, frozenset(word[:_STEM] for word in telling), values, is_new or bool(left), left)
+
+    def corrects(self, earlier: _Clause) -> bool:
+        """Whether this, said later, gives another value to the matter of that."""
+        if self.left & frozenset(earlier.words) and not self.left & earlier.left:
+            return True
+        shared = len(self.matter & earlier.matter)
+        is_same = shared >= _SHARE * len(self.matter | earlier.matter) and shared >= (1 if self.changes else _SHARED)
+        for kind in self.values.keys() & earlier.values.keys():
+            # Where a clause has two of a kind, nobody knows which of them is meant.
+            one, two = self.values[kind], earlier.values[kind]
+            if (is_same or kind == "home") and len(one) == len(two) == 1 and one != two:
+                return True
+        return self.changes and shared > 0 and not self.values and _differ_in_one_place(earlier.words, self.words)
+
+
+def newest_first(view: Readable, hits: Sequence[Hit]) -> list[Hit]:
+    """Hits, best first, with what a speaker said later before what it corrects, which is marked and stays."""
+    stated = [place for place, hit in enumerate(hits[:_COMPARED]) if _states(hit)]
+    stated.sort(key=lambda place: (hits[place].entry.created_at, hits[place].entry.position))
+    pairs = [(one, two) for one, two in combinations(stated, 2) if _corrects(hits[two], hits[one])]
+    if pairs:
+        with view.reading() as tx:
+            pairs = _alike(tx, hits, pairs)
+    if not pairs:
+        return list(hits)
+    order, marked = list(range(len(hits))), list(hits)
+    for one, two in pairs:
+        at, newer = order.index(one), hits[two].entry
+        if order.index(two) > at:
+            order.remove(two)
+            order.insert(at, two)
+        note = f"{MARK}: {_day(newer.created_at)} says otherwise ({newer.ref_uid})"
+        # The newest of several that say otherwise is told.
+        others = [reason for reason in marked[one].reasons if reason.name != SAID_BEFORE]
+        marked[one] = replace(marked[one], reasons=(*others, Reason(SAID_BEFORE, 1.0, note)))
+    return [replace(marked[place], score=hit.score) for place, hit in zip(order, hits, strict=True)]
+
+
+def is_said_before(hit: Hit) -> bool:
+    """Whether its speaker has said otherwise since."""
+    return any(reason.name == SAID_BEFORE for reason in hit.reasons)
+
+
+def corrects(later: str, earlier: str) -> bool:
+    """Whether what was said later gives another value to a matter of what was said earlier."""
+    said, before = later[:_CHARS], earlier[:_CHARS]
+    if not (_DIGIT.search(said) and _DIGIT.search(before)) and not _tells_change(said):
+        return False
+    return any(new.corrects(old) for new in _clauses(said) for old in _clauses(before))
+
+
+def _corrects(later: Hit, earlier: Hit) -> bool:
+    new, old = later.entry, earlier.entry
+    same_speaker = (new.role, new.author) == (old.role, old.author) and new.created_at > old.created_at
+    return same_speaker and corrects(new.text, old.text)
+
+
+def _alike(tx: Transaction, hits: Sequence[Hit], pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Pairs that are as near to each other as a query must be to what answers it, where both have a vector."""
+    space = answering_space(tx)
+    if space is None:
+        return list(pairs)
+    ids, matrix = read_vectors(tx, space, sorted({hits[place].entry.id for pair in pairs for place in pair}))
+    vectors = dict(zip(ids.tolist(), matrix, strict=True))
+    near = []
+    for one, two in pairs:
+        first, second = (vectors.get(hits[place].entry.id) for place in (one, two))
+        if first is None or second is None or float(first @ second) >= space.threshold:
+            near.append((one, two))
+    return near
+
+
+def _states(hit: Hit) -> bool:
+    # What an assistant or a tool writes explains: it does not tell how things are. Who has a name is a person.
+    entry = hit.entry
+    is_person = entry.role == Role.USER.value or entry.author is not None
+    return entry.source == MESSAGE_SOURCE and is_person and not is_bare_question(entry.text)
+
+
+@lru_cache(maxsize=512)
+def _tells_change(text: str) -> bool:
+    return any(phrases("change", section).search(text) for section in ("now", "home", "left"))
+
+
+@lru_cache(maxsize=512)
+def _clauses(text: str) -> tuple[_Clause, ...]:
+    unsaid = word_lists("courtesies/any_language")["questions"] | word_lists("change")["supposed"]
+    found = []
+    for sentence in split_sentences(text):
+        parts = _CLAUSE.split(sentence)
+        if sentence.rstrip().endswith(("?", "？")):
+            parts.pop()
+        begun = [(part, re.search(r"\w+", part.lower())) for part in parts]
+        found += [part for part, first in begun if first and first[0] not in unsaid]
+    return tuple(map(_Clause.of, found))
+
+
+def _values(text: str) -> list[tuple[str, str]]:
+    home = [("home", value) for value in _behind(text, "home")]
+    if not _DIGIT.search(text):
+        return home
+    dates = [((first or second), day_first or day) for first, day, day_first, second in _DATE.findall(text)]
+    found = [("date", f"{month} {day}".lower()) for month, day in dates]
+    for sign, number, unit in _NUMBER.findall(_DATE.sub(" ", text)):
+        if not _YEAR.fullmatch(number) and (sign or unit) and unit.lower() not in STOP_WORDS:
+            found.append((f"#{sign or unit.lower()[:_STEM]}", number.replace(",", "")))
+    return found + home
+
+
+def _behind(text: str, section: str) -> list[str]:
+    ends = (match.end() for match in phrases("change", section).finditer(text))
+    following = (WORD.search(text, end) for end in ends)
+    return [word[0].lower() for word in following if word and word[0].lower() not in STOP_WORDS]
+
+
+def _differ_in_one_place(one: Sequence[str], two: Sequence[str]) -> bool:
+    steps = [step for step in SequenceMatcher(None, one, two, autojunk=False).get_opcodes() if step[0] != "equal"]
+    if len(steps) != 1 or steps[0][0] != "replace":
+        return False
+    _, first, behind, start, end = steps[0]
+    changed = max(behind - first, end - start)
+    return changed <= _PLACE_WORDS and changed <= (1 - _SAME) * max(len(one), len(two))
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.day} {moment:%B %Y}"
