@@ -183,7 +183,7 @@ class AutoRagConfig(SettingsSection):
     """
 
     enabled: bool = True
-    top_k: int = 3
+    top_k: int = 4
     max_tokens: int = 400
     relevance_threshold: float | None = None
     min_message_tokens: int = 10

@@ -18,6 +18,7 @@ from harken.search.query import Query, is_mostly_foreign
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
 from harken.storage.ports import SharedTransaction, Store, StoredSpace, Transaction
 from harken.storage.vectors import A_BATCH, EMBED, Backlog, answering_space, backlog, count_embeddable, count_waiting
+from harken.text.words import lines_of
 
 GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
@@ -122,6 +123,15 @@ class SearchSession:
         asked = self.begin(query, known_scripts_only)
         return asked if isinstance(asked, str) else self.view.wait_for(asked)
 
+    def likeness_to_talk(self, asked: QueryVector) -> float:
+        """How near a query is to what asks for nothing, -1 to 1; -1 by a model that was not measured so.
+
+        Raises:
+            ProviderError: the model failed.
+        """
+        examples = self._sessions.small_talk(asked.space)
+        return -1.0 if examples is None else float((examples @ asked.vector).max())
+
     def __enter__(self) -> SearchSession:
         return self
 
@@ -145,6 +155,7 @@ class SearchSessions:
     coverage: Coverage = field(default_factory=Coverage, init=False)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
     _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
+    _small_talk: dict[str, Vectors] = field(default_factory=dict, init=False)
 
     def open(self, **changes: Any) -> SearchSession:
         """A session by the settings in force, but for these changes."""
@@ -160,6 +171,15 @@ class SearchSessions:
         A model that knows the Latin script alone is not asked for what is foreign to it, if that is wanted.
         """
         return self._threads.submit(self._embedded, space, text, unless_foreign)
+
+    def small_talk(self, space: StoredSpace) -> Vectors | None:
+        """The vectors of messages that ask for nothing, embedded once; None by a model that was not measured so."""
+        if space.name not in self._small_talk:
+            embedder = self._opened[space.name][0] if space.name in self._opened else None
+            if embedder is None or not embedder.space.latin_only:
+                return None
+            self._small_talk[space.name] = embedder.embed_passages(lines_of("small_talk_examples"))
+        return self._small_talk[space.name]
 
     def _embedded(self, space: StoredSpace, text: str, unless_foreign: bool) -> _Answer:
         if space.name not in self._opened:
