@@ -172,6 +172,8 @@ def _unasked(harken: Harken, sessions: dict[str, ContextSession], way: str) -> I
             unseen = [prompt for prompt in asked if prompt not in CALIBRATED[kind]]
             yield _injected(harken, quoted, way, f"{kind}, not calibrated on, held-out conversations", unseen)
             yield _injected(harken, quoted, way, f"{kind}, held-out list, held-out conversations", HELD_OUT[kind])
+            yield _injected(harken, quoted, way, f"{kind}, later list, held-out conversations", heldout.LATER[kind])
+    yield _injected(harken, list(sessions.values()), way, "small talk, last list", heldout.LAST)
 
 
 def _injected(

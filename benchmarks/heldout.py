@@ -1,6 +1,9 @@
-"""Sixty more prompts that ask for nothing that was said: measured once a choice is made, and never looked at for one.
+"""Prompts that ask for nothing that was said: measured once a choice is made, and never looked at for one.
 
-Written before the rules of `harken.search.query` were last changed, scored after that, and not changed since.
+The first sixty were written before the rules of `harken.search.query` were changed, scored after that, and not changed
+since; what one of them brought back was seen when words were added later. Of the small talk of `LATER` 16 of 130
+brought something back at first; what it says is among the examples of small talk since. `LAST` was written before
+that: words alone let 27 of 120 pass, likeness to the examples 3. It is kept out of both.
 """
 
 from __future__ import annotations
@@ -69,4 +72,90 @@ OFF_TOPIC = (
     "What are the rules for castling?",
     "Roll back the last database migration.",
     "What is the currency of Hungary?",
+)
+
+LATER = {
+    "small talk": (
+        "ok that answers it, much appreciated",
+        "alright then, let's leave it there",
+        "oh I get it now, thank you",
+        "hang on, I need a coffee first",
+        "that was quick!",
+        "exactly what I was hoping for",
+        "no hurry at all",
+        "sorry for the late reply",
+        "could you rephrase that?",
+        "great work today, see you on Monday",
+        "would you mind repeating that?",
+        "I'll think about it and come back to you",
+        "супер, то что надо",
+        "извини, отвлёкся на минуту",
+        "ладно, идём дальше",
+        "спокойной ночи, до встречи",
+        "ясно, а что дальше?",
+        "super, genau das wollte ich",
+        "entschuldige, ich war kurz weg",
+        "gute Nacht und danke nochmal",
+        "ok, weiter so",
+        "schon gut, kein Problem",
+        "genial, eso es todo por hoy",
+        "perdona, ya estoy de vuelta",
+        "de acuerdo, continúa por favor",
+        "buenas noches y gracias por todo",
+    ),
+    "off topic": (
+        "Who discovered penicillin?",
+        "Write a Dockerfile for a Flask application.",
+        "What is the speed of sound in water?",
+        "Explain the difference between an ion and an isotope.",
+        "How do I unclog a bathroom sink?",
+        "Which amendment gave women the vote in the United States?",
+        "Convert this timestamp to UTC.",
+        "What does the acronym RAID stand for?",
+        "How many chromosomes does a fruit fly have?",
+        "Why is my SSH connection refused?",
+        "What are the ingredients of a béchamel sauce?",
+        "Find the derivative of x squared times sine x.",
+        "Which planet has the longest day?",
+        "Rename the branch and force push it.",
+        "What is the tallest building in Dubai?",
+        "How does a bill become law in Germany?",
+        "Wie funktioniert ein Kühlschrank?",
+        "In welchem Jahr fiel Konstantinopel?",
+        "¿Cuál es la capital de Bolivia?",
+        "¿Cómo se calcula el área de un trapecio?",
+        "Чем отличается вирус от бактерии?",
+        "Какая река самая длинная в Африке?",
+        "Center the logo in the page header.",
+        "What is a palindrome?",
+        "How long should I boil an ostrich egg?",
+        "Summarise the plot of Moby Dick.",
+    ),
+}
+
+LAST = (
+    "that's all I needed, cheers mate",
+    "yeah that seems about right",
+    "ok give me a second to look at it",
+    "let's pick this up tomorrow morning",
+    "I'm not following you",
+    "good point, I hadn't thought of that",
+    "sorry, that came out wrong",
+    "no need to apologise",
+    "fine by me",
+    "can we slow down a little?",
+    "hm, I'm not convinced",
+    "ok I'm ready when you are",
+    "nice, that did the trick",
+    "thanks for being so patient with me",
+    "phone's ringing, back soon",
+    "you read my mind",
+    "happy Friday!",
+    "I had to step out, sorry",
+    "sure, whichever you prefer",
+    "wow, that was fast",
+    "could be better, could be worse",
+    "please shorten that a bit",
+    "let's call it a day",
+    "I owe you one",
 )

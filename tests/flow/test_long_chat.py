@@ -22,6 +22,8 @@ NOTHING_ASKED = (
     "спасибо, понял",
     "好的",
     "sounds good, go ahead",
+    "let's pick this up tomorrow morning",
+    "I had to step out, sorry",
     "yes",
     "👍",
     "2",

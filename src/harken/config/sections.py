@@ -190,7 +190,7 @@ class AutoRagConfig(SettingsSection):
     """
 
     enabled: bool = True
-    top_k: int = 3
+    top_k: int = 4
     top_k_several: int = 12
     max_tokens: int = 400
     relevance_threshold: float | None = None

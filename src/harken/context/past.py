@@ -56,7 +56,7 @@ def known_quotes(
         return []
     found = searcher.search(query.text, scope, MOST_SAVED, session=searches)
     asked = searches.vector(query, known_scripts_only=True) if found.threshold is not None else ""
-    if not isinstance(asked, str) and asked.is_small_talk:
+    if not isinstance(asked, str) and searches.is_courtesy(asked):
         return []
     own = Gate.of(None if isinstance(asked, str) else asked, least, searches.config)
     quotes: list[Quote] = []

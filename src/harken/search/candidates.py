@@ -30,7 +30,7 @@ _MOST_TERMS = 12
 # somebody has set is kept to the letter. "We decided to deploy on Fridays" lies at 0.53 from "what did we decide about
 # the deploy?", where 0.60 is asked of texts that merely resemble.
 _LEEWAY = 0.08
-# What is of another project must be so much nearer (docs/adr/0021-projects.md).
+# What is of another project must be so much nearer (docs/adr/0025-projects.md).
 _OTHER_MARGIN = 0.1
 _OTHER = "project"
 # So many rules are looked at, and each may be so much less similar than what resembles a question: all that a task of

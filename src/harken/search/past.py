@@ -282,7 +282,7 @@ class _PastSearch:
             if not others:
                 self._embedded()
             self._find_near(everywhere)
-        if self.asked is not None and self.asked.is_small_talk:
+        if self.asked is not None and session.is_courtesy(self.asked):
             self.notes = [_NOTHING_ASKED]
             return ()
         gate = Gate.of(self.asked, config.min_similarity, session.config)

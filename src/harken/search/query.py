@@ -117,7 +117,7 @@ def courtesies() -> tuple[Courtesies, ...]:
     found = []
     for language in _LANGUAGES:
         own = word_lists(f"courtesies/{language}")
-        plain = own.get("plain", STOP_WORDS | small_talk()) | shared["plain"]
+        plain = own.get("plain", STOP_WORDS | small_talk()) | own.get("light", frozenset()) | shared["plain"]
         found.append(Courtesies(plain, plain | own["polite"], shared["markers"], shared["asking"]))
     return tuple(found)
 
@@ -132,6 +132,11 @@ _HIRAGANA = re.compile("[\u3040-\u309f]")
 def asks_nothing(query: Query, least_tokens: int) -> bool:
     """Whether there is nothing to search for: no words, too few tokens, or small talk."""
     return not query.text or is_small_talk(query) or tokens.estimate(query.text) < least_tokens
+
+
+def names_question(query: Query) -> bool:
+    """Whether a word shows that something is asked for: when, who, remind."""
+    return not query.words.isdisjoint(word_lists("courtesies/any_language")["asking"])
 
 
 def is_small_talk(query: Query) -> bool:

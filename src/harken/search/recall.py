@@ -10,7 +10,7 @@ from harken.config.sections import AutoRagConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.newest import MARK, is_said_before, newest_first
-from harken.search.query import Query, asks_nothing, parse_query
+from harken.search.query import Query, asks_nothing, names_question, parse_query
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.conversations import entries_of
@@ -21,6 +21,11 @@ from harken.text import tokens
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
 # is asked for where none of its telling words was said, in proportion where some were.
 _FOR_UNSAID = 0.12
+# One rare word says less of what a text is about than two: with it alone a text may only be so much less similar than
+# the threshold. "painted" brought sunsets back for "Who painted The Night Watch?".
+_FOR_ONE_WORD = 0.04
+# What resembles small talk by so little less than what was said, or more, asks for nothing that was said.
+_NEARER_THAN_TALK = 0.02
 # How many of each list are fused: of a segment fewer do than of a whole store.
 _DEPTH = 80
 # The best so many times as many as wanted are tried: some say the same, or do not fit.
@@ -150,9 +155,12 @@ class _SegmentSearch:
             self.rare = RareWords.read(tx, self.query, found.scope)
             # Here, for the model is still at work.
             found.read_facts(tx, found.keyword)
+        is_talk = False
         with attempted("vectors", self.failures):
             self._find_near(found)
-        if self.asked is not None and self.asked.is_small_talk:
+            is_talk = self._is_talk(found)
+        if is_talk:
+            self.notes.append("It resembles small talk more than anything that was said.")
             return []
         with self.session.view.reading() as tx:
             found.read_facts(tx, [*found.similarity, *found.keyword])
@@ -185,6 +193,14 @@ class _SegmentSearch:
         # A threshold that somebody has set is kept to the letter.
         self.gate = replace(gate, raised=_FOR_UNSAID * self.rare.unsaid if gate.leeway else 0.0)
 
+    def _is_talk(self, found: Candidates) -> bool:
+        if self.asked is None or not self.asked.is_english:
+            return self.asked is not None and self.session.is_courtesy(self.asked)
+        if self.gate.threshold is None or not self.gate.leeway or names_question(self.query):
+            return False
+        nearest = max((self.gate.threshold, *found.similarity.values()))
+        return self.session.likeness_to_talk(self.asked) > nearest - _NEARER_THAN_TALK
+
     def _passing(self, found: Candidates, seen: set[int], most: int) -> dict[int, Reason]:
         """Those that may come back, each with the reason."""
         passing: dict[int, Reason] = {}
@@ -204,17 +220,21 @@ class _SegmentSearch:
         passing |= self._partners(found, passing, seen)
         best = set(sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:most])
         for entry_id in unsure:
-            is_near, is_untrusted = entry_id in found.similarity, found.facts[entry_id].trust.is_untrusted
-            is_tried = entry_id in best and entry_id not in passing
-            if is_tried and self.rare.admit(entry_id, is_near, is_untrusted):
+            if entry_id in best and entry_id not in passing and self._has_words(found, entry_id):
                 held, of = self.rare.held_by(entry_id), len(self.rare.holders)
-                how = "nearly near enough" if is_near else "has no vector"
+                how = "nearly near enough" if entry_id in found.similarity else "has no vector"
                 words = f"{how}, and has of the query's {of} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / of, words)
         # Near enough by the threshold itself, and by words: that brings its answer too.
         least = 1.0 if self.gate.threshold is None else self.gate.threshold
         near = [entry_id for entry_id in passing if found.similarity.get(entry_id, -1.0) >= least]
         return self._partners(found, near, seen) | passing
+
+    def _has_words(self, found: Candidates, entry_id: int) -> bool:
+        similarity, is_alone = found.similarity.get(entry_id), len(self.rare.held_by(entry_id)) == 1
+        if similarity is not None and is_alone and similarity < (self.gate.threshold or -1.0) - _FOR_ONE_WORD:
+            return False
+        return self.rare.admit(entry_id, similarity is not None, found.facts[entry_id].trust.is_untrusted)
 
     def _partners(self, found: Candidates, passing: Collection[int], seen: set[int]) -> dict[int, Reason]:
         """What answers, or asks, that which is near enough: the decision often has none of the question's words."""

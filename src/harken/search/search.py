@@ -228,7 +228,7 @@ def _once_each(order: Sequence[int], facts: Mapping[int, EntryFacts]) -> list[in
 
 
 def statements_first(query: Query, hits: Sequence[Hit], threshold: float | None) -> list[Hit]:
-    """Hits with those of the best ten that say something about the query before the first that merely asks the same.
+    """Hits with the first of the best ten that says something of the query before the first that merely asks the same.
 
     What is asked of an agent is recorded, so an old question is the best match of the same one, and answers nothing.
     """
@@ -250,7 +250,8 @@ def statements_first(query: Query, hits: Sequence[Hit], threshold: float | None)
     saying = [place for place in range(first + 1, len(hits[:_BEST])) if says(hits[place])]
     if not saying:
         return list(hits)
-    order = [*range(first), *saying, *(place for place in range(first, len(hits)) if place not in saying)]
+    # One of them: who asked may have said more than that, and what he asked is what some questions are about.
+    order = [*range(first), saying[0], *(place for place in range(first, len(hits)) if place != saying[0])]
     echo = replace(hits[first], reasons=(*hits[first].reasons, _ECHO))
     return [
         replace(echo if place == first else hits[place], score=hit.score)

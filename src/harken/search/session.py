@@ -30,7 +30,7 @@ from harken.storage.vectors import (
     count_embeddable,
     count_waiting,
 )
-from harken.text.words import foreign_share, is_english, sentences_of
+from harken.text.words import foreign_share, is_english, lines_of
 
 GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
@@ -93,14 +93,17 @@ class QueryVector:
     Attributes:
         space: that of the first model, on whose scale all similarities are.
         readings: spaces with the query's vector, `(dims,)` float32, unit length, read-only; the first model's first.
-        is_small_talk: the second model takes it for a courtesy.
         note: why the second one was not asked, in a sentence; empty where nothing failed.
     """
 
     space: StoredSpace
     readings: tuple[tuple[StoredSpace, Vectors], ...]
-    is_small_talk: bool = False
     note: str = ""
+
+    @property
+    def is_english(self) -> bool:
+        """Whether it is asked for by the first model; the second one knows English as well as the others."""
+        return self.readings[0][0].id == self.space.id
 
     def compare(
         self, tx: Transaction, index: NearestIndex, scope: RowScope, limit: int, also: Sequence[int]
@@ -113,12 +116,11 @@ class QueryVector:
         near: dict[int, float] = {}
         known: dict[int, float] = {}
         second: dict[int, bool] = {}
-        is_english = self.readings[0][0].id == self.space.id
         for space, vector in self.readings:
             found, compared = index.compare(tx, space, vector, scope, limit, [*also, *near])
             if space.id != self.space.id:
                 found, compared = self._brought(space, found), self._brought(space, compared)
-                second |= dict.fromkeys(compared, not is_english and space.state == FOREIGN)
+                second |= dict.fromkeys(compared, not self.is_english and space.state == FOREIGN)
             near, known = near | found, known | compared
         if not second:
             return near, known, second
@@ -182,6 +184,20 @@ class SearchSession:
         asked = self.begin(query, known_scripts_only)
         return asked if isinstance(asked, str) else self.view.wait_for(asked)
 
+    def likeness_to_talk(self, asked: QueryVector) -> float:
+        """How near a query is to what asks for nothing, -1 to 1; -1 by a model that was not measured so.
+
+        Raises:
+            ProviderError: the model failed.
+        """
+        space, vector = asked.readings[0]
+        examples = self._sessions.small_talk(space)
+        return -1.0 if examples is None else float((examples @ vector).max())
+
+    def is_courtesy(self, asked: QueryVector) -> bool:
+        """Whether a query in another language is like a courtesy: they lie near each other in all languages."""
+        return not asked.is_english and self.likeness_to_talk(asked) >= _LIKE_A_COURTESY
+
     def __enter__(self) -> SearchSession:
         return self
 
@@ -204,8 +220,8 @@ class SearchSessions:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     coverage: Coverage = field(default_factory=Coverage, init=False)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
-    _courtesies: Vectors | None = field(default=None, init=False)
     _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
+    _small_talk: dict[str, Vectors] = field(default_factory=dict, init=False)
 
     def open(self, projects: ProjectScope = EVERY_PROJECT, **changes: Any) -> SearchSession:
         """A session by the settings in force, but for these changes; it sees every project unless told otherwise."""
@@ -234,7 +250,7 @@ class SearchSessions:
         except (ProviderError, MissingExtraError) as error:
             second, note = [], f"Searched without the model for other languages: {error}"
         if second and ENGLISH in kinds:
-            return QueryVector(first, tuple(second), self._is_small_talk(second[0][0], second[0][1]))
+            return QueryVector(first, tuple(second))
         opened = self._open(first)
         if opened is None:
             return NOTHING_EMBEDDED
@@ -243,12 +259,15 @@ class SearchSessions:
             return note or _FOREIGN
         return QueryVector(first, ((first, vector_of(text)), *second), note=note)
 
-    def _is_small_talk(self, space: StoredSpace, vector: Vectors) -> bool:
-        """Whether a query in another language is like a courtesy: they lie near each other in all languages."""
-        if self._courtesies is None:
-            embedder, _ = self._opened[space.name]
-            self._courtesies = embedder.embed_passages(sentences_of("small_talk_sentences"))
-        return bool((self._courtesies @ vector).max() >= _LIKE_A_COURTESY)
+    def small_talk(self, space: StoredSpace) -> Vectors | None:
+        """The vectors of messages that ask for nothing, embedded once; None by a model that was not measured so."""
+        if space.name not in self._small_talk:
+            embedder = self._opened[space.name][0] if space.name in self._opened else None
+            if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
+                return None
+            examples = lines_of(f"small_talk_{'examples' if embedder.space.latin_only else 'sentences'}")
+            self._small_talk[space.name] = embedder.embed_passages(examples)
+        return self._small_talk[space.name]
 
     def _open(self, space: StoredSpace) -> tuple[Embedder, Callable[[str], Vectors]] | None:
         """The model of a space, and what embeds a query with it; None where none is to be asked."""

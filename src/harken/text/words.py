@@ -72,6 +72,12 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset().union(*word_lists(name).values())
 
 
+def lines_of(name: str) -> list[str]:
+    """Return the lines of a file in `text/data` that are no comments."""
+    text = resources.files(__package__).joinpath(f"data/{name}.txt").read_text("utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
 STOP_WORDS = words_of("stop_words")
 # Of a longer text its beginning tells its language.
 _LOOKED_AT = 2_000
@@ -112,11 +118,6 @@ def stop_words(text: str) -> frozenset[str]:
 
 
 @cache
-def sentences_of(name: str) -> list[str]:
-    """Return the lines of `text/data/{name}.txt`."""
-    return resources.files(__package__).joinpath(f"data/{name}.txt").read_text("utf-8").splitlines()
-
-
 @cache
 def _english_words() -> frozenset[str]:
     return word_lists("stop_words")["english"] | words_of("small_talk")

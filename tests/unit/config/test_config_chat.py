@@ -24,9 +24,9 @@ context:
 """
 
 
-def test_the_defaults_are_the_seeds() -> None:
+def test_the_defaults_are_the_seeds_but_for_one_message_more() -> None:
     config = AutoRagConfig()
-    assert (config.enabled, config.top_k, config.max_tokens, config.min_message_tokens) == (True, 3, 400, 10)
+    assert (config.enabled, config.top_k, config.max_tokens, config.min_message_tokens) == (True, 4, 400, 10)
     assert config.relevance_threshold is None
     assert (ContextConfig().sliding_window, ContextConfig().subagent_history) == (20, 5)
 

@@ -136,6 +136,23 @@ def test_one_that_is_nearly_near_enough_comes_back_by_its_rare_words(place: Reco
     assert talk.texts(relevance_threshold=0.6) == []
 
 
+@pytest.mark.parametrize(("missing", "comes_back"), [(0.02, True), (0.06, False)])
+def test_with_one_rare_word_alone_a_text_must_be_nearer(place: RecordedHome, missing: float, comes_back: bool) -> None:
+    said, query = "the canary sang all morning in its little cage by the open window", "who has painted a canary there?"
+    place.talk("talk", said, GARDEN, "somebody painted the fence and somebody else painted the garden door")
+    embedder = HashingEmbedder(1024)
+    similarity = float(embedder.embed_passages([said])[0] @ embedder.embed_query(query))
+    talk = Talk(place, threshold=similarity + missing)
+    talk.embed()
+    assert (said in talk.texts(query)) is comes_back
+
+
+def test_four_come_back_unless_somebody_says_otherwise(talk: Talk, place: RecordedHome) -> None:
+    place.talk("talk", *(f"{DEPLOY}, said number {number}" for number in range(6)))
+    talk.embed()
+    assert (len(talk.texts()), len(talk.texts(top_k=2))) == (4, 2)
+
+
 def test_an_answer_comes_back_with_its_question(talk: Talk, place: RecordedHome) -> None:
     question = "how does the deploy go out: with a canary, or when all is quiet?"
     answer = "the second way, when most people of the company are asleep"
@@ -196,6 +213,19 @@ def test_a_script_that_the_model_does_not_know_is_searched_by_words(talk: Talk, 
     recall = talk.recall("деплой в четверг?")
     assert [item.hit.reasons[0].name for item in recall.items] == ["words"]
     assert any("does not know this script" in note for note in recall.notes)
+
+
+def test_what_resembles_small_talk_more_than_what_was_said_brings_nothing(talk: Talk, place: RecordedHome) -> None:
+    said = "thank you all so much for your help upstairs with the piano that afternoon, says grandma"
+    place.talk("talk", said, GARDEN)
+    talk.embed()
+    query = "thank you so much for your help upstairs"
+    assert talk.texts(query) == [said]
+    talk.embedder._space = _latin_only(talk.embedder)
+    recall = Talk.recall(talk, query)
+    assert (recall.items, recall.notes) == ((), ("It resembles small talk more than anything that was said.",))
+    assert talk.texts("who said thank you so much for your help upstairs?") == [said]
+    assert talk.texts(query, relevance_threshold=0.01) == [said]
 
 
 class TestFailing:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from harken.model.conversations import Entry, Hit, Trust
+from harken.search.query import parse_query
 from harken.search.search import rerank
 from harken.testing import OverlapReranker
 
@@ -32,20 +33,22 @@ class TestBlending:
         ],
     )
     def test_the_judgement_counts_as_much_as_it_is_told_to(self, blend: float, expected: list[str]) -> None:
-        found = rerank(OverlapReranker(), "zebra giraffe", hits("nothing", "half zebra", "zebra giraffe"), 10, blend)
+        found = rerank(
+            OverlapReranker(), parse_query("zebra giraffe"), hits("nothing", "half zebra", "zebra giraffe"), 10, blend
+        )
         assert texts(found) == expected
 
     def test_the_scores_keep_falling(self) -> None:
         before = hits("nothing", "half zebra", "zebra giraffe", "last")
-        found = rerank(OverlapReranker(), "zebra giraffe", before, 3, 1.0)
+        found = rerank(OverlapReranker(), parse_query("zebra giraffe"), before, 3, 1.0)
         assert [hit.score for hit in found] == [hit.score for hit in before]
 
     def test_what_lies_behind_the_top_keeps_its_place(self) -> None:
-        found = rerank(OverlapReranker(), "zebra", hits("a", "b", "zebra"), 2, 1.0)
+        found = rerank(OverlapReranker(), parse_query("zebra"), hits("a", "b", "zebra"), 2, 1.0)
         assert texts(found) == ["a", "b", "zebra"]
 
     def test_each_says_how_it_was_judged(self) -> None:
-        found = rerank(OverlapReranker(), "zebra", hits("a", "zebra", "b"), 2, 1.0)
+        found = rerank(OverlapReranker(), parse_query("zebra"), hits("a", "zebra", "b"), 2, 1.0)
         assert [[(reason.name, reason.value) for reason in hit.reasons] for hit in found] == [
             [("rerank", 1.0)],
             [("rerank", 0.0)],
@@ -53,18 +56,18 @@ class TestBlending:
         ]
 
     def test_equal_judgements_keep_the_order(self) -> None:
-        assert texts(rerank(OverlapReranker(), "zebra", hits("a", "b", "c"), 10, 0.5)) == ["a", "b", "c"]
+        assert texts(rerank(OverlapReranker(), parse_query("zebra"), hits("a", "b", "c"), 10, 0.5)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_fewer_than_two_are_not_judged(count: int) -> None:
     reranker = OverlapReranker()
     found = hits(*["a"] * count)
-    assert rerank(reranker, "zebra", found, 10, 1.0) == found
+    assert rerank(reranker, parse_query("zebra"), found, 10, 1.0) == found
     assert reranker.asked == []
 
 
 def test_a_text_is_judged_with_its_speaker() -> None:
     reranker = OverlapReranker()
-    rerank(reranker, "zebra", hits("a", "b"), 10, 1.0)
+    rerank(reranker, parse_query("zebra"), hits("a", "b"), 10, 1.0)
     assert reranker.asked == [("zebra", ("Ada: a", "Ada: b"))]

@@ -33,6 +33,9 @@ from harken.text.words import STOP_WORDS, foreign_share
         "that's fine",
         "you can do it",
         "see you tomorrow",
+        "thanks a lot, that helps",
+        "what else?",
+        "I see what you mean now",
     ],
 )
 def test_what_asks_for_nothing_is_small_talk(text: str) -> None:
