@@ -84,7 +84,7 @@ def test_people_get_tables_and_what_to_type(harken: CommandLine) -> None:
     assert any(line.startswith("present ") for line in lines)
     # The page shows a real run: its tables have these heads, and their lines begin like these.
     [shown] = blocks(PAGES["docs/measuring.md"], "text")
-    heads = [line for line in shown.splitlines() if line.startswith(("Search ", "Recall, "))]
+    heads = [line for line in shown.splitlines() if line.startswith(("Search ", "Recall "))]
     assert len(heads) == 2
     assert set(heads) <= set(lines)
     assert _beginnings(lines) & _beginnings(shown.splitlines()) >= {"all, rrf", "all, learned", "known item", "present"}

@@ -77,6 +77,31 @@ def test_a_rule_of_one_chat_is_quoted_in_another_until_it_is_dropped(talking: Co
     assert "to hold from now on" not in server.prompts()[2]
 
 
+def test_a_projects_rules_stay_in_it_and_general_ones_come_behind_with_its_name(
+    harken: Harken, tmp_path: Path
+) -> None:
+    for name in ("north", "south"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+    harken.record_message("north", "user", ERRORS, directory=tmp_path / "north")
+    harken.record_message("north", "user", UNITS, directory=tmp_path / "north")
+    asked = "Which status codes do our API errors have?"
+    hooks = Hooks(harken, str(tmp_path / "reports"))
+
+    def told(directory: str, session: str) -> str:
+        payload = {"session_id": session, "prompt": asked, "cwd": str(tmp_path / directory)}
+        said = hooks.answer("UserPromptSubmit", "claude-code", json.dumps(payload).encode())
+        return json.loads(said)["hookSpecificOutput"]["additionalContext"] if said else ""
+
+    assert 'source="rule"' in told("north", "1")
+    ruled = [quoted for quoted in quotations(told("south", "2")) if quoted.facts["source"] == "rule"]
+    assert [(quoted.text, quoted.facts["project"]) for quoted in ruled] == [
+        (f"The user has asked for this to hold from now on: {UNITS}", "north")
+    ]
+    harken.run_time.set("rag.scope", "project")
+    assert told("south", "3") == ""
+    assert UNITS in told("north", "4")
+
+
 def test_a_dropped_rule_stays_dropped_after_the_rows_are_made_anew(cli: CommandLine) -> None:
     with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
         for text in (UNITS, "Call me Sam."):

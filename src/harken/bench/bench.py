@@ -15,13 +15,17 @@ from harken.config.settings import Settings
 from harken.context.render import Fence, past_quotes
 from harken.errors import UsageError
 from harken.model.conversations import SearchScope
+from harken.record.scope import scope_of
 from harken.search.past import PastConversations
 from harken.search.places import SUMMARIES
 from harken.search.search import Searcher
+from harken.storage.conversations import find_conversation
 from harken.storage.ports import MESSAGE_SOURCE, RowScope
+from harken.storage.projects import EVERY_PROJECT, ProjectScope, all_projects
 from harken.storage.vectors import answering_space
 from harken.text import tokens
 
+SCOPES: tuple[str, ...] = get_args(RagConfig.model_fields["scope"].annotation)
 FUSIONS: tuple[str, ...] = get_args(SearchConfig.model_fields["fusion"].annotation)
 _DEPTH = 50
 _PLACES = (1, 5, 10)
@@ -203,7 +207,7 @@ def _with_interval(name: str, value: float, interval: tuple[float, float]) -> di
     return {name: round(value, 3), f"{name} interval": [round(end, 3) for end in interval]}
 
 
-def _trials(config: RagConfig, calibrated: float | None) -> list[Trial]:
+def _trials(config: RagConfig, calibrated: float | None, has_projects: bool) -> list[Trial]:
     """The settings in force, then others; `config` with past conversations on, whether or not they are."""
     present = config.model_copy(update={"enabled": True})
     trials = [Trial(PRESENT, present)]
@@ -212,6 +216,10 @@ def _trials(config: RagConfig, calibrated: float | None) -> list[Trial]:
         if value != config.min_similarity:
             changed = present.model_copy(update={"min_similarity": value})
             trials.append(Trial(f"{value:.2f}", changed, "rag.min_similarity", value))
+    for scope in SCOPES if has_projects else ():
+        if scope != config.scope:
+            changed = present.model_copy(update={"scope": scope})
+            trials.append(Trial(f"scope {scope}", changed, "rag.scope", scope))
     return trials
 
 
@@ -254,8 +262,9 @@ class Bench:
                     "messages. Bring in what there is: harken import"
                 )
             prompts = miner.unanswered(max(1, limit // _PROMPTS_SHARE))
+            has_projects = len(all_projects(tx)) > 1
         found.fusion, found.threshold = config.search.fusion, config.rag.min_similarity
-        found.trials = _trials(config.rag, space.threshold if space else None)
+        found.trials = _trials(config.rag, space.threshold if space else None, has_projects)
         found.planned = len(questions) + len(prompts)
         # Both kinds all along: whoever stops early has measured some of each.
         both = [(at / len(group), each) for group in (questions, prompts) for at, each in enumerate(group)]
@@ -280,8 +289,15 @@ class Bench:
     def _recalled(self, question: MinedQuestion, trial: Trial) -> tuple[bool, int]:
         within = RowScope(until=question.until, without_sources=SUMMARIES if question.kind in (KNOWN, RETOLD) else ())
         past = PastConversations(self.searcher.sessions, lambda: trial.config, is_logged=False)
-        found = past.search(question.text, question.conversation, within=within)
+        with self.searcher.sessions.open(self._projects(question, trial.config.scope)) as session:
+            found = past.search(question.text, question.conversation, session, within)
         came = {exchange.uid for each in found.conversations for exchange in each.exchanges}
         fence = Fence()
         size = sum(tokens.estimate(fence.quoted(quote)) for quote in past_quotes(found.conversations))
         return (not question.exchanges.isdisjoint(came) if question.gold else bool(found.conversations)), size
+
+    def _projects(self, question: MinedQuestion, scope: str) -> ProjectScope:
+        """What recall sees from where a question is asked: from outside of all conversations, every project."""
+        with self.searcher.sessions.store.reading() as tx:
+            known = find_conversation(tx, question.conversation) if question.conversation else None
+            return scope_of(tx, scope, known.project) if known and known.project else EVERY_PROJECT

@@ -172,7 +172,7 @@ class ContextBuilder:
         """Quote the rules and preferences that the user has stated, and that touch this."""
         tail = {message.uid for message in self.tail}
         quotes = rule_quotes(self.searches, parse_query(self.query), self.settings.rag, tail)
-        self._quote(LayerName.RULES, RULES, quotes, "said to hold from now on", _RULES_SHARE)
+        self._quote(LayerName.RULES, RULES, self._own(quotes), "said to hold from now on", _RULES_SHARE)
 
     def others(self, recall: PastRecall, note: str) -> None:
         """Quote other conversations about the query, under a heading with a note where there is one."""

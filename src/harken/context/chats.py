@@ -194,12 +194,15 @@ class Chats:
         with self._store.reading() as tx:
             return scope_of(tx, self._settings().rag.scope, project, directory)
 
-    def rules_about(self, prompt: str | None, conversation_uid: str) -> list[Quote]:
+    def rules_about(
+        self, prompt: str | None, conversation_uid: str, directory: str | Path | None = None
+    ) -> list[Quote]:
         """The user's standing rules that touch a prompt, or any; not what its own conversation has said."""
         query = None if prompt is None else parse_query(prompt)
-        with self._sessions.open() as searches:
+        project = self.newest(conversation_uid).project if directory is None and conversation_uid else None
+        with self._sessions.open(self._projects(project, directory)) as searches:
             found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)
-        return [replace(quote, text=f"{RULE_SAID} {quote.text}") for quote in found]
+        return [quote if quote.project else replace(quote, text=f"{RULE_SAID} {quote.text}") for quote in found]
 
     def _known(self, builder: ContextBuilder, searches: SearchSession) -> tuple[list[Quote], str]:
         """What was saved or indexed and answers, unless just said; and why it was not searched where that failed."""

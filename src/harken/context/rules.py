@@ -6,23 +6,27 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from harken.config.sections import RagConfig
+from harken.context.compose import marked
 from harken.context.render import Quote
 from harken.errors import NotFoundError
-from harken.model.conversations import ContextItem
+from harken.model.conversations import ContextItem, Trust
 from harken.model.lookups import Rule, RuleState
 from harken.record.core_memory import CoreMemory
 from harken.search.candidates import Gate
 from harken.search.query import Query, asks_nothing, parse_query, share_held
 from harken.search.session import SearchSession, attempted
 from harken.storage.ports import RowScope, Transaction
+from harken.storage.projects import ALL, EVERY_PROJECT, ProjectScope
 from harken.storage.records.rules import RULES, read_rules
 from harken.text import tokens
 from harken.text.rules import matter_of
+from harken.text.shown import short_key
 
 RULE = "rule"
 # Before a rule that stands among other quotations.
 RULE_SAID = "The user has asked for this to hold from now on:"
 _SHOWN, _SHOWN_TOKENS = 3, 60
+_OWN = Trust.OWNER
 # Of the words that say what a rule is about, or when it holds, a task has so many, or all.
 _LEAST_SHARE, _LEAST_WORDS = 0.5, 2
 
@@ -66,14 +70,20 @@ class Rules:
         return replace(found[0], state=state)
 
 
-def standing_rules(tx: Transaction) -> list[Rule]:
-    """Every rule, newest first, each with the later one that stands in its place.
+def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT) -> list[Rule]:
+    """Every rule that is seen, newest first, each with the later one that stands in its place.
 
-    A dropped one still stands in the place of those before it: what was said twice does not come back.
+    A dropped one still stands in the place of those before it: what was said twice does not come back. Those of other
+    projects come behind, where they may come at all, and are general: how code is written is a project's own matter.
     """
+    rules = read_rules(tx)
+    if seen.mode != ALL:
+        foreign = [rule for rule in rules if rule.project in seen.others.values()]
+        rules = [rule for rule in rules if rule not in foreign]
+        rules += [rule for rule in foreign if seen.prefers and matter_of(rule.text).is_general]
     found: list[Rule] = []
     later: dict[str, list[Rule]] = {}
-    for rule in read_rules(tx):
+    for rule in rules:
         matter = matter_of(rule.text)
         names = matter.demand | matter.kinds
         others = {other.uid: other for name in names for other in later.get(name, ())}
@@ -102,12 +112,12 @@ def rule_quotes(
     with searches.view.reading() as tx:
         rules = [
             rule
-            for rule in standing_rules(tx)
+            for rule in standing_rules(tx, searches.projects)
             if rule.holds and rule.message_uid not in besides and rule.conversation_uid != of_others
         ]
     about = _about(searches, query, [rule for rule in rules if not matter_of(rule.text).is_general]) if query else []
     chosen = {rule.uid for rule in [*about, *(rule for rule in rules if matter_of(rule.text).is_general)][:_SHOWN]}
-    return [_quote(rule) for rule in rules if rule.uid in chosen]
+    return [_quote(rule, searches.projects) for rule in rules if rule.uid in chosen]
 
 
 def _about(searches: SearchSession, query: Query, rules: Sequence[Rule]) -> list[Rule]:
@@ -131,14 +141,20 @@ def _has_words(rule: Rule, query: Query) -> bool:
     return share >= _LEAST_SHARE and (share == 1.0 or share * len(words) >= _LEAST_WORDS)
 
 
-def _quote(rule: Rule) -> Quote:
+def _quote(rule: Rule, seen: ProjectScope) -> Quote:
     text = tokens.clip(rule.text, _SHOWN_TOKENS)
-    return Quote(text, RULE, rule.uid, "user", rule.created_at, rule.trust.value)
+    project = short_key(rule.project or "") if seen.is_other(rule.project) else ""
+    # Behind all of the project at hand, where no heading says so.
+    text = f"{RULE_SAID} {text}" if project else text
+    return Quote(text, RULE, rule.uid, "user", rule.created_at, rule.trust.value, project=project)
 
 
 def rule_items(searches: SearchSession, query: str, config: RagConfig) -> list[ContextItem]:
     """The same for an assembled context."""
     quotes = rule_quotes(searches, parse_query(query), config)
     return [
-        ContextItem(RULE, quote.text, 1.0, {"id": quote.uid, "created_at": quote.at.isoformat()}) for quote in quotes
+        marked(
+            ContextItem(RULE, each.text, 1.0, {"id": each.uid, "created_at": each.at.isoformat()}), _OWN, each.project
+        )
+        for each in quotes
     ]

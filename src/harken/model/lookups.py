@@ -153,6 +153,7 @@ class Rule:
         trust: the message's; what was imported holds once it is confirmed.
         entry_id: the message's entry.
         superseded_by: the id of a later one on the same matter; empty where there is none.
+        project: the key of the conversation's project, if it has one.
     """
 
     uid: str
@@ -164,6 +165,7 @@ class Rule:
     message_uid: str
     entry_id: int
     superseded_by: str = ""
+    project: str | None = None
 
     @property
     def counts(self) -> bool:

@@ -191,6 +191,7 @@ class RuleView(TypedDict):
     trust: str
     conversation_id: str
     superseded_by: str
+    project: str | None
 
 
 class ItemView(TypedDict):

@@ -49,13 +49,19 @@ class Made:
         self._moment, self._file, self._number = BEGIN, home.parent / "talks", 0
         self._file.mkdir()
 
-    def say(self, *said: Talk) -> None:
+    def say(self, *said: Talk, project: str | None = None) -> None:
         """Import messages, each a minute after the one before."""
         lines = []
         for conversation, role, content in said:
             self._moment += timedelta(minutes=1)
             lines.append(
-                {"conversation": conversation, "role": role, "content": content, "ts": self._moment.isoformat()}
+                {
+                    "conversation": conversation,
+                    "role": role,
+                    "content": content,
+                    "ts": self._moment.isoformat(),
+                    "project": project,
+                }
             )
         self._number += 1
         path = self._file / f"{self._number}.jsonl"
@@ -140,6 +146,20 @@ def test_a_sentence_of_a_models_summary_stands_for_the_message_that_it_tells(mad
 
     assert made.texts(found[retold].question.gold) == [said]
     assert found[retold].places["convex"] == 1
+
+
+def test_where_there_are_projects_other_scopes_are_tried(made: Made) -> None:
+    question, answer = LEAK
+    made.say(("harbour", "user", question), ("harbour", "assistant", answer), project="path:/work/harbour")
+    again = "Why does our walrus pump lose so much grease?"
+    made.say(("zoo", "user", again), ("zoo", "assistant", "I cannot tell."), project="path:/work/zoo")
+
+    report = made.harken.bench.mine(20)
+
+    assert [trial.name for trial in report.trials][-2:] == ["scope project", "scope all"]
+    came = {name: found for name, (found, _) in made.kinds(report, "asked again")[again].recalled.items()}
+    assert came["scope all"]
+    assert not came["scope project"]
 
 
 def test_what_is_quoted_is_looked_for_where_the_one_who_is_quoted_said_it(made: Made) -> None:

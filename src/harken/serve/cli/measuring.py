@@ -62,7 +62,7 @@ def _lines(report: MineReport) -> Iterator[str]:
     figures = report.recall_figures()
     if figures:
         heads = "".join(f"{name:>20}" for name in (*_RECALL.values(), "tokens"))
-        yield f"\n{'Recall, min_similarity':<{_WIDTH}}{heads}"
+        yield f"\n{'Recall':<{_WIDTH}}{heads}"
     for row in figures:
         figure = "".join(_figure(row, key) for key in _RECALL)
         yield f"{row['trial']:<{_WIDTH}}{figure}{row['tokens']:>20}"

@@ -125,7 +125,9 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
-            quotes = [*chats.rules_about(prompt, uid), *chats.quotes_about(prompt, uid, _directory(payload))]
+            cwd = _directory(payload)
+            quotes = [*chats.rules_about(prompt, uid, cwd), *chats.quotes_about(prompt, uid, cwd)]
+            quotes.sort(key=lambda quote: bool(quote.project))
             return self._told(agent, uid, PAST, quotes, chats.given(uid))
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
@@ -152,7 +154,7 @@ class Hooks:
         cwd = _directory(payload)
         uid = conversation_uid(agent, session_id)
         is_new = payload.get("source") != "compact"
-        quotes = self.harken.chats.rules_about(None, uid if is_new else "")
+        quotes = self.harken.chats.rules_about(None, uid if is_new else "", cwd)
         if cwd is not None:
             quotes += [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
         facts = self.harken.core.list()

@@ -7,7 +7,7 @@ from harken.model.lookups import Rule, RuleState
 from harken.storage.entries import RULE_SPAN, STATES_RULE
 from harken.storage.ports import Transaction, rows_by
 from harken.storage.state import core_facts
-from harken.storage.tables import conversations, entries, entry_facets, refers
+from harken.storage.tables import conversations, entries, entry_facets, projects, refers
 
 # In core memory's own journal and table, under a section that people's facts never have.
 RULES = "rules"
@@ -20,8 +20,12 @@ def read_rules(tx: Transaction) -> list[Rule]:
     stating = tx.select(entry_facets.c.entry_id).where(entry_facets.c.facet == STATES_RULE)
     columns = (entries.c.id, entries.c.ref_uid, entries.c.trust, entries.c.created_at, entries.c.text)
     rows = tx.connection.execute(
-        tx.select(*columns, conversations.c.uid.label("conversation_uid"))
-        .select_from(entries.join(conversations, refers(entries.c.conversation_id, conversations)))
+        tx.select(*columns, conversations.c.uid.label("conversation_uid"), projects.c.key.label("project"))
+        .select_from(
+            entries.join(conversations, refers(entries.c.conversation_id, conversations)).outerjoin(
+                projects, refers(entries.c.project_id, projects)
+            )
+        )
         .where(entries.c.id.in_(stating), entries.c.trust.not_in([trust.value for trust in UNTRUSTED]))
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
         .limit(_MOST)
@@ -45,6 +49,7 @@ def read_rules(tx: Transaction) -> list[Rule]:
             row.conversation_uid,
             row.ref_uid,
             row.id,
+            project=row.project,
         )
         for row in rows
         for first, end in sorted(places.get(row.id, ()), reverse=True)
