@@ -116,10 +116,16 @@ def test_ctrl_c_prints_what_is_measured_so_far(cli: CommandLine, write: Write, t
         )
         remote("import", "jsonl", write("talk.jsonl", talk()))
         before = len(server.requests)
+        asked = remote("bench", "mine", "--limit", "20", code=2).err
+        assert asked.startswith(
+            "Up to 20 questions are sent to the endpoint of openai-compatible/words/64: 800 tokens, "
+        )
+        assert asked.endswith("To do it all the same, add --yes.\n")
+        assert len(server.requests) == before
         # Each question is embedded once: some are answered, and one waits for its vector.
         server.script(*[Reply()] * 4, Reply(delay_seconds=600))
         out, err = (tmp_path / "out").open("w"), (tmp_path / "err").open("w")
-        with out, err, remote.running("bench", "mine", "--limit", "20", stdout=out, stderr=err) as process:
+        with out, err, remote.running("bench", "mine", "--limit", "20", "--yes", stdout=out, stderr=err) as process:
             wait_for(lambda: len(server.requests) == before + 5)
             process.send_signal(signal.SIGINT)
             wait_for(lambda: "No other setting" in (tmp_path / "out").read_text())
@@ -127,7 +133,7 @@ def test_ctrl_c_prints_what_is_measured_so_far(cli: CommandLine, write: Write, t
             assert process.wait(TIMEOUT_SECONDS) == 130
     said = re.match(r"(\d) questions? \(known item \1\), and (\d) prompts", (tmp_path / "out").read_text())
     assert said
-    assert (tmp_path / "err").read_text().startswith(f"Stopped after {int(said[1]) + int(said[2])} of ")
+    assert (tmp_path / "err").read_text().splitlines()[1].startswith(f"Stopped after {int(said[1]) + int(said[2])} of ")
 
 
 def wait_for(happened: Callable[[], bool]) -> None:

@@ -77,9 +77,7 @@ def test_a_rule_of_one_chat_is_quoted_in_another_until_it_is_dropped(talking: Co
     assert "to hold from now on" not in server.prompts()[2]
 
 
-def test_a_projects_rules_stay_in_it_and_general_ones_come_behind_with_its_name(
-    harken: Harken, tmp_path: Path
-) -> None:
+def test_a_projects_rules_stay_in_it_and_general_ones_come_behind_with_its_name(harken: Harken, tmp_path: Path) -> None:
     for name in ("north", "south"):
         (tmp_path / name / ".git").mkdir(parents=True)
     harken.record_message("north", "user", ERRORS, directory=tmp_path / "north")

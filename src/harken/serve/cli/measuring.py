@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from harken.errors import HarkenError, UsageError
 from harken.serve.cli.session import CommandSession, with_json
 from harken.serve.process import EXIT_INTERRUPTED
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
     from harken.bench.bench import MineReport
+    from harken.engine import Harken
 
 _SEARCH = {"recall@1": "recall@1", "recall@5": "recall@5", "recall@10": "recall@10", "mrr": "MRR"}
 _RECALL = {"evidence": "evidence", "wrong": "injected wrongly"}
 _WIDTH = 22
+# Few are longer.
+_QUESTION_TOKENS = 40
 
 bench = click.Group("bench")
 
@@ -25,8 +30,9 @@ bench = click.Group("bench")
 @bench.command()
 @click.option("--limit", default=200, show_default=True, help="At most so many questions.")
 @click.option("--seed", default=0, help="Another number makes other questions.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask, where an embedding endpoint would be called.")
 @with_json
-def mine(session: CommandSession, limit: int, seed: int, as_json: bool) -> None:
+def mine(session: CommandSession, limit: int, seed: int, is_agreed: bool, as_json: bool) -> None:
     """Make questions of your own history, ask them, and say how often the answer is found.
 
     What you asked again or quoted, what was answered once, what was said or saved: which message answers is known, and
@@ -37,6 +43,8 @@ def mine(session: CommandSession, limit: int, seed: int, as_json: bool) -> None:
 
     report, is_stopped = MineReport(), False
     with session.engine() as harken:
+        if harken.settings.embedder == "openai-compatible":
+            _agree(session, harken, limit, is_agreed)
         try:
             with session.progress("Asking", "questions") as show:
                 harken.bench.mine(limit, seed, progress=show, report=report)
@@ -48,6 +56,21 @@ def mine(session: CommandSession, limit: int, seed: int, as_json: bool) -> None:
     session.tell(as_json, report.view(), *_lines(report))
     if is_stopped:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
+
+
+def _agree(session: CommandSession, harken: Harken, limit: int, is_agreed: bool) -> None:
+    """Say what the questions cost at an embedding endpoint, and ask."""
+    plan = harken.maintenance.plan_embedding(())
+    tokens = limit * _QUESTION_TOKENS
+    price = "of no known price" if plan.price_usd is None else "for nothing"
+    if plan.price_usd:
+        price = f"for about ${plan.price_usd * tokens / plan.tokens:.4f}"
+    session.note(f"Up to {limit:,} questions are sent to the endpoint of {plan.model}: {tokens:,} tokens, {price}.")
+    if not is_agreed:
+        if not sys.stdin.isatty():
+            raise UsageError("Nothing was sent, for nobody can answer here. To do it all the same, add --yes.")
+        if not session.agrees("to confirm"):
+            raise HarkenError("Nothing was sent.")
 
 
 def _lines(report: MineReport) -> Iterator[str]:
