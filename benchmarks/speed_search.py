@@ -167,7 +167,9 @@ def main() -> None:
             write_jsonl(Path(folder) / "talks.jsonl", talks.talks(given.messages))
             harken.import_transcripts("jsonl", [Path(folder) / "talks.jsonl"])
             fill_vectors(harken)
-            queries = talks.queries([text for talk in Talks(1).talks(200) for text in talk.texts], given.queries)
+            queries = talks.queries(
+                [text for talk in Talks(1).talks(min(200, given.messages)) for text in talk.texts], given.queries
+            )
         harken.search(queries[0])
         show("Learned fusion", [figure.row() for figure in order_cost(harken, None, queries[: given.queries])])
 

@@ -19,6 +19,9 @@ from harken.storage.open import open_store
 from postgres_server import PostgresServer, running_server
 from warm_start import MEASURED
 
+# Before any test module imports a part of it.
+pytest.register_assert_rewrite("harken.testing.store_conformance")
+
 # A slow machine is no bug: no time limits on examples.
 settings.register_profile("harken", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("harken")

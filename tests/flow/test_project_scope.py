@@ -178,6 +178,16 @@ def test_with_all_nothing_is_held_back(harken: Harken, hooks: Hooks, places: dic
     assert 0 < sum("south-" in words for words in firsts) < len(firsts)
 
 
+def test_the_home_folder_is_no_project_so_nothing_is_preferred_there(
+    harken: Harken, hooks: Hooks, places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_scope(harken, "prefer")
+    monkeypatch.setenv("HOME", str(places["north"].parent))
+    texts = [text for _, text in in_hooks(hooks, places["north"].parent, range(0, len(FACTS), 20))]
+    assert all("north-" in text or "south-" in text for text in texts)
+    assert not any("project=" in text for text in texts)
+
+
 @pytest.mark.parametrize("mode", ["prefer", "project", "all"])
 def test_what_was_saved_for_everywhere_comes_back_in_every_project(
     harken: Harken, hooks: Hooks, places: dict[str, Path], mode: str

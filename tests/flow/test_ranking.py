@@ -91,8 +91,7 @@ class Judging(HashingEmbedder):
 
 
 def test_what_is_near_stands_before_what_neither_words_nor_meaning_rank_high(ready_home: Path) -> None:
-    settings = {"search.fusion": "convex"}
-    with Harken(ready_home, env={}, embedder=Judging(threshold=0.6), settings=settings) as harken:
+    with Harken(ready_home, env={}, embedder=Judging(threshold=0.6)) as harken:
         for text in TEXTS:
             harken.record_message(f"of {text}", "user", text)
         harken.embed()

@@ -81,7 +81,7 @@ class TestConfig:
         [shown] = [v for v in cli("config", "--json").json() if v["key"] == "auto_rag.top_k"]
         assert shown == told[0]
         [now] = cli("config", "unset", "auto_rag.top_k", "--json").json()
-        assert (now["value"], now["origin"]) == (3, "default")
+        assert (now["value"], now["origin"]) == (4, "default")
 
     def test_a_value_out_of_range_is_refused(self, cli: CommandLine) -> None:
         assert "top_k must be > 0, got 0 (from run time)" in cli.fails("config", "set", "auto_rag.top_k", "0")

@@ -148,7 +148,7 @@ def test_with_a_folder_alone_it_tells_every_format_by_the_files(cli: CommandLine
         ("forty metres", "assistant"),
         ("delta", ""),
     ):
-        assert any(role in hit["role"] for hit in cli.search(word, "--limit", "1"))
+        assert any(role in hit["role"] for hit in cli.search(word)), word
     # Named by its format, a file that was recognised before is the same file.
     facts = cli("import", "claude-code", str(session), "--json", "--no-embed").json()
     assert (facts["unchanged"], facts["added"], facts["embedded"]) == (1, 0, None)

@@ -160,6 +160,8 @@ def test_a_context_may_be_of_one_project_alone(cli: CommandLine, repository: Rep
     for each in (repository, other):
         cli("index", "all", each.root)
     cli("memory", "add", "The zebra's budget is divided on Mondays.", "--category", "fact")
+    # Asked from a third one, where only what is much nearer would come.
+    cli("config", "set", "rag.scope", "all")
     query = ("assemble", "how", "is", "the", "zebra", "budget", "divided", "--json")
     both = {item["metadata"].get("file_path") for item in cli(*query).json()["items"]}
     assert {"budget.py", "accounts.py"} <= both

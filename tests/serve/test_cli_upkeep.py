@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def test_forgetting_asks_first_and_takes_no_for_an_answer(filled: CommandLine) -
     ],
 )
 def test_what_is_named_is_forgotten_whole_and_no_import_brings_it_back(
-    filled: CommandLine, write: Write, tmp_path: Path, option: list[str], count: int, words: bytes
+    filled: CommandLine, talk_home: Path, tmp_path: Path, option: list[str], count: int, words: bytes
 ) -> None:
     conversation = filled.search("frost")[0]["conversation_id"]
     named = [part.format(conversation=conversation) for part in option]
@@ -71,7 +72,7 @@ def test_what_is_named_is_forgotten_whole_and_no_import_brings_it_back(
     assert facts["conversations"] == (0 if "--query" in option else 1)
     assert files_holding(filled.home, words) == []
     talk = tmp_path / "talk.jsonl"
-    talk.write_text(talk.read_text() + "\n")
+    shutil.copy(talk_home.parent / "talk.jsonl", talk)
     again = filled("import", "jsonl", talk, "--json").json()
     assert (again["added"], again["forgotten"], again["known"]) == (0, count, 6 - count)
     assert files_holding(filled.home, words) == []

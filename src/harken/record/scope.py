@@ -43,6 +43,9 @@ def scope_of(
     if isinstance(project, str):
         project = project_identity(tx, project_row(tx, project))
     here = project or identify_project(directory)
+    if here is not None and here.key == f"{_PATH}{Path.home()}":
+        # Who talks at home talks of everything.
+        here = None
     own: set[int] = set()
     if here is not None:
         row = known_project(tx, here)

@@ -36,6 +36,8 @@ _OTHER = "project"
 # So many rules are looked at, and each may be so much less similar than what resembles a question: all that a task of
 # BEAM's chats 1 to 5 was to be done by are among the nearest six, down to 0.46.
 _MOST_RULES, RULE_LEEWAY = 8, 0.15
+# Of what has another language, and the query's rare words; before the second model knew it, these alone decided.
+_LEEWAY_ABROAD = 0.2
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
@@ -176,8 +178,16 @@ class Candidates:
             self.fused[entry_id] += 1.0
 
     def gate_for(self, entry_id: int, gate: Gate) -> Gate:
-        """The gate for a candidate; not raised for what has another language, and so not the query's words."""
-        return gate if self.elsewhere.get(entry_id, True) else replace(gate, raised=min(0.0, gate.raised))
+        """The gate for a candidate of another language than English.
+
+        One that cannot have the query's words is not asked for more where nobody has said them; of one that has them,
+        the second model need not say as much as the first of English.
+        """
+        if entry_id not in self.elsewhere:
+            return gate
+        if not self.elsewhere[entry_id]:
+            return replace(gate, raised=min(0.0, gate.raised))
+        return replace(gate, leeway=max(gate.leeway, _LEEWAY_ABROAD)) if gate.leeway else gate
 
     def weigh(self, facts: Mapping[int, EntryFacts], now: datetime) -> None:
         """Score those that may come back."""

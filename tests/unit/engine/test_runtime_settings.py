@@ -98,7 +98,7 @@ def test_a_kept_value_that_means_nothing_any_more_stops_nobody_and_can_be_taken_
         set_setting(tx, "setting:auto_rag.top_k", 0)
     harken.close()
     with open_home(tmp_path / "home") as again:
-        assert (again.settings.search.limit, again.settings.auto_rag.top_k) == (3, 3)
+        assert (again.settings.search.limit, again.settings.auto_rag.top_k) == (3, 4)
         again.run_time.unset("search.of_another_version")
         again.run_time.set("auto_rag.top_k", 2)
     with open_home(tmp_path / "home") as again:
