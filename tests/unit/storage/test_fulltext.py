@@ -5,6 +5,7 @@ import pytest
 from harken.model.conversations import NewEntry, ProjectIdentity, Role, SearchScope
 from harken.storage.entries import RecordHead, add_record_entries, row_scope
 from harken.storage.ports import RowScope
+from harken.storage.projects import all_projects
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.store import SqliteStore
 from harken.testing.store_conformance.asking import apply, found, keep, text_problems
@@ -30,6 +31,17 @@ class TestTwoStages:
         talks["later"] = talk_of("later", "deploy it later", start=START.replace(year=2024))
         keep(store, *talks.values())
         return {talk.messages[0].uid: name for name, talk in talks.items()}
+
+    def test_other_projects_are_left_out_as_they_grow(self, store: SqliteStore, town: dict[str, str]) -> None:
+        with store.reading() as tx:
+            scope = RowScope(without_project_ids=tuple(all_projects(tx)))
+        everybody = {uid for uid, name in town.items() if name not in ("rare", "here")}
+        assert set(found(store, "deploy", scope=scope)) == everybody
+        keep(store, talk_of("more", "deploy another house", project=HOUSE))
+        assert set(found(store, "deploy", scope=scope)) == everybody
+        with store.reading() as tx:
+            held = tx.text.holders(tx.connection, ["deploy", "house"], scope)
+        assert (len(held.of["deploy"]), held.of["house"], held.entries) == (len(everybody), frozenset(), len(town) - 1)
 
     def _names(
         self, store: SqliteStore, town: dict[str, str], *terms: str, scope: SearchScope | None = None

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
@@ -19,6 +19,9 @@ from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS, spaced
+
+if TYPE_CHECKING:
+    from harken.storage.sqlite.postings import Int64
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
@@ -96,8 +99,17 @@ class _Asked:
         return f"{self.before}{columns} : ({words}){self.behind}"
 
 
+def newest_entry(connection: Connection) -> int:
+    """The highest id that an entry ever had: about how many there are."""
+    found = bare(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+    return int(found[0][0]) if found else 0
+
+
 class Fts5Index(TextIndex):
     """A `TextIndex` by FTS5."""
+
+    def __init__(self) -> None:
+        self._others: dict[tuple[int, ...], tuple[int, Int64]] = {}
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
@@ -134,7 +146,9 @@ class Fts5Index(TextIndex):
         if quoted and _may_quote(connection, quote, asked):
             quoting = _match(connection, quoted, _OWN, asked, limit)
         phrases = list(filter(None, map(_phrase, terms)))
-        found = _by_lists(connection, phrases, scope, asked, limit, with_context) if phrases else []
+        others = self._listed_others(connection, scope)
+        wide = asked if others is None else _asked(replace(scope, without_project_ids=()))
+        found = _by_lists(connection, phrases, scope, wide, limit, with_context, others) if phrases else []
         if found is None:
             found = _match(connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit)
         return found, {entry_id for entry_id, _ in quoting}
@@ -145,7 +159,8 @@ class Fts5Index(TextIndex):
         """Who of a scope has each word in its own text, all words in one statement."""
         from harken.storage.sqlite import postings
 
-        asked = _asked(scope)
+        others = self._listed_others(connection, scope)
+        asked = _asked(scope if others is None else replace(scope, without_project_ids=()))
         listed = (
             f"SELECT group_concat(id) FROM (SELECT entry_index.rowid AS id FROM entry_index {asked.join} "
             f"WHERE entry_index MATCH ? {asked.condition} LIMIT ?)"
@@ -161,12 +176,24 @@ class Fts5Index(TextIndex):
             # No more than a query has terms, of which SQLite joins up to 500.
             rows = bare(connection, " UNION ALL ".join([listed] * len(named)), parameters)
             for term, row in zip(named, rows, strict=True):
-                found[term] = postings.parsed_ids(row[0])
+                ids = postings.parsed_ids(row[0])
+                found[term] = ids if others is None else ids[postings.outside(ids, others)]
+        # Of a scope without other projects its share of all: enough to tell which word is rare.
+        wide = scope if others is None else replace(scope, without_project_ids=())
+        share = 1.0 if others is None else 1.0 - len(others) / newest_entry(connection)
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
-            return Holding(found, _about(connection, scope))
+            return Holding(found, int(_about(connection, wide) * share))
         is_counted = max(map(len, found.values()), default=0) > few
-        return Holding(found, _count(connection, scope) if is_counted else 0)
+        return Holding(found, int(_count(connection, wide) * share) if is_counted else 0)
+
+    def _listed_others(self, connection: Connection, scope: RowScope) -> Int64 | None:
+        """The entries of projects that a scope leaves out; None where it leaves out none, or tokens tell it sooner."""
+        if not scope.without_project_ids or newest_entry(connection) <= MATCHES_TO_RANK:
+            return None
+        from harken.storage.sqlite import postings
+
+        return postings.of_projects(connection, scope.without_project_ids, newest_entry(connection), self._others)
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
@@ -225,12 +252,18 @@ def _match(connection: Connection, words: str, columns: str, asked: _Asked, limi
 
 
 def _by_lists(
-    connection: Connection, phrases: Sequence[str], scope: RowScope, asked: _Asked, limit: int, with_context: bool
+    connection: Connection,
+    phrases: Sequence[str],
+    scope: RowScope,
+    asked: _Asked,
+    limit: int,
+    with_context: bool,
+    others: Int64 | None,
 ) -> list[Scored] | None:
     """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
     from harken.storage.sqlite import postings
 
-    newest = _newest(connection)
+    newest = newest_entry(connection)
     if newest <= MATCHES_TO_RANK or scope.is_narrow:
         return None
     own, context, either = (partial(asked.query, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED))
@@ -251,6 +284,8 @@ def _by_lists(
     ranking = postings.rank(held)
     for facet in scope.facets:
         ranking = postings.with_ids(ranking, connection, _LISTED_WITH_FACET, facet)
+    if others is not None:
+        ranking = ranking.part(postings.outside(ranking.ids, others))
     if scope.since is not None or scope.until is not None:
         ranking = postings.of_days(connection, ranking, *_bounds(scope), limit)
     if not len(ranking.ids):
@@ -296,16 +331,10 @@ def _bounds(scope: RowScope) -> tuple[int, int]:
     return (-_ALL_TIME if scope.since is None else scope.since, _ALL_TIME if scope.until is None else scope.until)
 
 
-def _newest(connection: Connection) -> int:
-    """The id of the newest entry, which is about how many there are."""
-    found = bare(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
-    return int(found[0][0]) if found else 0
-
-
 def _about(connection: Connection, scope: RowScope) -> int:
     """About how many entries a scope has: those of its conversations, or all."""
     if not scope.is_narrow:
-        return _newest(connection)
+        return newest_entry(connection)
     of_it = RowScope(
         conversation_id=scope.conversation_id, segment_id=scope.segment_id, conversation_ids=scope.conversation_ids
     )
