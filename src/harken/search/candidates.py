@@ -161,7 +161,7 @@ class Candidates:
         around = neighbours(tx, best)
         similarity = self._counted_similarity()
         if asked is not None:
-            beside = {each.after for each in around.values()} - similarity.keys() - {0}
+            beside = {each.after for each in around.values() if each.after and each.after not in similarity}
             similarity |= asked.compare(tx, index, self.scope, 0, list(beside))[1]
         held = tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
         chosen = {entry_id: facts[entry_id] for entry_id in best}

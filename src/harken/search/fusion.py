@@ -134,7 +134,7 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
         "own_words": _bm25(mine @ rarity, traits.tokens),
         "meaning": meaning,
         "speaker": np.array([known.speakers.get(entry_id, 0.0) for entry_id in entry_ids]),
-        "follows_question": unpack([beside.traits_before for beside in around]).asks,
+        "follows_question": np.array([beside.follows_question for beside in around], dtype=np.float64),
         "ends_asking": traits.ends_asking,
         "asking": traits.asking,
         "tokens": traits.tokens,

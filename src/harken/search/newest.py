@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations
 
 from harken.model.conversations import Hit, Reason, Role
@@ -25,6 +25,7 @@ _SHARED, _SHARE = 3, 0.6
 # Of a clause with another value in one place, so much is the same.
 _SAME, _PLACE_WORDS = 0.6, 3
 _STEM = 5
+_CHANGES = ("now", "home", "left")
 _CLAUSE = re.compile(r"[,;:—–]\s+|\s+(?:and|but|und|aber|et|mais|y|pero|e|ma|mas|и|но)\s+")
 _MONTH = "|".join(MONTHS)
 _DATE = re.compile(rf"\b(?:({_MONTH})\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+({_MONTH}))\b", re.IGNORECASE)
@@ -110,7 +111,7 @@ def is_said_before(hit: Hit) -> bool:
 def corrects(later: str, earlier: str) -> bool:
     """Whether what was said later gives another value to a matter of what was said earlier."""
     said, before = later[:_CHARS], earlier[:_CHARS]
-    if not (_DIGIT.search(said) and _DIGIT.search(before)) and not _tells_change(said):
+    if not _tells_change(said) and not _values_may_differ(said, before):
         return False
     return any(new.corrects(old) for new in _clauses(said) for old in _clauses(before))
 
@@ -143,9 +144,28 @@ def _states(hit: Hit) -> bool:
     return entry.source == MESSAGE_SOURCE and is_person and not is_bare_question(entry.text)
 
 
+def _values_may_differ(one: str, two: str) -> bool:
+    """Whether clauses of two texts may be of one matter with another number: mostly not, and soon known."""
+    return bool(_DIGIT.search(one) and _DIGIT.search(two)) and len(_stems(one) & _stems(two)) >= _SHARED
+
+
+@lru_cache(maxsize=512)
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(word[:_STEM] for word in WORD.findall(text.lower()) if word not in STOP_WORDS)
+
+
 @lru_cache(maxsize=512)
 def _tells_change(text: str) -> bool:
-    return any(phrases("change", section).search(text) for section in ("now", "home", "left"))
+    if text.isascii() and _openings().isdisjoint(WORD.findall(text.lower())):
+        return False
+    return any(phrases("change", section).search(text) for section in _CHANGES)
+
+
+@cache
+def _openings() -> frozenset[str]:
+    """The words that phrases of change begin with."""
+    lists = word_lists("change")
+    return frozenset(phrase.split("_")[0] for section in _CHANGES for phrase in lists[section])
 
 
 @lru_cache(maxsize=512)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,6 +21,8 @@ _BITS = {
     "ends_asking": 1, "asks": 1, "greets": 1, "dated": 1, "counts": 1,
     "asking": 4, "tokens": 16, "telling": 16, "names": 11, "rules": 1,
 }  # fmt: skip
+# Which bit of the number says that it asks.
+ASKS = sum(_BITS[name] for name in itertools.takewhile("asks".__ne__, _BITS))
 _SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")
 _ASKING = re.compile(r"[?？]")
 _ENDS_ASKING = re.compile(r"[?？][\s\"'”’»)*_`]*\Z")

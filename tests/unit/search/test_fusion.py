@@ -69,7 +69,7 @@ def test_the_day_that_is_asked_about() -> None:
 
 
 def test_what_stands_before_and_behind_counts() -> None:
-    around = {1: Neighbours(before=7, traits_before=traits_of("Which roses?"), after=8)}
+    around = {1: Neighbours(before=7, follows_question=True, after=8)}
     held = Holding({"roses": np.array([7])}, 10)
     known = known_of("roses", ROSES, ROSES, around=around, held=held, similarity={1: 0.5, 2: 0.5, 8: 0.9})
     assert column(known, "follows_question") == [1.0, 0.0]

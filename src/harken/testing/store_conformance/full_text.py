@@ -21,7 +21,6 @@ from harken.testing.store_conformance.asking import (
     text_problems,
 )
 from harken.testing.talk import START, Talk, talk_of
-from harken.text.traits import traits_of
 
 # Words that mean something to SQL, to a full-text query language, or to nobody.
 SYNTAX = (
@@ -139,11 +138,10 @@ class FullTextTests:
         first, then, tool, last = entry_ids(store, talk.messages)
         with store.reading() as tx:
             beside = neighbours(tx, [last, then, tool, first])
-        asks = traits_of("and then?")
         assert beside == {
             first: Neighbours(after=then),
-            then: Neighbours(before=first, traits_before=traits_of("first of all"), after=last),
-            last: Neighbours(before=then, traits_before=asks),
+            then: Neighbours(before=first, after=last),
+            last: Neighbours(before=then, follows_question=True),
         }
         assert differing_traits(store) == []
 
