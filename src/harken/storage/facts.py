@@ -72,7 +72,7 @@ def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Neighbour
     """What stands beside each of the entries that are turns."""
     found = {}
     for entry_id, told, after in bare_among(tx, _beside(tx.dialect), entry_ids):
-        found[entry_id] = Neighbours((told or 0) >> 1, bool((told or 0) & 1), after or 0)
+        found[entry_id] = Neighbours((told or 0) // (2 * ASKS), bool((told or 0) & ASKS), after or 0)
     return found
 
 
@@ -83,7 +83,7 @@ def _beside(dialect: Dialect) -> Select[Any]:
     of_tenant = dialect.of_tenant(place, bindparam("of_tenant"))
     turns = and_(*of_tenant, place.c.conversation_id == own.c.conversation_id, place.c.is_turn)
     # As one number: to look for the turn once more takes as long again.
-    told = place.c.id * 2 + place.c.traits.bitwise_rshift(ASKS).bitwise_and(1)
+    told = place.c.id * 2 * ASKS + place.c.traits.bitwise_and(ASKS)
     before = select(told).where(turns, there < here).order_by(place.c.position.desc(), place.c.id.desc()).limit(1)
     after = select(place.c.id).where(turns, there > here).order_by(place.c.position, place.c.id).limit(1)
     mine = own.c.tenant == bindparam("of_tenant"), own.c.is_turn, dialect.among(own.c.id)

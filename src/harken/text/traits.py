@@ -21,8 +21,8 @@ _BITS = {
     "ends_asking": 1, "asks": 1, "greets": 1, "dated": 1, "counts": 1,
     "asking": 4, "tokens": 16, "telling": 16, "names": 11, "rules": 1,
 }  # fmt: skip
-# Which bit of the number says that it asks.
-ASKS = sum(_BITS[name] for name in itertools.takewhile("asks".__ne__, _BITS))
+# The bit of the number that says that it asks.
+ASKS = 1 << sum(_BITS[name] for name in itertools.takewhile("asks".__ne__, _BITS))
 _SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")
 _ASKING = re.compile(r"[?？]")
 _ENDS_ASKING = re.compile(r"[?？][\s\"'”’»)*_`]*\Z")
