@@ -191,6 +191,25 @@ def test_what_is_found_stands_beside_few_words(cli: CommandLine, tmp_path: Path)
         end(DaemonPaths(str(cli.home)))
 
 
+def test_a_search_over_mcp_sees_other_projects_as_recall_does(cli: CommandLine, tmp_path: Path) -> None:
+    with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
+        for name in ("here", "there"):
+            (tmp_path / name / ".git").mkdir(parents=True)
+            harken.record_message(name, "user", f"The crane of {name} is at the quay.", directory=tmp_path / name)
+    cli("config", "set", "rag.scope", "project")
+
+    async def talk() -> None:
+        async with over_stdio(cli, tmp_path / "here", "auto", words=()) as client:
+            [hit] = (await check_call(client, "search", {"query": "crane quay"}))["hits"]
+            assert hit["text"] == "The crane of here is at the quay."
+
+    try:
+        anyio.run(talk)
+    finally:
+        end(DaemonPaths(str(cli.home)))
+    assert len(cli.search("crane quay")) == 2
+
+
 def test_no_model_reads_over_mcp_what_nobody_sees(cli: CommandLine, tmp_path: Path) -> None:
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "mail it") + "".join(UNSEEN)
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:

@@ -173,7 +173,7 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
         # One more tells whether there are others.
         asked, fence = wanted.offset + wanted.limit + 1, Fence()
         scope = SearchScope(sources=wanted.sources) if wanted.sources else _SAID
-        result = search(wanted.query, scope=scope, limit=asked + _MOST_FOUND)
+        result = search(wanted.query, scope=scope, limit=asked + _MOST_FOUND, conversation=here.conversation_uid)
         hits = [hit for hit in result.hits if hit.entry.exchange_uid != here.exchange_uid][wanted.offset : asked]
         most = min(_HIT_TOKENS, here.room_tokens // 3)
         entries = [hit.entry for hit in hits[: wanted.limit]]

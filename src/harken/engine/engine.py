@@ -237,15 +237,18 @@ class Harken(Parts):
         limit: int | None = None,
         mode: str = "hybrid",
         rerank: bool | None = None,
+        directory: str | Path | None = None,
+        conversation: str | None = None,
     ) -> SearchResult:
         """Find the answers to a query, best first; see `harken.search.search.Searcher`.
 
         Conversations and saved records are searched; code, commits and documents where the scope names them as sources.
+        From a directory, or a conversation's project, others are seen as `rag.scope` has it; from nowhere, all alike.
 
         Raises:
             UsageError: the limit or the mode is not possible.
         """
-        return self._searcher.search(query, scope, limit, mode, rerank)
+        return self._search(query, scope, limit, mode, rerank, directory, conversation)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.

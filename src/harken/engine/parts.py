@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
     from harken.jobs.workers import Background
+    from harken.model.conversations import SearchScope
+    from harken.model.lookups import SearchResult
     from harken.providers.embedder import Embedder, Reranker
     from harken.record.core_memory import CoreMemory
     from harken.record.recorder import Recorder
@@ -263,12 +265,34 @@ class Parts:
 
         return Chat(self.recorder, self.chats, self._language_model, self._current, self._toolbox())
 
+    def _search(
+        self,
+        query: str,
+        scope: SearchScope | None = None,
+        limit: int | None = None,
+        mode: str = "hybrid",
+        rerank: bool | None = None,
+        directory: str | Path | None = None,
+        conversation: str | None = None,
+    ) -> SearchResult:
+        """See `Harken.search`."""
+        if directory is None and conversation is None:
+            return self._searcher.search(query, scope, limit, mode, rerank)
+        from harken.record.scope import scope_of
+        from harken.storage.conversations import find_conversation
+
+        with self.store.reading() as tx:
+            known = find_conversation(tx, conversation) if conversation else None
+            seen = scope_of(tx, self._current().rag.scope, known.project if known else None, directory)
+        with self._searcher.sessions.open(seen) as session:
+            return self._searcher.search(query, scope, limit, mode, rerank, session)
+
     def _toolbox(self, reads_core_only: bool = False) -> Toolbox:
         from harken.chat.model_tools import core_tools, history_tools, memory_tools
         from harken.chat.tools import Toolbox
 
-        history, core = history_tools(self.store, self._searcher.search), core_tools(self.core, reads_core_only)
-        return Toolbox([*history, *core, *memory_tools(self.memories)])
+        history = history_tools(self.store, self._search)
+        return Toolbox([*history, *core_tools(self.core, reads_core_only), *memory_tools(self.memories)])
 
     @lazy_part
     def _redactor(self) -> Redactor:

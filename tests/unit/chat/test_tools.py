@@ -57,6 +57,25 @@ def test_an_overview_has_title_date_summary_and_exchanges_with_their_ids(harken:
     assert "That is all." in outcome.text
 
 
+def test_a_search_of_the_model_sees_other_projects_as_recall_does(
+    harken: Harken, toolbox: Toolbox, tmp_path: Path
+) -> None:
+    for name in ("north", "south"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+        harken.record_message(name, "user", f"The crane of {name} is at the quay.", directory=tmp_path / name)
+    here = harken.record_message("here", "user", "Where is it?", directory=tmp_path / "north").conversation_uid
+
+    def found(query: str) -> str:
+        tool = ToolCall("c", SEARCH, {"query": query})
+        return toolbox.call(tool, ToolContext(here, "", ROOM)).text
+
+    both = found("crane at the quay")
+    assert 0 < both.index("crane of north") < both.index("crane of south")
+    harken.run_time.set("rag.scope", "project")
+    assert "crane of north" in found("crane at the quay")
+    assert "crane of south" not in found("crane of south at the quay")
+
+
 def test_summaries_and_status_stand_with_each_exchange(harken: Harken, toolbox: Toolbox) -> None:
     conversation, exchange = talk(harken)
     harken.background.summarize()

@@ -160,7 +160,11 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     end = None if wanted.limit is None else wanted.offset + wanted.limit
     # One more tells programs, which read page by page, whether there are others.
     asked = end if end is None or caller.is_owner else min(end + 1, _MOST_HITS)
-    found = harken.search(wanted.query, scope=scope, limit=asked, mode=wanted.mode, rerank=wanted.rerank)
+    # The owner looks for what there is; an agent, for what matters where it works.
+    where = None if caller.is_owner else caller.directory
+    found = harken.search(
+        wanted.query, scope=scope, limit=asked, mode=wanted.mode, rerank=wanted.rerank, directory=where
+    )
     shown = replace(found, hits=found.hits[wanted.offset : end])
     uids = [hit.entry.conversation_uid for hit in shown.hits if hit.entry.conversation_uid]
     titles = harken.maintenance.titles(uids) if uids else {}
