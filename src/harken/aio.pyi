@@ -345,6 +345,8 @@ class AsyncMemories:
         min_importance: float = ...,
         project: str | None = ...,
         mode: str = ...,
+        directory: str | Path | None = ...,
+        conversation: str | None = ...,
     ) -> Sequence[FoundMemory]: ...
     async def edit(
         self,

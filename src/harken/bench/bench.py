@@ -298,6 +298,7 @@ class Bench:
 
     def _projects(self, question: MinedQuestion, scope: str) -> ProjectScope:
         """What recall sees from where a question is asked: from outside of all conversations, every project."""
-        with self.searcher.sessions.store.reading() as tx:
+        store = self.searcher.sessions.store
+        with store.reading() as tx:
             known = find_conversation(tx, question.conversation) if question.conversation else None
-            return scope_of(tx, scope, known.project) if known and known.project else EVERY_PROJECT
+        return scope_of(store, scope, known.project) if known and known.project else EVERY_PROJECT

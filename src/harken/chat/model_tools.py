@@ -119,7 +119,13 @@ def memory_tools(memories: Memories) -> list[Tool]:
 
     def look(wanted: SearchMemory, here: ToolContext) -> ToolOutcome:
         least, room, fence = wanted.min_importance, here.room_tokens, Fence()
-        found = memories.search(wanted.query, limit=wanted.limit, category=wanted.category, min_importance=least)
+        found = memories.search(
+            wanted.query,
+            limit=wanted.limit,
+            category=wanted.category,
+            min_importance=least,
+            conversation=here.conversation_uid,
+        )
         shown = _fitting(
             (
                 f"category={one.memory.category} importance={one.memory.importance:g}\n"

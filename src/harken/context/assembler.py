@@ -139,8 +139,7 @@ class ContextAssembler:
         }
 
     def _projects(self, project: str | None, directory: str | Path | None) -> ProjectScope:
-        with self.searcher.sessions.store.reading() as tx:
-            return scope_of(tx, self.settings().rag.scope, project, directory)
+        return scope_of(self.searcher.sessions.store, self.settings().rag.scope, project, directory)
 
     def _session(self, limit: int, projects: ProjectScope, **changes: float | bool) -> SearchSession:
         """One view of the store, with each query embedded once, for all searches of a call."""

@@ -191,8 +191,7 @@ class Chats:
 
     def _projects(self, project: ProjectIdentity | str | None, directory: str | Path | None = None) -> ProjectScope:
         """What recall sees from a project, or from a directory's."""
-        with self._store.reading() as tx:
-            return scope_of(tx, self._settings().rag.scope, project, directory)
+        return scope_of(self._store, self._settings().rag.scope, project, directory)
 
     def rules_about(
         self, prompt: str | None, conversation_uid: str, directory: str | Path | None = None

@@ -248,7 +248,7 @@ class Harken(Parts):
         Raises:
             UsageError: the limit or the mode is not possible.
         """
-        return self._search(query, scope, limit, mode, rerank, directory, conversation)
+        return self._search(query, scope, limit, mode, rerank=rerank, directory=directory, conversation=conversation)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.

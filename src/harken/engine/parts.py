@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from harken.sources.workspace.commits import CommitIndex
     from harken.sources.workspace.documents import DocumentIndex
     from harken.storage.ports import Store
+    from harken.storage.projects import ProjectScope
 
 _Part = TypeVar("_Part")
 
@@ -171,7 +172,7 @@ class Parts:
         from harken.sources.memories.duplicates import MeaningComparison
         from harken.sources.memories.memories import Memories
 
-        return Memories(self.store, self.recorder, self._searcher.search, MeaningComparison(self.store, self.spaces))
+        return Memories(self.store, self.recorder, self._search, MeaningComparison(self.store, self.spaces))
 
     @lazy_part
     def experiences(self) -> Experiences:
@@ -271,21 +272,26 @@ class Parts:
         scope: SearchScope | None = None,
         limit: int | None = None,
         mode: str = "hybrid",
-        rerank: bool | None = None,
+        *,
         directory: str | Path | None = None,
         conversation: str | None = None,
+        rerank: bool | None = None,
     ) -> SearchResult:
         """See `Harken.search`."""
-        if directory is None and conversation is None:
-            return self._searcher.search(query, scope, limit, mode, rerank)
+        with self._searcher.sessions.open(self._seen_from(directory, conversation)) as session:
+            return self._searcher.search(query, scope, limit, mode, rerank, session)
+
+    def _seen_from(self, directory: str | Path | None, conversation: str | None) -> ProjectScope:
+        """What is seen of other projects from a directory, or a conversation's project; of nowhere, everything."""
         from harken.record.scope import scope_of
         from harken.storage.conversations import find_conversation
+        from harken.storage.projects import EVERY_PROJECT
 
+        if directory is None and conversation is None:
+            return EVERY_PROJECT
         with self.store.reading() as tx:
             known = find_conversation(tx, conversation) if conversation else None
-            seen = scope_of(tx, self._current().rag.scope, known.project if known else None, directory)
-        with self._searcher.sessions.open(seen) as session:
-            return self._searcher.search(query, scope, limit, mode, rerank, session)
+        return scope_of(self.store, self._current().rag.scope, known.project if known else None, directory)
 
     def _toolbox(self, reads_core_only: bool = False) -> Toolbox:
         from harken.chat.model_tools import core_tools, history_tools, memory_tools

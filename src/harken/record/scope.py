@@ -7,9 +7,10 @@ from pathlib import Path
 
 from harken.model.conversations import ProjectIdentity
 from harken.record.project import identify_project
-from harken.storage.ports import Transaction
+from harken.storage.ports import Readable
 from harken.storage.projects import (
     ALL,
+    EVERY_PROJECT,
     PREFER,
     ProjectScope,
     all_projects,
@@ -22,7 +23,7 @@ _PATH = "path:"
 
 
 def scope_of(
-    tx: Transaction, mode: str, project: ProjectIdentity | str | None, directory: str | Path | None = None
+    store: Readable, mode: str, project: ProjectIdentity | str | None, directory: str | Path | None = None
 ) -> ProjectScope:
     """Which projects recall sees from one, or from that of a directory where none is given.
 
@@ -30,31 +31,40 @@ def scope_of(
     repository. Where no project is known, `prefer` has nothing to prefer, and `project` sees what belongs to none.
 
     Args:
-        tx: a reading transaction.
+        store: whose projects they are.
         mode: `rag.scope`.
         directory: the working directory.
         project: as it was identified, or its key, an alias or its short name.
     Raises:
         NotFoundError: no project, or more than one, is called so.
     """
-    rows = all_projects(tx)
-    if not rows:
-        return ProjectScope()
-    if isinstance(project, str):
-        project = project_identity(tx, project_row(tx, project))
-    here = project or identify_project(directory)
-    if here is not None and here.key == f"{_PATH}{Path.home()}":
-        # Who talks at home talks of everything.
-        here = None
-    own: set[int] = set()
-    if here is not None:
-        row = known_project(tx, here)
-        # By every name that it was ever found under.
-        known = here if row is None else project_identity(tx, row)
-        names = {here.key, *here.aliases, known.key, *known.aliases}
-        own = {each for each, key in rows.items() if each == row or _key_today(key) in names}
+    with store.reading() as tx:
+        rows = all_projects(tx)
+        if not rows:
+            return EVERY_PROJECT
+        if isinstance(project, str):
+            project = project_identity(tx, project_row(tx, project))
+        here = project or identify_project(directory)
+        if here is not None and here.key == _home_key():
+            # Who talks at home talks of everything.
+            here = None
+        own: set[int] = set()
+        if here is not None:
+            row = known_project(tx, here)
+            # By every name that it was ever found under.
+            known = here if row is None else project_identity(tx, row)
+            names = {here.key, *here.aliases, known.key, *known.aliases}
+            own = {each for each, key in rows.items() if each == row or _key_today(key) in names}
     others = {each: key for each, key in rows.items() if each not in own}
     return ProjectScope(ALL if here is None and mode == PREFER else mode, frozenset(own), others)
+
+
+def _home_key() -> str:
+    """The key that the home folder would have; empty for a user who has none."""
+    try:
+        return f"{_PATH}{Path.home().resolve()}"
+    except (OSError, RuntimeError):
+        return ""
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harken.model.conversations import Reason, Role
 from harken.search.candidates import Candidates
+from harken.search.fusion import MOST_HOLDERS
 from harken.search.query import Query, distinctive_terms, parse_query
 from harken.search.session import QueryVector
 from harken.storage.enrichment.summaries import EXCHANGE
@@ -92,7 +93,7 @@ class Several:
             _scaled([logs[head] for head in heads]),
             _scaled([max((logs[entry_id] for entry_id in each[1:]), default=least) for each in said]),
         ]
-        held = tx.text.holders(tx.connection, distinctive_terms(self.query.terms), found.scope)
+        held = tx.text.holders(tx.connection, distinctive_terms(self.query.terms), found.scope, most=MOST_HOLDERS)
         rarity = {term: math.log((held.entries + 0.5) / (len(ids) + 0.5)) for term, ids in held.of.items() if ids}
         columns.append(_COVERAGE * _scaled([sum(r for t, r in rarity.items() if h in held.of[t]) for h in heads]))
         total = sum(columns)

@@ -46,6 +46,22 @@ def test_what_the_model_saves_is_of_the_conversations_project_and_in_its_own_wor
     assert saved.project.name == "house"
 
 
+def test_a_search_for_memories_sees_other_projects_as_recall_does(
+    harken: Harken, toolbox: Toolbox, tmp_path: Path
+) -> None:
+    for name in ("north", "south"):
+        (tmp_path / name).mkdir()
+        harken.memories.add(f"Sessions of {name} go to Redis.", "decision", directory=tmp_path / name)
+    harken.memories.add("Redis runs in Porto.", "fact")
+    here = harken.record_message("talk", "user", "Where to?", directory=tmp_path / "north").conversation_uid
+    harken.run_time.set("rag.scope", "project")
+    found = quotations(call(toolbox, "memory_search", conversation=here, query="Redis").text)
+    texts = " ".join(each.text for each in found)
+    assert "of north" in texts
+    assert "Porto" in texts
+    assert "of south" not in texts
+
+
 def test_the_model_is_told_what_became_of_a_memory(harken: Harken, toolbox: Toolbox) -> None:
     call(toolbox, "memory_save", content="We use PostgreSQL 15 there", category="decision", tags=["db"], importance=0.8)
     [old] = harken.memories.list()

@@ -17,8 +17,7 @@ from harken.storage.projects import EVERY_PROJECT, ProjectScope
 
 def scope(harken: Harken, mode: str = "prefer", **place: str | Path | ProjectIdentity | None) -> ProjectScope:
     """What is seen from a place."""
-    with harken.store.reading() as tx:
-        return scope_of(tx, mode, place.get("project"), place.get("directory"))
+    return scope_of(harken.store, mode, place.get("project"), place.get("directory"))
 
 
 def record(harken: Harken, name: str, project: ProjectIdentity | None) -> None:

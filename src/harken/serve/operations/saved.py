@@ -27,7 +27,7 @@ from harken.text.shown import counted, one_line, readable_age
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.sources.memories.memories import Memory, SavedMemory
+    from harken.sources.memories.memories import FoundMemory, Memory, SavedMemory
 
 _EXCERPT_CHARS = 160
 _KINDS = ("memory", "message", "conversation", "experience", "value")
@@ -170,6 +170,11 @@ def _matches(harken: Harken, query: str, kind: str) -> list[MatchView]:
     return list(found.values())
 
 
+def _search_memories(harken: Harken, wanted: MemorySearchArguments, caller: Caller) -> Sequence[FoundMemory]:
+    # As `search` has it: the owner looks for what there is, an agent for what matters where it works.
+    return harken.memories.search(**asdict(wanted), directory=None if caller.is_owner else caller.directory)
+
+
 def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetAnswer:
     if wanted.query is not None:
         matches = _matches(harken, wanted.query, wanted.kind)
@@ -298,7 +303,7 @@ OPERATIONS = (
         "memory search",
         "Find memories by word and by meaning.",
         MemorySearchArguments,
-        lambda harken, wanted, _caller: harken.memories.search(**asdict(wanted)),
+        _search_memories,
         show=lambda printer, found: _show_memories(printer, [one.memory for one in found], "Nothing was found."),
     ),
     Operation(

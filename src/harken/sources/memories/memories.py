@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,11 +13,12 @@ from typing import Any
 from harken.errors import StoreReadOnlyError, UsageError
 from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
 from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
+from harken.model.lookups import SearchResult
 from harken.model.views import MemoryView, format_moment, parse_moment, view_of
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
-from harken.sources.source import SearchPort, relevance_of
+from harken.sources.source import relevance_of
 from harken.storage.ports import Store, Transaction
 from harken.storage.projects import ensure_project, known_project, project_row
 from harken.storage.records.rows import (
@@ -224,7 +225,7 @@ class Memories:
 
     store: Store
     recorder: Recorder
-    search_entries: SearchPort
+    search_entries: Callable[..., SearchResult]
     compare: MeaningComparison
 
     def add(
@@ -308,8 +309,12 @@ class Memories:
         min_importance: float = 0.0,
         project: str | None = None,
         mode: str = "hybrid",
+        directory: str | Path | None = None,
+        conversation: str | None = None,
     ) -> Sequence[FoundMemory]:
         """The memories that answer a query, best first; those that were superseded are not among them.
+
+        From a directory, or a conversation's project, others are seen as `rag.scope` has it; from nowhere, all alike.
 
         Raises:
             UsageError: the limit is not from 1 to 100, or another argument is not possible.
@@ -321,7 +326,8 @@ class Memories:
         if category is not None:
             facets.append(f"category:{checked_category(category)}")
         scope = SearchScope(sources=(SOURCE,), project=project, facets=tuple(facets))
-        hits = self.search_entries(query, scope, limit * (_OVER_FETCH if least else 1), mode).hits
+        wanted = limit * (_OVER_FETCH if least else 1)
+        hits = self.search_entries(query, scope, wanted, mode, directory=directory, conversation=conversation).hits
         with self.store.reading() as tx:
             known = {one.uid: one for one in _read(tx, [hit.entry.ref_uid for hit in hits])}
         found = [FoundMemory(known[hit.entry.ref_uid], hit) for hit in hits if hit.entry.ref_uid in known]
