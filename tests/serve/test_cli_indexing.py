@@ -134,18 +134,20 @@ def test_a_run_that_was_stopped_is_gone_on_with(cli: CommandLine, repository: Re
 
 
 def test_ctrl_c_while_embedding_keeps_what_is_embedded_and_the_next_run_goes_on(
-    cli: CommandLine, repository: Repository
+    cli: CommandLine, repository: Repository, tmp_path: Path
 ) -> None:
     harken = replace(cli, settings={})
     said = " ".join(f"It has to be said {number} times." for number in range(12))
     for number in range(60):
         units = (f'def f{number}_{one}():\n    """{said}"""\n' for one in range(10))
         repository.write(f"m{number}.py", "".join(units))
-    with harken.running("index", "code", str(repository.root)) as process:
+    told = tmp_path / "told"
+    index = ("index", "code", str(repository.root))
+    with told.open("w") as err, harken.running(*index, stderr=err) as process:
         while process.poll() is None and not rows(harken.home, "vectors"):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_SECONDS) == 130
+        assert process.wait(TIMEOUT_SECONDS) == 130, told.read_text()
     before = harken.status()
     assert 0 < before["embedded"] < before["entries"]
     report = harken("index", "code", repository.root, "--json").json()

@@ -354,3 +354,19 @@ def _execute(database: Path, statement: str) -> None:
 
 def _holding(folder: Path, text: bytes) -> list[str]:
     return [file.name for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
+
+
+def test_ctrl_c_in_a_function_of_ours_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(_text: str) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(sqlite_store, "spaced", stopped)
+        store = open_store(tmp_path / "harken.db", tmp_path / "cache")
+        with pytest.raises(KeyboardInterrupt):
+            keep(store, talk_of("kept", "a zebra"))
+        store.close()
+    store = open_store(tmp_path / "harken.db", tmp_path / "cache")
+    keep(store, talk_of("kept", "a zebra"))
+    assert store.check() == []
+    store.close()

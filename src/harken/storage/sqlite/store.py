@@ -35,6 +35,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.sqlite import dialect, insert
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_SECONDS = 5.0
 # A writer goes on for longer: what it would record is lost to its caller when it gives up.
 WRITER_TIMEOUT_SECONDS = 30.0
+_FUNCTION = "user-defined function"
+# Ctrl-C came while one of them ran; it comes in the main thread alone.
+_STOPPED = threading.Event()
 _STEP_SECONDS = 0.003
 # The rest of an error's code says which kind of busy it is.
 _PRIMARY_CODE = 0xFF
@@ -296,15 +300,38 @@ def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
         **({} if in_memory else {"pool_size": 8, "max_overflow": 56}),
     )
     event.listen(engine, "connect", _prepare)
+    event.listen(engine, "handle_error", _survive_ctrl_c)
     return engine
 
 
 def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None
-    connection.create_function("harken_words", 1, spaced, deterministic=True)
-    connection.create_function("harken_day", 1, day_in_words, deterministic=True)
+    for name, function in (("harken_words", spaced), ("harken_day", day_in_words)):
+        connection.create_function(name, 1, _stoppable(function), deterministic=True)
     for pragma in ("synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY", "foreign_keys=OFF"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _stoppable(function: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A function for SQL that notes Ctrl-C, of which SQLite knows only that the function failed."""
+
+    def called(value: Any) -> str:
+        try:
+            return function(value)
+        except KeyboardInterrupt:
+            _STOPPED.set()
+            raise
+
+    return called
+
+
+def _survive_ctrl_c(context: ExceptionContext) -> None:
+    """Have a transaction that Ctrl-C stops rolled back like any other.
+
+    SQLAlchemy would close its connection: a store in memory would be gone, and on a file the statement, which the
+    traceback holds, would keep the write lock.
+    """
+    context.is_disconnect = False
 
 
 def _begin(connection: Connection, to_write: bool) -> None:
@@ -373,6 +400,9 @@ def translated(place: str) -> Iterator[None]:
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
+        if _FUNCTION in str(error) and _STOPPED.is_set():
+            _STOPPED.clear()
+            raise KeyboardInterrupt from error
         raise _translate(error, place) from error
 
 
@@ -385,7 +415,7 @@ def _translate(error: DBAPIError | sqlite3.Error, place: str) -> StoreError:
         return StoreFullError(f"{place} cannot grow: {reason}. Free some space; nothing that was acknowledged is lost.")
     if "readonly" in reason or "read-only" in reason or "unable to open" in reason:
         return StoreReadOnlyError(f"{place} cannot be written: {reason}. {_ANOTHER_HOME}")
-    if "decode to UTF-8" in reason or "user-defined function" in reason:
+    if "decode to UTF-8" in reason or _FUNCTION in reason:
         # The reason would quote what somebody said.
         return StoreCorruptError(f"{place} is damaged: a text in it is none. {REPAIR}")
     if any(sign in reason for sign in _DAMAGE):

@@ -111,6 +111,27 @@ class TransactionTests:
         assert (found(store, "antelope"), len(found(store, "zebra"))) == ([], 2)
         assert text_problems(store) == []
 
+    def test_ctrl_c_in_a_statement_frees_the_write_lock_at_once(self, store: Store) -> None:
+        apply(store, talk_of("kept", "a zebra").events)
+
+        class Stopped(str):
+            """A value at which the driver is stopped."""
+
+            def __conform__(self, _protocol: object) -> object:
+                raise KeyboardInterrupt
+
+            def encode(self, *_how: str) -> bytes:
+                raise KeyboardInterrupt
+
+        try:
+            write(store, state.set_setting, "colour", "green")
+            write(store, state.count_up, {"seen": 1, Stopped("lost"): 1})
+        except KeyboardInterrupt:
+            # While its traceback still holds the statement.
+            assert write(store, state.count_up, {"seen": 1}) is None
+        assert read(store, state.read_counters, "seen") == {"": 1}
+        assert len(found(store, "zebra")) == 1
+
     def test_the_store_goes_on_after_an_exception(self, store: Store) -> None:
         with pytest.raises(ZeroDivisionError), store.writing():
             _ = 1 // 0
