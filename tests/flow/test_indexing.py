@@ -323,6 +323,16 @@ def test_files_have_a_history_through_renames_authors_and_churn(harken: Harken, 
     assert [one.author for one in harken.commits.authors(repository.root / "other.py")] == ["Ann Lee"]
 
 
+def test_texts_of_tests_are_found_by_their_words_alone(harken: Harken, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    (folder / "tests" / "data").mkdir(parents=True)
+    (folder / "tests" / "data" / "lines.txt").write_text("zebra password of a test\n")
+    (folder / "guide.txt").write_text("giraffe guide of a person\n")
+    harken.documents.index(folder)
+    assert harken.embed() == 1
+    assert [item.metadata["file_path"] for item in harken.documents.search("zebra").items] == ["tests/data/lines.txt"]
+
+
 def test_documents_are_found_under_their_headings(harken: Harken, tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()

@@ -34,6 +34,7 @@ _DECLARED = re.compile(
 _UNDECLARED = "cp1252"
 _WIDE = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16"}
 _WIDE |= {codecs.BOM_UTF16_BE: "utf-16"}
+_TEST = re.compile(r"(^|[/_.])(tests?|specs?|__tests__)([/_.]|$)", re.IGNORECASE)
 _HEAD_BYTES = 8192
 _LONGEST_MEAN_LINE = 400
 
@@ -91,6 +92,11 @@ def list_files(place: FilePlace) -> list[str]:
 def shown_name(name: str) -> str:
     """A file's name as it can be kept and printed: the disk takes any bytes."""
     return os.fsencode(name).decode("utf-8", errors="replace")
+
+
+def is_of_tests(path: str) -> bool:
+    """True for a file of tests or of their data, by where it lies and what it is called."""
+    return bool(_TEST.search(path))
 
 
 def stamp(path: Path) -> tuple[int, int] | None:
