@@ -15,9 +15,9 @@ from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.workspace import Passage
 from harken.sources.source import SourceHit, relevance_of
-from harken.sources.workspace.files import FileContent, is_of_tests, read
+from harken.sources.workspace.files import FileContent, SkippedError, is_of_tests, read
 from harken.sources.workspace.passages import split_markdown, split_pages, split_text
-from harken.sources.workspace.tree import NEEDS, FileIndex, SkippedError, found_parts
+from harken.sources.workspace.tree import NEEDS, FileIndex, found_parts
 from harken.storage.ports import Transaction
 from harken.storage.workspace.files import FilePart, derived_uid
 
