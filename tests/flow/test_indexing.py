@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from multiprocessing.pool import ThreadPool
@@ -321,6 +322,50 @@ def test_files_have_a_history_through_renames_authors_and_churn(harken: Harken, 
     who = harken.commits.authors(repository.root)
     assert [(one.author, one.commits, one.insertions) for one in who] == [("Ann Lee", 2, 21), ("Bo", 1, 1)]
     assert [one.author for one in harken.commits.authors(repository.root / "other.py")] == ["Ann Lee"]
+
+
+def test_a_file_that_may_change_within_a_tick_of_the_clock_is_read_again(
+    harken: Harken, repository: Repository
+) -> None:
+    soon = time.time_ns() + 3_600_000_000_000
+    file = repository.write("a.py", "def zebra(): ...\n")
+    os.utime(file, ns=(soon, soon))
+    assert harken.code.index(repository.root).indexed == 1
+    file.write_text("def camel(): ...\n")
+    os.utime(file, ns=(soon, soon))
+    changed = harken.code.index(repository.root)
+    assert (changed.indexed, names(harken.code.search("camel"))[0]) == (1, "a.camel")
+    assert harken.code.index(repository.root).unchanged == 1
+
+
+def test_progress_goes_by_the_bytes_of_what_is_read(harken: Harken, repository: Repository) -> None:
+    # Long ago, so that its time says that it is as it was.
+    os.utime(repository.write("same.py", "def kept(): ...\n"), ns=(1, 1))
+    harken.code.index(repository.root)
+    sizes = [repository.write(f"m{number}.py", "x = 1\n" * 10 * number).stat().st_size for number in range(1, 101)]
+    told: list[tuple[int, int]] = []
+    harken.code.index(repository.root, lambda done, total: told.append((done, total)))
+    assert len(told) > 1
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (sum(sizes), sum(sizes))
+
+
+def test_one_file_that_would_take_minutes_is_passed_over(harken: Harken, repository: Repository) -> None:
+    repository.commit("A tangle", tangle_py="(\n" * 300_000, plain_py=BUDGET)
+    report = harken.code.index(repository.root)
+    assert (report.indexed, report.skipped) == (1, {"tangled": 1})
+    assert names(harken.code.search("divide budget"))[0] == "plain.divide_budget"
+    assert harken.code.index(repository.root).skipped == {"tangled": 1}
+
+
+def test_texts_of_tests_are_found_by_their_words_alone(harken: Harken, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    (folder / "tests" / "data").mkdir(parents=True)
+    (folder / "tests" / "data" / "lines.txt").write_text("zebra password of a test\n")
+    (folder / "guide.txt").write_text("giraffe guide of a person\n")
+    harken.documents.index(folder)
+    assert harken.embed() == 1
+    assert [item.metadata["file_path"] for item in harken.documents.search("zebra").items] == ["tests/data/lines.txt"]
 
 
 def test_documents_are_found_under_their_headings(harken: Harken, tmp_path: Path) -> None:

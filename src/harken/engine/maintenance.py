@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from harken.errors import MissingExtraError, ProviderError, UsageError
+from harken.errors import MissingExtraError, ProviderError, StoreError, UsageError
 from harken.files import remove_staged
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
 from harken.model.lookups import Activity, ConversationFilter, ListedConversation
@@ -23,7 +23,7 @@ from harken.storage.enrichment.spend import Spent
 from harken.storage.open import migrate_store
 from harken.storage.overview import list_conversations, read_activity, read_titles
 from harken.storage.ports import Migrated, Store, Transaction
-from harken.storage.state import applied_bytes, read_counters
+from harken.storage.state import applied_bytes, count_rows, read_counters
 from harken.storage.vectors import FOREIGN, count_vectors, embeddable_texts, second_spaces, spaces_by_state
 
 if TYPE_CHECKING:
@@ -127,21 +127,22 @@ class Maintenance:
 
     def status(self) -> StoreStatus:
         """The size and the state of the store; opens no model."""
+        with suppress(StoreError):
+            self.store.count_ahead()
         with self.store.reading() as tx:
             spaces = spaces_by_state(tx)
             active, filling = spaces.get("active"), spaces.get("filling")
-            counts = count_all(tx, active.id if active else None)
-            second = second_spaces(tx)
+            rows, second = count_rows(tx), second_spaces(tx)
             # By what the rows have applied of each file, which is all of it: to look at them takes ten times as long.
             journal = {"journal": applied_bytes(tx)} if self.journal is not None else {}
             return StoreStatus(
-                counts=counts,
-                queue=jobs.count_embedding(tx, filling or active)[1],
+                counts=count_all(tx, active.id if active else None, rows),
+                queue=jobs.count_embedding(tx, filling or active, rows)[1],
                 redactions=read_counters(tx, "redacted:"),
                 space=active.name if active else None,
                 filling=filling.name if filling else None,
                 languages_space=second[FOREIGN].name.removesuffix(f"/{FOREIGN}") if second else None,
-                languages_queue=jobs.count_without_second(tx, tuple(second.values())) if second else 0,
+                languages_queue=jobs.count_second(tx, tuple(second.values()), rows) if second else 0,
                 spent=spend.spent_in_all(tx),
                 spent_today=spend.spent_on_day(tx, spend.day_of(self.now())),
                 sizes={"database": self.store.size_bytes(), **journal, "cache": _bytes_under(self.home / "cache")},

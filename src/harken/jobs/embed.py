@@ -32,7 +32,7 @@ from harken.text.words import is_english
 
 # How much of an entry the model reads where entries are long: what tells most comes first in them, and every token
 # takes time, which a repository's thousands feel. The rest is found by its words.
-_READ_TOKENS = {"code": 56, "commit": 72}
+_READ_TOKENS = {"code": 56, "commit": 48}
 # Where writers run beside each other, an entry may be seen after one with a higher number.
 _LATE = 1_000
 _log = Log(__name__)

@@ -15,7 +15,7 @@ from harken.record.recorder import Recorder
 from harken.storage.enrichment.jobs import stale_leases
 from harken.storage.events import known_conversations, stray_rows
 from harken.storage.ports import Store, Transaction
-from harken.storage.state import journal_offset, journal_offsets
+from harken.storage.state import journal_offset, journal_offsets, recount, wrong_counts
 from harken.storage.vectors import misplaced_vectors
 
 
@@ -51,6 +51,7 @@ class Doctor:
             *(journalled := list(self._journal())),
             *(self._full_text() if self.fix and journalled else ()),
             *self._vectors(),
+            *self._counts(),
             *self._leases(),
             *self._freed_space(),
         ]
@@ -119,6 +120,14 @@ class Doctor:
             self.store.nearest.discard()
         for problem in problems:
             yield Finding("vector_cache", problem, self.fix)
+
+    def _counts(self) -> Iterator[Finding]:
+        with self.store.writing() as tx:
+            wrong = wrong_counts(tx)
+            if wrong and self.fix:
+                recount(tx)
+        if wrong:
+            yield Finding("counts", f"{wrong} counts of rows, which status shows, differ from the rows.", self.fix)
 
     def _freed_space(self) -> Iterator[Finding]:
         if not finish_forgetting(self.store):

@@ -38,6 +38,7 @@ from harken.model.conversations import (
 )
 from harken.model.lookups import Surroundings
 from harken.storage.ports import MESSAGE_SOURCE, Transaction, batches, rows_by, rows_in
+from harken.storage.state import RowCounts, count_rows
 from harken.storage.tables import (
     conversations,
     entries,
@@ -50,7 +51,6 @@ from harken.storage.tables import (
     refers,
     segments,
     tombstones,
-    vectors,
 )
 
 _OWN = (Trust.OWNER.value, Trust.AGENT.value)
@@ -242,16 +242,17 @@ def messages_around(tx: Transaction, message: Message, reach: int) -> tuple[list
     return shown, _count(tx, message, earlier) - len(before), _count(tx, message, later) - len(after)
 
 
-def count_all(tx: Transaction, space_id: int | None) -> Counts:
+def count_all(tx: Transaction, space_id: int | None, counted: RowCounts | None = None) -> Counts:
     """How much there is; `embedded` is of the given space."""
+    rows = counted or count_rows(tx)
     return Counts(
-        messages=tx.count(messages),
+        messages=rows.messages,
         conversations=tx.count(conversations),
-        exchanges=tx.count(exchanges),
+        exchanges=rows.exchanges,
         projects=tx.count(projects),
-        entries=tx.count(entries),
-        embeddable=tx.count(entries, entries.c.space_id.is_not(None)),
-        embedded=0 if space_id is None else tx.count(vectors, vectors.c.space_id == space_id),
+        entries=sum(rows.entries.values()),
+        embeddable=rows.embeddable,
+        embedded=rows.vectors.get(space_id or 0, 0),
         failed=tx.count(failed_work),
         forgotten=tx.count(tombstones),
     )

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 Scored = tuple[int, float]
+# A table, and which of its rows: of entries and vectors those of a space, elsewhere 0.
+RowCount = tuple[str, int]
 EMBEDDED_TENANT = "local"
 # The name under which statements that are made once get the ids that they are about.
 AMONG = "among"
@@ -252,6 +254,12 @@ class Dialect(Protocol):
         The types of its columns convert nothing, and it has no list (`IN`).
         """
 
+    def kept_counts(self, connection: Connection) -> Mapping[RowCount, int] | None:
+        """The counts of rows that the engine keeps for `storage.state.count_rows`; None where it does not."""
+
+    def keep_counts(self, connection: Connection, counts: Mapping[RowCount, int]) -> None:
+        """Keep these from now on; no-op where none are kept."""
+
     def upsert(
         self,
         table: Table,
@@ -343,6 +351,9 @@ class Store(Readable, Protocol):
 
     def rows_imported(self) -> None:
         """Be told that many rows came at once; quick for the most part."""
+
+    def count_ahead(self) -> None:
+        """Have many new rows counted once and for all; no-op where somebody is writing, or counts are not kept."""
 
     def check(self) -> list[str]:
         """One sentence for each damage that the engine itself can see."""

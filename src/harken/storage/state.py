@@ -8,19 +8,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, select, update
+from sqlalchemy import Table, and_, bindparam, func, select, update
 
 from harken.model.conversations import CoreFact
-from harken.storage.ports import Transaction, rows_by
+from harken.storage.ports import RowCount, Transaction, rows_by
 from harken.storage.tables import (
     core_memory,
     counters,
+    entries,
+    exchanges,
     import_state,
     injections,
     interpret,
     journal_files,
+    messages,
     reader,
     settings,
+    vectors,
     writer,
 )
 
@@ -164,6 +168,66 @@ def read_counters(tx: Transaction, prefix: str) -> dict[str, int]:
     named = counters.c.name.startswith(prefix, autoescape=True)
     rows = tx.connection.execute(tx.select(counters.c.name, counters.c.value).where(named, counters.c.value != 0))
     return {row.name.removeprefix(prefix): row.value for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows there are of what grows with what is said.
+
+    Attributes:
+        entries: by the space of their newest vector; 0 waits for one, -1 never gets one.
+        vectors: by their space.
+    """
+
+    messages: int
+    exchanges: int
+    entries: Mapping[int, int]
+    vectors: Mapping[int, int]
+
+    @property
+    def embeddable(self) -> int:
+        """How many entries have or wait for a vector."""
+        return sum(number for space_id, number in self.entries.items() if space_id >= 0)
+
+
+def count_rows(tx: Transaction) -> RowCounts:
+    """Count them; without looking at most of them where the engine keeps counts."""
+    kept = tx.dialect.kept_counts(tx.connection)
+    found = _counted(tx) if kept is None else kept
+    said, answered = (found.get((table.name, 0), 0) for table in _SAID)
+    return RowCounts(said, answered, _by_space(found, entries), _by_space(found, vectors))
+
+
+def recount(tx: Transaction) -> None:
+    """Set the counts right that the engine keeps, if it does."""
+    tx.dialect.keep_counts(tx.connection, _counted(tx))
+
+
+def wrong_counts(tx: Transaction) -> int:
+    """How many of the counts that the engine keeps are not those of the rows."""
+    kept = tx.dialect.kept_counts(tx.connection)
+    if kept is None:
+        return 0
+    found = _counted(tx)
+    return sum(kept.get(key, 0) != found.get(key, 0) for key in {*kept, *found})
+
+
+_SAID, _SPACED = (messages, exchanges), (entries, vectors)
+
+
+def _by_space(found: Mapping[RowCount, int], table: Table) -> dict[int, int]:
+    return {space_id: number for (name, space_id), number in found.items() if name == table.name}
+
+
+def _counted(tx: Transaction) -> dict[RowCount, int]:
+    found = {(table.name, 0): tx.count(table) for table in _SAID}
+    for table in _SPACED:
+        # Where it is not null, in the order of an index.
+        by_space = tx.select(table.c.space_id, func.count()).where(table.c.space_id.is_not(None))
+        rows = tx.connection.execute(by_space.group_by(table.c.space_id))
+        found |= {(table.name, row[0]): int(row[1]) for row in rows}
+    found[entries.name, -1] = tx.count(entries) - sum(_by_space(found, entries).values())
+    return found
 
 
 def get_import_state(tx: Transaction, format_name: str, path: str) -> ImportState | None:

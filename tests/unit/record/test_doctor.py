@@ -11,8 +11,9 @@ from command_line import files_holding
 from harken.errors import StoreError
 from harken.model.conversations import ExchangeStatus, Role
 from harken.record.doctor import Finding
-from harken.storage.conversations import find_conversation
+from harken.storage.conversations import count_all, find_conversation
 from harken.storage.enrichment.jobs import claim_unembedded, complete
+from harken.storage.state import recount
 from harken.storage.tables import entries, exchanges, messages, tombstones, vectors
 from harken.storage.vectors import EMBED, ensure_space, put_vectors
 from harken.testing import hashed_vectors
@@ -196,6 +197,29 @@ def damage_pages(database: Path) -> None:
     place = len(content) * 3 // 4 // 4096 * 4096
     content[place : place + 8 * 4096] = b"\xa5" * (8 * 4096)
     database.write_bytes(bytes(content))
+
+
+def test_counts_that_are_not_those_of_the_rows_are_shown_found_and_mended(place: RecordedHome) -> None:
+    lived_in(place)
+
+    def messages_told() -> int:
+        with place.store.reading() as tx:
+            return count_all(tx, None).messages
+
+    told = messages_told()
+    with place.store.writing() as tx:
+        recount(tx)
+        # What is kept is what is shown: nobody looks at the rows themselves.
+        tx.connection.exec_driver_sql("UPDATE row_counts SET number = number + 7 WHERE name = 'messages'")
+        tx.connection.exec_driver_sql("DROP TRIGGER count_messages_gone")
+    assert messages_told() == told + 7
+    assert [finding.check for finding in place.doctor()] == ["counts"]
+    assert [finding.fixed for finding in place.doctor(fix=True)] == [True]
+    assert place.doctor() == []
+    assert messages_told() == told
+    place.forget(place.say("d", "zebra"))
+    assert messages_told() == told
+    assert place.doctor() == []
 
 
 def test_a_title_that_came_later_is_given_back_to_a_lost_journal(place: RecordedHome) -> None:

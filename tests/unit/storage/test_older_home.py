@@ -102,6 +102,16 @@ def test_the_doctor_is_content_and_the_order_is_that_of_recording(home: Path, ha
             assert [message.uid for message in messages_of(tx, conversation["uid"])] == recorded
 
 
+def test_it_is_counted_once_and_shown_by_what_is_kept(home: Path, harken: Harken) -> None:
+    counts = harken.maintenance.status().counts
+    rows = rows_of(home)
+    assert counts.messages == len(rows["messages"]) > 1_000
+    assert counts.entries == len(rows["entries"])
+    assert {row["last_id"] for row in rows["counted_rows"] if row["name"] == "messages"} == {
+        max(row["id"] for row in rows["messages"])
+    }
+
+
 def test_its_journal_alone_brings_back_what_it_has_said(home: Path, harken: Harken) -> None:
     before = rows_of(home)
     for _ in harken.maintenance.reindex_from_journal():

@@ -15,10 +15,10 @@ from harken.errors import MissingExtraError
 from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MODES, MOST_COMMITS
 from harken.model.workspace import LANGUAGES
 from harken.serve.cli.importing import embed_now, no_embed_option
-from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, print_json, with_json
+from harken.serve.cli.session import CommandAnswer, CommandSession, Report, on_store, print_json, with_json
 from harken.serve.operations.operation import Piece
 from harken.text.dates import parse_since
-from harken.text.shown import counted
+from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
     from harken.engine import Harken
@@ -98,13 +98,13 @@ def _index(
     with session.engine() as harken:
         try:
             for kind in kinds:
-                with session.progress(f"Indexing {kind}", "commits" if kind == "commits" else "files") as show:
+                with session.progress(f"Indexing {kind}", "commits") as show:
                     if kind == "commits":
                         done[kind] = commits = CommitReport()
                         harken.commits.index(path, since=since, limit=limit, progress=show, report=commits)
                     else:
                         done[kind] = files = IndexReport()
-                        (harken.code if kind == "code" else harken.documents).index(path, show, files)
+                        (harken.code if kind == "code" else harken.documents).index(path, _by_bytes(show), files)
         except MissingExtraError:
             # It read nothing, and what to install is all there is to say.
             done.popitem()
@@ -116,6 +116,10 @@ def _index(
         embedded = None if no_embed else embed_now(session, harken, "entries")
     if as_json:
         print_json({**{kind: report.view() for kind, report in done.items()}, "embedded": embedded})
+
+
+def _by_bytes(show: Report) -> Callable[[int, int], None]:
+    return lambda done, total: show(done, total, f"{readable_bytes(done)} of {readable_bytes(total)}")
 
 
 def _print_report(session: CommandSession, kind: str, report: IndexReport | CommitReport) -> None:

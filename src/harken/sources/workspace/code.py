@@ -12,6 +12,7 @@ from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.workspace import LANGUAGES, CodeUnit
 from harken.sources.source import SourceHit, relevance_of
+from harken.sources.workspace.files import is_of_tests
 from harken.sources.workspace.languages import GRAMMARS, language_of
 from harken.sources.workspace.tree import FileIndex, found_parts
 from harken.sources.workspace.units import parse_units
@@ -27,7 +28,6 @@ _TEST_TOKENS = 112
 _SIGNATURE_TOKENS = 28
 # Who asks where something is done means the code that does it, before its tests and the numbers that it uses.
 TEST_WEIGHT, CONSTANT_WEIGHT = 0.8, 0.9
-_TEST = re.compile(r"(^|[/_.])(tests?|specs?|__tests__)([/_.]|$)", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _FENCE = re.compile(r"`{3,}")
 _COLUMNS = ("unit_type", "name", "qualified_name", "language", "signature", "docstring", "start_line", "end_line")
@@ -48,7 +48,7 @@ class CodeSource:
         are as many as of everything else together.
         """
         is_constant = record.unit_type == "constant"
-        is_test = is_test_code(record.path) or record.name.startswith("test_")
+        is_test = is_of_tests(record.path) or record.name.startswith("test_")
         summary, _, details = record.docstring.partition("\n\n")
         begins = tokens.clip(record.signature, _SIGNATURE_TOKENS, marker="")
         goes_on = record.signature[len(begins) :]
@@ -64,11 +64,6 @@ class CodeSource:
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The units as they stand in the index, in the order of the hits; those that are gone are left out."""
         return [_item(hit, row) for hit, row in found_parts(tx, self.name, hits)]
-
-
-def is_test_code(path: str) -> bool:
-    """True for a file of tests, by where it lies and what it is called."""
-    return bool(_TEST.search(path))
 
 
 def spelled(name: str) -> str:

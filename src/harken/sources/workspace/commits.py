@@ -16,8 +16,8 @@ from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
 from harken.record.project import identify_project
 from harken.sources.source import SourceHit, relevance_of
-from harken.sources.workspace.code import is_test_code, spelled
-from harken.sources.workspace.files import find_place, shown_name
+from harken.sources.workspace.code import spelled
+from harken.sources.workspace.files import find_place, is_of_tests, shown_name
 from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
 from harken.sources.workspace.tree import Progress, WorkspaceIndex
@@ -45,7 +45,7 @@ class CommitSource:
         files = " ".join(change.path for change in record.files)[:_MAX_FILES_CHARS]
         parts = (tokens.clip(record.message, _MESSAGE_TOKENS), files, record.author)
         facets = author_facets(record.author, record.email)
-        made = [each for each in record.additions if not is_test_code(each.path)]
+        made = [each for each in record.additions if not is_of_tests(each.path)]
         made = sorted(made, key=lambda each: -len(each.definitions))[:_MOST_ADDITIONS]
         subject = record.message.partition("\n")[0]
         return [

@@ -15,9 +15,9 @@ from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.workspace import Passage
 from harken.sources.source import SourceHit, relevance_of
-from harken.sources.workspace.files import FileContent, read
+from harken.sources.workspace.files import FileContent, SkippedError, is_of_tests, read
 from harken.sources.workspace.passages import split_markdown, split_pages, split_text
-from harken.sources.workspace.tree import NEEDS, FileIndex, SkippedError, found_parts
+from harken.sources.workspace.tree import NEEDS, FileIndex, found_parts
 from harken.storage.ports import Transaction
 from harken.storage.workspace.files import FilePart, derived_uid
 
@@ -36,12 +36,15 @@ class DocumentSource:
     name = "document"
 
     def entries(self, record: tuple[str, Passage]) -> Sequence[NewEntry]:
-        """One entry of a passage, its file's path before it: the headings that it stands under, and its text."""
+        """One entry of a passage: the headings that it stands under, and its text.
+
+        Texts of tests are found by their words alone, as their code is: most are data.
+        """
         path, passage = record
         above = " > ".join(heading for heading in passage.headings if heading)
         text = f"{above}\n{passage.text}" if above else passage.text
         suffix = path.rpartition(".")[2].lower()
-        return [NewEntry("", text, (f"format:{suffix}",))]
+        return [NewEntry("", text, (f"format:{suffix}",), is_embedded=not is_of_tests(path))]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The passages in the order of the hits; those that are gone are left out."""

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,15 @@ _DECLARED = re.compile(
 _UNDECLARED = "cp1252"
 _WIDE = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16"}
 _WIDE |= {codecs.BOM_UTF16_BE: "utf-16"}
+_TEST = re.compile(r"(^|[/_.])(tests?|specs?|__tests__)([/_.]|$)", re.IGNORECASE)
 _HEAD_BYTES = 8192
+# Some disks keep times in steps of two seconds.
+_RACY_NANOSECONDS = 2_000_000_000
 _LONGEST_MEAN_LINE = 400
+
+
+class SkippedError(Exception):
+    """A file that has no parts; the message is the reason, in one word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,11 @@ def shown_name(name: str) -> str:
     return os.fsencode(name).decode("utf-8", errors="replace")
 
 
+def is_of_tests(path: str) -> bool:
+    """True for a file of tests or of their data, by where it lies and what it is called."""
+    return bool(_TEST.search(path))
+
+
 def stamp(path: Path) -> tuple[int, int] | None:
     """A file's size and modification time in nanoseconds, which change with it; None where there is no such file."""
     try:
@@ -100,6 +113,15 @@ def stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return facts.st_size, facts.st_mtime_ns
+
+
+def settled(found: tuple[int, int]) -> tuple[int, int]:
+    """What to remember of a file's size and time: of one that was written just now, a time that none has.
+
+    Within a tick of the clock it may be written again at the same size; as in git, such a file is read again next time.
+    """
+    size, modified = found
+    return (size, -1) if time.time_ns() - modified < _RACY_NANOSECONDS else found
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES, is_text: bool = True, is_prose: bool = False) -> FileContent:

@@ -15,7 +15,17 @@ from harken.model.views import FilesView, view_of
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.source import SearchPort, Source, SourceSearch
-from harken.sources.workspace.files import FileContent, find_place, list_files, read, shown_name, stamp
+from harken.sources.workspace.files import (
+    MAX_BYTES,
+    FileContent,
+    SkippedError,
+    find_place,
+    list_files,
+    read,
+    settled,
+    shown_name,
+    stamp,
+)
 from harken.storage.ports import Transaction
 from harken.storage.projects import project_of
 from harken.storage.workspace import files as rows
@@ -26,10 +36,6 @@ NEEDS = "needs "
 _MAX_FILES, _MAX_PARTS = 50, 500
 _log = Log(__name__)
 _ReadFile = tuple[rows.FileState, Sequence[rows.FilePart] | None]
-
-
-class SkippedError(Exception):
-    """A file that has no parts; the message is the reason, in one word."""
 
 
 @dataclass(slots=True)
@@ -89,7 +95,7 @@ class FileIndex(WorkspaceIndex, ABC):
 
         Args:
             path: of a git repository, what it ignores is left out.
-            progress: called with (files done, in all) after each batch.
+            progress: called with (bytes of files done, of all that are read) after each batch.
             report: filled as the work goes on.
         Raises:
             UsageError: the path does not exist.
@@ -108,8 +114,10 @@ class FileIndex(WorkspaceIndex, ABC):
         report.files, report.unchanged = len(stamps), len(stamps) - len(due)
         report.skipped.update(known[name].skipped for name in stamps.keys() - due if known[name].skipped)
         batch: list[_ReadFile] = []
+        bytes_done, in_all = 0, sum(map(_weight, due.values()))
         for done, (name, found) in enumerate(due.items(), start=1):
             batch.append(self._look(report.project, listed[name], name, found, known.get(name)))
+            bytes_done += _weight(found)
             if (
                 done == len(due)
                 or len(batch) >= _MAX_FILES
@@ -117,7 +125,7 @@ class FileIndex(WorkspaceIndex, ABC):
             ):
                 self._store(project_id, report, batch)
                 batch = []
-                progress(done, len(due))
+                progress(bytes_done, in_all)
         if gone := [name for name in known if place.contains(name) and name not in stamps]:
             with store.writing(of=(f"{source}:{project_id}",)) as tx:
                 report.changes.add(rows.drop_files(tx, source, project_id, gone))
@@ -146,7 +154,7 @@ class FileIndex(WorkspaceIndex, ABC):
         self, project: str, file: Path, name: str, found: tuple[int, int], known: rows.FileState | None
     ) -> _ReadFile:
         """Read a file; None instead of its parts where it has the same bytes as before."""
-        content = self._read(file)
+        content, found = self._read(file), settled(found)
         digest = f"{self.version}:{content.digest}" if content.digest else ""
         if known is not None and _has_digest(known, digest):
             # Only its time has changed: a fresh checkout, or another worktree of the same project.
@@ -173,6 +181,11 @@ class FileIndex(WorkspaceIndex, ABC):
         report.indexed += sum(1 for made in parts.values() if made)
         if changes.added or changes.changed:
             self.recorder.wake()
+
+
+def _weight(found: tuple[int, int]) -> int:
+    """A file's part of the work: its bytes, of one that is too large to be read few enough."""
+    return min(found[0], MAX_BYTES)
 
 
 def _has_digest(state: rows.FileState, digest: str) -> bool:

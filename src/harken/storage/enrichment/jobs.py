@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from harken.storage.ports import StoredSpace, Transaction, batches
-from harken.storage.state import get_setting, read_counters, set_setting
+from harken.storage.state import RowCounts, count_rows, get_setting, read_counters, set_setting
 from harken.storage.tables import entries, failed_work, reader, same, summaries, vectors, work
-from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, count_embeddable, list_spaces
+from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, list_spaces
 
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
 # Where failures are waited out, so that what was out of order is in use again within a minute of its repair.
@@ -143,11 +143,27 @@ def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
     return tx.count(entries, *_waiting(tx, space))
 
 
-def count_embedding(tx: Transaction, space: StoredSpace | None) -> tuple[int, int]:
+def count_embedding(tx: Transaction, space: StoredSpace | None, counted: RowCounts | None = None) -> tuple[int, int]:
     """How many vectors the space has, and how many entries wait for one; without a space, all that may have one."""
+    rows = counted or count_rows(tx)
     if space is None:
-        return 0, count_embeddable(tx)
-    return tx.count(vectors, vectors.c.space_id == space.id), count_unembedded(tx, space)
+        return 0, rows.embeddable
+    lacking = sum(number for space_id, number in rows.entries.items() if space_id not in (-1, space.id))
+    given_up = _count_given_up(tx, EMBED, entries.c.space_id.is_not(None), entries.c.space_id != space.id)
+    return rows.vectors.get(space.id, 0), lacking - given_up
+
+
+def count_second(tx: Transaction, spaces: Sequence[StoredSpace], rows: RowCounts) -> int:
+    """The same as `count_without_second` by numbers alone: a text has one vector of the second model."""
+    done = sum(rows.vectors.get(space.id, 0) for space in spaces)
+    given_up = _count_given_up(tx, EMBED_LANGUAGES, entries.c.space_id.is_not(None))
+    return max(0, rows.embeddable - done - given_up)
+
+
+def _count_given_up(tx: Transaction, kind: str, *conditions: ColumnElement[bool]) -> int:
+    mine = and_(same(failed_work.c.item_id, entries.c.id), failed_work.c.kind == kind)
+    counted = tx.select(func.count(), of=failed_work).select_from(failed_work.join(entries, mine))
+    return int(tx.connection.execute(counted.where(*conditions)).scalar_one())
 
 
 def _waiting(tx: Transaction, space: StoredSpace) -> tuple[ColumnElement[bool], ...]:

@@ -26,7 +26,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.types import UserDefinedType
 
-from harken.storage.ports import AMONG
+from harken.storage.ports import AMONG, RowCount
 
 _COMPILER = dialect()  # type: ignore[no-untyped-call]
 
@@ -93,6 +93,12 @@ class PostgresDialect:
     ) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         return bare_rows(connection, statement, values)
+
+    def kept_counts(self, connection: Connection) -> None:
+        """None: writers of a tenant would wait for each other at a count, and a sharded server has no triggers."""
+
+    def keep_counts(self, connection: Connection, counts: Mapping[RowCount, int]) -> None:
+        """No-op."""
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound array, so that the statement is the same however many there are."""

@@ -42,9 +42,10 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFullError, StoreReadOnlyError
 from harken.files import make_private
 from harken.storage import migrations
-from harken.storage.ports import AMONG, Right, Transaction
-from harken.storage.sqlite import fulltext
+from harken.storage.ports import AMONG, Right, RowCount, Transaction
+from harken.storage.sqlite import counts, fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
+from harken.storage.state import recount
 from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
@@ -95,6 +96,14 @@ class SqliteDialect:
         """Without what SQLAlchemy does for each execution."""
         text, fixed = _compiled(statement)
         return fulltext.bare(connection, text, {**fixed, **values})
+
+    def kept_counts(self, connection: Connection) -> Mapping[RowCount, int]:
+        """See `harken.storage.sqlite.counts`."""
+        return counts.kept_counts(_driver_of(connection))[0]
+
+    def keep_counts(self, connection: Connection, counted: Mapping[RowCount, int]) -> None:
+        """With tables and triggers, whatever has become of them."""
+        counts.prepare_counts(_driver_of(connection), counted)
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound list: a parameter for each value takes half as long again among some hundred."""
@@ -167,7 +176,19 @@ class SqliteStore:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     def rows_imported(self) -> None:
-        """No-op: SQLite needs no ANALYZE after bulk inserts."""
+        """Count them: SQLite needs no ANALYZE after bulk inserts."""
+        self.count_ahead()
+
+    def count_ahead(self) -> None:
+        """Move the row up to which counts are kept; see `harken.storage.sqlite.counts`."""
+        if self.is_read_only:
+            return
+        with self._turn, translated(self._place), self._driver() as driver:
+            if counts.kept_counts(driver)[1] <= counts.MOST_UNCOUNTED:
+                return
+            if _in_short_steps(driver, lambda: _is_executed(driver, "BEGIN IMMEDIATE"), patience_seconds=0):
+                counts.keep_counts(driver, counts.kept_counts(driver)[0])
+                driver.execute("COMMIT")
 
     def check(self) -> list[str]:
         """What SQLite's own integrity check finds, ten lines at most."""
@@ -236,12 +257,14 @@ class SqliteStore:
                 migrations.upgrade(tx.connection)
                 for statement in fulltext.SCHEMA:
                     tx.connection.exec_driver_sql(statement)
+                counts.prepare_counts(_driver_of(tx.connection), {})
                 origin = {"tenant": self.tenant, "origin": f'"{secrets.token_hex(6)}"'}
                 named = "INSERT INTO settings (tenant, name, value) VALUES (:tenant, 'store.origin', :origin)"
                 tx.connection.execute(text(named), origin)
             elif version != migrations.HEAD:
                 migrations.upgrade(tx.connection)
                 self.text.renew(tx.connection)
+                recount(tx)
 
     def _enable_wal(self) -> None:
         try:
@@ -334,11 +357,16 @@ def _survive_ctrl_c(context: ExceptionContext) -> None:
     context.is_disconnect = False
 
 
+def _driver_of(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+    return driver
+
+
 def _begin(connection: Connection, to_write: bool) -> None:
     """Begin what SQLAlchemy has begun only in its own books; a writer holds the write lock from here on."""
     # Not by its "begin" event: one listener makes it announce every statement, which costs recording a tenth.
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+    driver = _driver_of(connection)
     if to_write:
         _wait_to_write(driver, "BEGIN IMMEDIATE")
     else:

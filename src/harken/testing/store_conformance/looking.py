@@ -20,12 +20,13 @@ from harken.model.conversations import (
     Tombstone,
 )
 from harken.model.lookups import ConversationFilter, Surroundings
-from harken.storage import conversations, overview
+from harken.storage import conversations, overview, state
 from harken.storage.entries import load_entries
 from harken.storage.events import delete_conversation_rows, events_of, known_conversations
 from harken.storage.facts import entry_facts
 from harken.storage.past import list_tasks, newest_exchanges
 from harken.storage.ports import Store
+from harken.storage.tables import entries, exchanges, messages, vectors
 from harken.testing.store_conformance.asking import (
     apply,
     embed,
@@ -245,6 +246,39 @@ class LookingTests:
         assert (counts.messages, counts.conversations, counts.exchanges, counts.projects) == (5, 2, 2, 1)
         assert (counts.entries, counts.embeddable, counts.embedded) == (5, 2, 1)
         assert (counts.failed, counts.forgotten, unanswered.embedded) == (0, 1, 0)
+
+    def test_counts_stay_those_of_the_rows_whatever_comes_goes_and_comes_again(self, store: Store) -> None:
+        talks = [spoken_at_length(f"talk {number}", 30) for number in range(3)]
+        keep(store, *talks)
+        space = space_of(store)
+
+        def agrees() -> bool:
+            with store.reading() as tx:
+                said, answered = tx.count(messages), tx.count(exchanges)
+                counts = conversations.count_all(tx, space.id)
+                embeddable = tx.count(entries, entries.c.space_id.is_not(None))
+                embedded = tx.count(vectors, vectors.c.space_id == space.id)
+                found = counts.messages, counts.exchanges, counts.entries, counts.embeddable, counts.embedded
+                return found == (said, answered, tx.count(entries), embeddable, embedded) and not state.wrong_counts(tx)
+
+        assert agrees()
+        write(store, state.recount)
+        embed(store, space, entry_ids(store, talks[0].messages), unit_vectors(30))
+        assert agrees()
+        apply(store, [talks[0].forget(talks[0].messages[5])])
+        # The last rows go, and the next ones get their numbers.
+        write(store, delete_conversation_rows, talks[2].uid)
+        assert agrees()
+        apply(store, talks[2].events)
+        keep(store, spoken_at_length("one more", 7))
+        assert agrees()
+        with store.reading() as tx:
+            assert conversations.count_all(tx, space.id).messages == 96
+        # Of rows that are counted and others behind them, none is left.
+        for talk in read(store, known_conversations):
+            write(store, delete_conversation_rows, talk)
+        keep(store, spoken_at_length("after all", 3))
+        assert agrees()
 
     def test_an_entry_knows_what_it_was_made_from(self, store: Store) -> None:
         talk = Talk("row", ProjectIdentity("k", "name"))
