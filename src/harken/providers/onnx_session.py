@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from harken.errors import ModelFileError, ProviderError
 from harken.providers.embedder import presentable
 from harken.providers.model_files import ModelFiles
+from harken.providers.priority import lower_priority, pace_here
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -131,6 +132,12 @@ class OnnxModel:
         # The longest first, so that no thread is left with one while the other has nothing more to do.
         batches = list(length_batches([len(row.ids) for row in rows], max_rows=max_rows))[::-1]
         feeds = ([rows[position] for position in batch] for batch in batches)
+        pace = pace_here()
+        if pace is not None:
+            # Each batch when nobody waits: what is asked meanwhile shares the session with at most one for each thread.
+            with ThreadPoolExecutor(self._threads, "harken-onnx-background", lower_priority) as pool:
+                yield from zip(batches, pool.map(lambda feed: pace.step(self.run, feed), feeds), strict=True)
+            return
         if len(batches) == 1:
             alone = next(feeds)
             is_long = sum(len(row.ids) for row in alone) >= _WIDE_AREA

@@ -81,6 +81,16 @@ class TestBatches:
             _, (kept,) = read_vectors(tx, worker.space, [1])
         assert np.allclose(kept, desk.embedder.embed_query(f"Melanie: {LONG}"), atol=0.001)
 
+    def test_equal_texts_of_a_batch_are_embedded_once(self, place: RecordedHome) -> None:
+        desk = Desk(place, 2)
+        for conversation in "abc":
+            place.say(conversation, LONG)
+        worker = desk.worker(batch_size=8)
+        assert (worker.run_once(), desk.embedder.embedded, worker.stored) == (5, 3, 5)
+        with place.store.reading() as tx:
+            _, kept = read_vectors(tx, worker.space, [3, 4, 5])
+        assert np.allclose(kept, desk.embedder.embed_query(LONG), atol=0.001)
+
     def test_two_workers_share_the_work(self, place: RecordedHome) -> None:
         desk = Desk(place, 8)
         one, other = desk.worker(), desk.worker()

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ _LOOK_SECONDS = 1.0
 _QUESTION = "what was said before"
 _DRAIN_SECONDS = 20.0
 _BACKLOG = 128
+_SWITCH_SECONDS = 0.001
 # Hooks that found no daemon leave their reports without a word.
 _POLL_SECONDS = 2.0
 # An agent may write the last lines of a turn after the hook that reports it.
@@ -95,6 +97,8 @@ class Daemon:
 
     def run(self, app: ASGIApp) -> None:
         """Serve the routes; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
+        # Whoever asks gets the interpreter from a worker within a millisecond, as often as it takes to answer.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         listening = _listen(self._paths)
         self._own = _identity(self._paths.socket)
         try:
