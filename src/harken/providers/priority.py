@@ -6,13 +6,14 @@ both. What somebody waits for is counted here, and a step of the background begi
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import exp
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -23,7 +24,6 @@ _LOOK_SECONDS = 10.0
 # That of the kernel's first figure.
 _LOAD_SECONDS = 60.0
 _NICE = 10
-_SUPPLIES = Path("/sys/class/power_supply")
 
 
 class Foreground:
@@ -40,10 +40,9 @@ class Foreground:
         self._changed = threading.Condition()
         self._asked = 0
 
-    def __enter__(self) -> Foreground:
+    def __enter__(self) -> None:
         with self._changed:
             self._asked += 1
-        return self
 
     def __exit__(self, *_error: object) -> None:
         with self._changed:
@@ -64,54 +63,46 @@ FOREGROUND = Foreground()
 
 @dataclass(slots=True, eq=False)
 class Machine:
-    """Whether this machine is to be spared: it runs on its battery, or others leave less than one of its cores.
+    """Tells whether this machine is to be spared: it runs on its battery, or others leave less than one of its cores.
 
     What this process itself adds to the load is not counted, or its workers would be in their own way.
     """
 
-    supplies: Path = _SUPPLIES
-    load: Callable[[], float] = field(default=lambda: os.getloadavg()[0])
+    supplies: Path = Path("/sys/class/power_supply")
+    load: Callable[[], float] = lambda: os.getloadavg()[0]
     cpu: Callable[[], float] = time.process_time
     clock: Callable[[], float] = time.monotonic
     _own: float = field(default=0.0, init=False)
-    _seen: tuple[float, float] = field(default=(-math.inf, 0.0), init=False)
+    _looked: tuple[float, float] | None = field(default=None, init=False)
     _is_strained: bool = field(default=False, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def is_strained(self) -> bool:
         """True while background work had better do half; looked at every ten seconds."""
-        with self._lock:
-            now, cpu = self.clock(), self.cpu()
-            passed = now - self._seen[0]
-            if passed >= _LOOK_SECONDS:
-                # As the kernel's own figure follows what runs.
-                kept = math.exp(-passed / _LOAD_SECONDS)
-                used = 0.0 if math.isinf(passed) else (cpu - self._seen[1]) / passed
-                self._own = self._own * kept + used * (1.0 - kept)
-                self._seen = (now, cpu)
-                self._is_strained = self._is_on_battery() or self._others() > (os.cpu_count() or 1) - 1
-            return self._is_strained
-
-    def _others(self) -> float:
-        try:
-            return self.load() - self._own
-        except (AttributeError, OSError):
-            return 0.0
+        now, cpu = self.clock(), self.cpu()
+        at, used = self._looked or (now - _LOOK_SECONDS, cpu)
+        if (passed := now - at) >= _LOOK_SECONDS:
+            self._looked = now, cpu
+            # As the kernel's own figure follows what runs.
+            kept = exp(-passed / _LOAD_SECONDS)
+            self._own = self._own * kept + (cpu - used) / passed * (1.0 - kept)
+            self._is_strained = self._is_on_battery()
+            with suppress(AttributeError, OSError):
+                self._is_strained |= self.load() - self._own > (os.cpu_count() or 1) - 1
+        return self._is_strained
 
     def _is_on_battery(self) -> bool:
         """True where a battery of the machine's own, not that of a mouse, is being emptied; Linux alone tells."""
-        try:
-            found = [path.parent for path in self.supplies.glob("*/status") if _says(path) == "Discharging"]
-        except OSError:
-            return False
-        return any(_says(each / "type") == "Battery" and _says(each / "scope") != "Device" for each in found)
+        return any(
+            _says(supply / "status") == "Discharging"
+            and (_says(supply / "type"), _says(supply / "scope")) in (("Battery", ""), ("Battery", "System"))
+            for supply in self.supplies.glob("*")
+        )
 
 
 def _says(path: Path) -> str:
-    try:
+    with suppress(OSError):
         return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
+    return ""
 
 
 MACHINE = Machine()
@@ -144,20 +135,13 @@ _here = threading.local()
 
 
 def begin_background(pace: Pace) -> None:
-    """This thread works in the background from now on."""
+    """Let this thread work in the background from now on."""
     _here.pace = pace
 
 
 def pace_here() -> Pace | None:
     """How this thread works in the background; None where somebody waits for what it does."""
-    found: Pace | None = getattr(_here, "pace", None)
-    return found
-
-
-def give_way() -> None:
-    """In the background, wait until nobody waits for anything, but not for ever."""
-    if pace_here() is not None:
-        FOREGROUND.give_way()
+    return getattr(_here, "pace", None)
 
 
 def in_turn(items: Iterable[_T]) -> Iterator[_T]:
@@ -165,6 +149,12 @@ def in_turn(items: Iterable[_T]) -> Iterator[_T]:
     for item in items:
         give_way()
         yield item
+
+
+def give_way() -> None:
+    """In the background, wait until nobody waits for anything, but not for ever."""
+    if pace_here() is not None:
+        FOREGROUND.give_way()
 
 
 def small_step(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -181,4 +171,5 @@ def lower_priority() -> None:
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, max(_NICE, os.getpriority(os.PRIO_PROCESS, thread)))
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, max(_NICE, os.getpriority(os.PRIO_PROCESS, thread)))
