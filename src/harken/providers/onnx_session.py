@@ -24,10 +24,11 @@ from harken.providers.priority import lower_priority, pace_here
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Tokens of one batch, padding included. With bge-small int8, 512 is within 5 % of the fastest (1024) on an idle
-# machine and ahead of it on a busy one; 4096 has at most 0.8 of its rate and 8192 at most 0.65, for a process of 570
-# and 620 MB instead of 175. See benchmarks/embedding.py.
-TOKEN_AREA = 512
+# Tokens of one batch, padding included. With bge-small int8, batches of 128, 256 and 512 take the same processor time
+# on messages of mixed length (9.6, 9.5 and 9.8 s for 200; 0.4, 1 and 3 % padding), and a query gets past small ones
+# sooner; 4096 has at most 0.8 of their rate and 8192 at most 0.65, for a process of 570 and 620 MB instead of 175. See
+# benchmarks/embedding.py.
+TOKEN_AREA = 256
 
 Int64 = NDArray[np.int64]
 
