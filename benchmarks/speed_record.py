@@ -17,7 +17,7 @@ import embedding
 import real
 from harken.engine import Harken
 from harken.providers.model_files import BGE_SMALL, find_model
-from harken.providers.onnx_session import TOKEN_AREA, OnnxModel
+from harken.providers.onnx_session import OnnxModel
 from measuring import Figure, Times, harken_command, run_process, times_of
 from synthetic import Talks, write_jsonl
 
@@ -135,7 +135,7 @@ def embed_all(folder: Path, rounds: int, texts_a_round: int) -> Iterator[Figure]
     texts = real.texts(texts_a_round)
     files = find_model(BGE_SMALL, folder)
     session = embedding.bare_session(files, 2, spinning=False)
-    ready = embedding.feeds(OnnxModel(files, 512), texts, TOKEN_AREA)
+    ready = embedding.feeds(OnnxModel(files, 512), texts, embedding.BARE_AREA)
     embedding.run_all(session, ready[:4])
     bare, ours = Times(), Times()
     for number in range(rounds):
