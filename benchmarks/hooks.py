@@ -1,11 +1,13 @@
 """How long a coding agent waits for a hook: the whole process, with a daemon, without one, and with what may break.
 
-    python benchmarks/hooks.py [--rounds 100] [--repeats 3] [--messages 2000]
+    python benchmarks/hooks.py [--rounds 100] [--repeats 3] [--messages 10000] [--backlog 1500] [--home FOLDER]
 
-The store holds made-up conversations and some memories, so that a prompt is looked for in both, as in one that is
-used. No prompt is asked twice: what a process keeps of what it read must not flatter. What is measured is taken in
-turn, prompt by prompt; the interpreter alone is what no hook can be faster than. When something breaks, a hook has to
-end with 0 and in silence, within its deadline of 1.5 s and the start of a process.
+The store holds conversations (`real.py`) and some memories, so that a prompt is looked for in both, as in one that is
+used; `--home` takes a copy of one that is there, since embedding takes minutes. No prompt is asked twice: what a
+process keeps of what it read must not flatter. What is measured is taken in turn, prompt by prompt, with nothing left
+for workers to do and then with a backlog that they embed and summarize; the interpreter alone is what no hook can be
+faster than. When something breaks, a hook has to end with 0 and in silence, within its deadline of 1.5 s and the
+start of a process. The daemon's memory is its peak, at the end of all of that.
 """
 
 from __future__ import annotations
@@ -13,32 +15,36 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import real
 from harken import Harken
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.wire import OK, DaemonError, exchange
 from report import DATE, keep, show
-from synthetic import Talks, write_jsonl
+from synthetic import write_jsonl
 
-WARM_P95_MS, DOWN_P95_MS, DEADLINE_MS = 60.0, 120.0, 1500.0
+WARM_P95_MS, BUSY_P95_MS, DOWN_P95_MS, DEADLINE_MS = 45.0, 70.0, 120.0, 1500.0
 _MEMORIES = 12
 _WARM_UP = 10
 _BROKEN = 5
+_LOOK_EVERY = 10
+_BUSY = ", workers busy"
 _GARBAGE = (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"prompt": 3, "session_id": []}')
 _sessions = count()
 
@@ -49,10 +55,12 @@ class Agent:
 
     Attributes:
         env: all that a hook sees.
+        ended: process ids of daemons that were killed; what they wrote into their lock stays there.
     """
 
     home: Path
     env: dict[str, str]
+    ended: set[int] = field(default_factory=set)
 
     @property
     def place(self) -> DaemonPaths:
@@ -98,36 +106,67 @@ class Agent:
             subprocess.run(words, env=self.env, check=True, capture_output=True)
 
 
-def remember(home: Path, messages: int) -> list[str]:
-    """Fill a store; texts that are in it."""
-    with tempfile.TemporaryDirectory() as folder, Harken(home) as harken:
-        talks = list(Talks(7).talks(messages))
-        file = Path(folder) / "talks.jsonl"
-        write_jsonl(file, iter(talks))
-        harken.import_transcripts("jsonl", [file])
-        texts = [text for talk in talks for text in talk.texts if len(text.split()) > 8]
-        for text in texts[:_MEMORIES]:
+def remember(home: Path, messages: int) -> None:
+    """Fill a store and do all that waits, so that the daemon has nothing to do."""
+    bring_in(home, messages)
+    with Harken(home) as harken:
+        for text in [text for talk in real.talks(200) for text in talk.texts if 8 < len(text.split()) < 60][:_MEMORIES]:
             harken.memories.add(text, category="fact")
+        harken.background.summarize()
         harken.embed()
-    return texts
 
 
-def warm(agent: Agent, prompts: Iterator[str], rounds: int) -> dict[str, list[float]]:
-    """Hooks that a daemon answers, and interpreters that do nothing, in turn."""
+def bring_in(home: Path, messages: int, first_round: int = 0) -> None:
+    """Import so many messages, and leave them to be embedded and summarized."""
+    with tempfile.TemporaryDirectory() as folder, Harken(home) as harken:
+        file = Path(folder) / "talks.jsonl"
+        write_jsonl(file, real.talks(messages, first_round))
+        harken.import_transcripts("jsonl", [file])
+
+
+def warm(
+    agent: Agent, prompts: Iterator[str], rounds: int, name: str = "warm", look: Callable[[], None] = lambda: None
+) -> dict[str, list[float]]:
+    """Hooks that a daemon answers, and interpreters that do nothing, in turn; looked at every ten rounds."""
     for _ in range(_WARM_UP):
         agent.hook("UserPromptSubmit", next(prompts))
-    taken: dict[str, list[float]] = {"interpreter alone": [], "warm, prompt": [], "warm, end of a turn": []}
+    prompt, end = f"{name}, prompt", f"{name}, end of a turn"
+    taken: dict[str, list[float]] = {"interpreter alone": [], prompt: [], end: []}
     answered = 0
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number % _LOOK_EVERY == 0:
+            look()
         begun = time.perf_counter()
         subprocess.run([sys.executable, "-c", "pass"], check=True, capture_output=True)
         taken["interpreter alone"].append((time.perf_counter() - begun) * 1000)
         milliseconds, said = agent.hook("UserPromptSubmit", next(prompts))
-        taken["warm, prompt"].append(milliseconds)
+        taken[prompt].append(milliseconds)
         answered += bool(said)
-        taken["warm, end of a turn"].append(agent.hook("Stop", "")[0])
+        taken[end].append(agent.hook("Stop", "")[0])
     assert answered, "a warm daemon has to answer some of so many prompts"
     return taken
+
+
+def busy(agent: Agent, prompts: Iterator[str], rounds: int) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
+    """The same while the daemon's workers are at work; and how much waits for each, every ten rounds."""
+    waiting: dict[str, list[int]] = {}
+    with Harken(agent.home) as harken:
+
+        def look() -> None:
+            for report in harken.background.status():
+                waiting.setdefault(report.name, []).append(report.waiting)
+
+        taken = warm(agent, prompts, rounds, f"warm{_BUSY}", look)
+    return taken, waiting
+
+
+def peak_mb(pid: int) -> int | None:
+    """What a process held at most; None where the system does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM")), None)
 
 
 def down(agent: Agent, prompts: Iterator[str], rounds: int) -> dict[str, list[float]]:
@@ -144,13 +183,15 @@ def down(agent: Agent, prompts: Iterator[str], rounds: int) -> dict[str, list[fl
 
 def kill_when_it_serves(agent: Agent) -> None:
     """End the daemon that a hook has started as soon as it can be told which one it is."""
-    deadline = time.monotonic() + 20
-    while (found := holder(agent.place)) is None:
-        assert time.monotonic() < deadline, "the hook has started no daemon"
-        time.sleep(0.02)
-    os.kill(found.pid, signal.SIGKILL)
-    while holder(agent.place) is not None:
-        time.sleep(0.02)
+    deadline, is_killed = time.monotonic() + 60, False
+    while (found := holder(agent.place)) is not None or not is_killed:
+        assert time.monotonic() < deadline, "the hook has started no daemon, or it does not end"
+        # One that has just taken the lock has not written over what the one before it says there.
+        if found is not None and found.pid not in agent.ended:
+            agent.ended.add(found.pid)
+            os.kill(found.pid, signal.SIGKILL)
+            is_killed = True
+        time.sleep(0.005)
     # Else the next hook takes it for one that cannot start, and starts none for ten seconds.
     os.truncate(agent.place.starting, 0)
 
@@ -185,7 +226,8 @@ def locked(home: Path) -> Iterator[None]:
 def row(name: str, times: list[float]) -> dict[str, Any]:
     """A line of the table."""
     p95 = float(np.percentile(times, 95))
-    target = WARM_P95_MS if name.startswith("warm") else DOWN_P95_MS if name.startswith("no daemon") else None
+    targets = {"warm": BUSY_P95_MS if _BUSY in name else WARM_P95_MS, "no daemon": DOWN_P95_MS}
+    target = next((limit for kind, limit in targets.items() if name.startswith(kind)), None)
     return {
         "what": name,
         "p50_ms": round(float(np.percentile(times, 50)), 1),
@@ -201,29 +243,49 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--messages", type=int, default=2_000)
+    parser.add_argument("--messages", type=int, default=10_000)
+    parser.add_argument("--backlog", type=int, default=1_500)
+    parser.add_argument("--home", type=Path)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
-        texts = remember(home, given.messages)
-        wanted = given.repeats * (given.rounds + _WARM_UP) + 4 * given.rounds + 50
-        prompts = iter(Talks(8).queries(texts, wanted))
+        if given.home:
+            shutil.copytree(given.home, home)
+        else:
+            remember(home, given.messages)
+        wanted = 2 * given.repeats * (given.rounds + _WARM_UP) + 4 * given.rounds + 50
+        prompts = iter(real.questions(wanted, real.texts(1_000)))
         agent = Agent(home, {"PATH": os.environ["PATH"], "HOME": folder, "HARKEN_HOME": str(home)})
         pid = agent.start()
+        looks: list[dict[str, list[int]]] = []
         try:
             for _ in range(given.repeats):
                 rows += [row(name, times) for name, times in warm(agent, prompts, given.rounds).items()]
+            for number in range(given.repeats if given.backlog else 0):
+                agent.stop()
+                bring_in(home, given.backlog, 100 + number)
+                pid = agent.start()
+                taken, waiting = busy(agent, prompts, given.rounds)
+                rows += [row(name, times) for name, times in taken.items()]
+                looks.append(waiting)
+            peak = peak_mb(pid)
             trouble = broken(agent, pid, prompts)
             rows += [row(name, times) for name, times in trouble.items()]
         finally:
             agent.stop()
         rows += [row(name, times) for name, times in down(agent, prompts, min(given.rounds, 20)).items()]
-    show(f"Hooks, whole process, {given.messages:,} messages and {_MEMORIES} memories", rows)
+    held = "those of a home" if given.home else f"{given.messages:,} messages of {real.name()} and {_MEMORIES} memories"
+    show(f"Hooks, whole process, {held}", rows)
+    for waiting in looks:
+        told = (f"{name} {counts[0]:,} to {counts[-1]:,}" for name, counts in waiting.items())
+        print(f"Waiting while workers were busy: {', '.join(told)}")
+    print(f"Peak memory of the daemon: {peak} MB")
     late = [name for name, times in trouble.items() if max(times) > DEADLINE_MS + DOWN_P95_MS]
     print(f"\nLater than the deadline: {', '.join(late) or 'nothing'}")
-    keep(f"hooks-{DATE}", {"messages": given.messages, "memories": _MEMORIES, "rows": rows}, given.out)
+    facts = {"messages": given.messages, "of": real.name(), "memories": _MEMORIES, "peak_mb": peak, "waiting": looks}
+    keep(f"hooks-{DATE}", {**facts, "rows": rows}, given.out)
 
 
 if __name__ == "__main__":

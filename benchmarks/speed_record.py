@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 
 import embedding
-import locomo
+import real
 from harken.engine import Harken
 from harken.providers.model_files import BGE_SMALL, find_model
-from harken.providers.onnx_session import TOKEN_AREA, OnnxModel
+from harken.providers.onnx_session import OnnxModel
 from measuring import Figure, Times, harken_command, run_process, times_of
 from synthetic import Talks, write_jsonl
 
-RECORD_P95_MS, IMPORT_PER_SECOND, SEARCHABLE_SECONDS, EMBED_RATIO = 1.0, 10_000, 15.0, 0.9
+RECORD_P95_MS, IMPORT_PER_SECOND, SEARCHABLE_SECONDS, EMBED_RATIO = 1.0, 10_000, 15.0, 1.0
 SEED = 1
 _BULK = 2_000
 _PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
@@ -132,11 +132,10 @@ def _bare_batch(connection: sqlite3.Connection, journal, rows, words, lines: byt
 
 def embed_all(folder: Path, rounds: int, texts_a_round: int) -> Iterator[Figure]:
     """The whole pipeline (find, claim, embed, store) beside the bare model on the same texts, rounds in turn."""
-    path = locomo.default_path()
-    texts = embedding.read_turns(path, texts_a_round) if path.exists() else Talks(5).texts(texts_a_round)
+    texts = real.texts(texts_a_round)
     files = find_model(BGE_SMALL, folder)
     session = embedding.bare_session(files, 2, spinning=False)
-    ready = embedding.feeds(OnnxModel(files, 512), texts, TOKEN_AREA)
+    ready = embedding.feeds(OnnxModel(files, 512), texts, embedding.BARE_AREA)
     embedding.run_all(session, ready[:4])
     bare, ours = Times(), Times()
     for number in range(rounds):
@@ -151,6 +150,6 @@ def embed_all(folder: Path, rounds: int, texts_a_round: int) -> Iterator[Figure]
     ratios = np.array(bare.wall) / np.array(ours.wall)
     rates = [1000 * len(texts) / float(np.median(times.wall)) for times in (ours, bare)]
     cpu = float(np.median(np.array(bare.cpu) / np.array(ours.cpu)))
-    note = f"{rates[0]:,.0f} against {rates[1]:,.0f} texts/s of {'LoCoMo' if path.exists() else 'synthetic talk'}"
+    note = f"{rates[0]:,.0f} against {rates[1]:,.0f} texts/s of {real.name()}"
     ratio = float(np.median(ratios))
     yield Figure("embedding beside the bare model", None, "ratio", ratio, None, cpu, EMBED_RATIO, note)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import time
-from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -79,79 +77,3 @@ def remove_abandoned(folder: Path, pattern: str) -> None:
                 shutil.rmtree(stray, ignore_errors=True)
             else:
                 stray.unlink(missing_ok=True)
-
-
-# Everything that was said is in these while a backup, an export or a restore is at work.
-_STAGED, _NOTE = ".harken-staged-", ".harken-staged-in-"
-_EARLIER_STAGED = (".harken-backup-", ".harken-restore-")
-
-
-@contextmanager
-def staging(folder: Path, home: Path) -> Iterator[Path]:
-    """Make a folder for work beside its target, which goes with the block.
-
-    It is locked until then, and noted in the home where it is elsewhere, so that `remove_staged` finds what a killed
-    process has left, and nothing else.
-    """
-    import fcntl
-    import shutil
-    import tempfile
-
-    descriptor, place = None, ""
-    while descriptor is None:
-        place = tempfile.mkdtemp(prefix=_STAGED, dir=folder)
-        # Another may have taken it for left behind, before it was locked.
-        with suppress(FileNotFoundError):
-            descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not os.path.isdir(place):
-                os.close(descriptor)
-                descriptor = None
-    note = None
-    try:
-        if folder.resolve() != home.resolve():
-            make_private(home)
-            number, note = tempfile.mkstemp(prefix=_NOTE, dir=home)
-            with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape") as stream:
-                stream.write(os.path.abspath(place))
-        yield folder / os.path.basename(place)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        if note is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(note)
-        os.close(descriptor)
-
-
-def remove_staged(folder: Path) -> list[str]:
-    """Remove what killed backups, exports and restores left in a folder, or noted in it as a home; what that was."""
-    try:
-        found = [entry.path for entry in os.scandir(folder) if entry.name.startswith((_STAGED, *_EARLIER_STAGED))]
-    except OSError:
-        return []
-    removed = []
-    for path in found:
-        is_note, place = os.path.basename(path).startswith(_NOTE), path
-        with suppress(OSError):
-            if is_note:
-                with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-                    place = stream.read()
-            # Whatever else a note may name is none of ours.
-            if os.path.basename(place).startswith((_STAGED, *_EARLIER_STAGED)) and _removed(place):
-                removed.append(place)
-            if is_note and not os.path.lexists(place):
-                os.unlink(path)
-    return removed
-
-
-def _removed(place: str) -> bool:
-    import fcntl
-    import shutil
-
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(place, ignore_errors=True)
-        return not os.path.lexists(place)
-    finally:
-        os.close(descriptor)

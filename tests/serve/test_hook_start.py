@@ -22,7 +22,20 @@ from harken.serve.daemon.paths import DaemonPaths
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
 # Each takes longer to import than the daemon to find that a prompt asks for nothing.
-HEAVY = {"asyncio", "enum", "hashlib", "json", "pathlib", "re", "signal", "socket", "subprocess", "threading", "typing"}
+HEAVY = {
+    "asyncio",
+    "contextlib",
+    "enum",
+    "hashlib",
+    "json",
+    "pathlib",
+    "re",
+    "signal",
+    "socket",
+    "subprocess",
+    "threading",
+    "typing",
+}
 # Ends where the hook would: what it has imported until then is told instead.
 TELLING = """
 import os, sys

@@ -148,6 +148,8 @@ class WorkerConfig(SettingsSection):
         batch_size: also how many texts one call of an embedding endpoint gets at most.
         poll_seconds: how often work is looked for that nobody has signalled; `summary_poll_seconds` for summaries.
         rest_seconds: how long nothing must have been said in a conversation before it is summarized.
+        gentle: whether workers do half while the machine runs on its battery, or others leave less than one of its
+            cores; what somebody asks for and waits on is done at full speed.
         embedding_max_retries: how often embedding a text is tried again before it is given up.
         min_messages_for_exchange_summary: exchanges with fewer messages, tool calls included, get none.
         min_exchanges_for_conversation_summary: conversations with fewer exchanges get none.
@@ -158,6 +160,7 @@ class WorkerConfig(SettingsSection):
     summary_poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     rest_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
     lease_seconds: Annotated[float, Field(ge=5, le=3600)] = 120.0
+    gentle: bool = True
     embedding_max_retries: Annotated[int, Field(ge=1, le=100)] = 6
     min_messages_for_exchange_summary: Annotated[int, Field(ge=1, le=10_000)] = 1
     min_exchanges_for_conversation_summary: Annotated[int, Field(ge=1, le=10_000)] = 1

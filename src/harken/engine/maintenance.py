@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from harken.errors import MissingExtraError, ProviderError, StoreError, UsageError
-from harken.files import remove_staged
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
+from harken.journal.staging import remove_staged
 from harken.model.lookups import Activity, ConversationFilter, ListedConversation
 from harken.model.views import StatusView, view_of
 from harken.storage.conversations import Counts, count_all, list_projects, messages_holding

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from harken.config.settings import LoadedSettings, Settings, environment, load_settings
 from harken.engine.runtime_settings import RunTimeSettings
-from harken.files import remove_staged
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal, Replayed
+from harken.journal.staging import remove_staged
 from harken.storage.open import open_store
 from harken.storage.state import SCRUB_DUE, get_setting, journal_offsets
 

@@ -72,9 +72,9 @@ class LanguageWork(Job[Claimed, Vectors]):
         return [claimed] if claimed else []
 
     def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
-        matrix = self.embedder.embed_passages([_read(item) for item in items])
+        made = _embedded(self.embedder, items)
         self._answered()
-        return list(matrix)
+        return made
 
     def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
         import numpy as np
@@ -147,9 +147,9 @@ class EmbedWork(Job[Claimed, Vectors]):
         return [claimed] if claimed else []
 
     def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
-        matrix = self.embedder.embed_passages([_read(item) for item in items])
+        made = _embedded(self.embedder, items)
         self._answered()
-        return list(matrix)
+        return made
 
     def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
         import numpy as np
@@ -171,6 +171,14 @@ class EmbedWork(Job[Claimed, Vectors]):
         self.space = replace(self.space, state="active")
         self.store.nearest.discard()
         _log.info("space_activated", space=self.space.name)
+
+
+def _embedded(embedder: Embedder, items: Sequence[Claimed]) -> list[Vectors]:
+    """The items' vectors, in order; what agents say again and again is embedded once."""
+    texts = [_read(item) for item in items]
+    found = dict.fromkeys(texts)
+    vectors = dict(zip(found, embedder.embed_passages(list(found)), strict=True))
+    return [vectors[text] for text in texts]
 
 
 def _read(item: Claimed) -> str:

@@ -24,6 +24,7 @@ from harken.errors import (
     SpendLimitError,
 )
 from harken.log import Log
+from harken.providers.priority import Pace, begin_background, give_way
 from harken.storage.enrichment import jobs
 from harken.storage.enrichment.jobs import BACKOFF_SECONDS, WAITED_OUT_SECONDS
 from harken.storage.ports import Store, Transaction
@@ -205,6 +206,7 @@ class Job(ABC, Generic[Item, Made]):
                 middle = len(items) // 2
                 return self._do(items[:middle]) and self._do(items[middle:])
             return self._failed(items, error, asked_at)
+        give_way()
         with self.store.writing(of=self.locks) as tx:
             mine = self._owned(tx, items)
             done = [pair for pair in zip(items, made, strict=True) if getattr(pair[0], self.row) in mine]
@@ -253,19 +255,26 @@ class WorkerState(StrEnum):
 class Worker:
     """Runs one job in a thread of its own.
 
-    It polls as well, since nobody signals the work of another process.
+    It polls as well, since nobody signals the work of another process. What it does is done in the background: see
+    `harken.providers.priority`.
+
+    Args:
+        work: what it does.
+        poll_seconds: how often it looks for some.
+        is_gentle: whether a machine on its battery, or a busy one, is to be spared; asked with each step.
 
     Attributes:
         done: how many items it has taken on.
         last_error: class of the error that its last batch raised; None after one that did something.
     """
 
-    def __init__(self, work: AnyWork, poll_seconds: float) -> None:
+    def __init__(self, work: AnyWork, poll_seconds: float, is_gentle: Callable[[], bool] = lambda: False) -> None:
         self.state = WorkerState.STOPPED
         self.done = 0
         self.last_error: str | None = None
         self.work = work
         self._poll_seconds = poll_seconds
+        self._is_gentle = is_gentle
         self._signal = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -292,9 +301,11 @@ class Worker:
         self._signal.set()
 
     def _run(self, stopping: threading.Event) -> None:
+        begin_background(Pace(self._is_gentle, stopping.wait))
         try:
             while not stopping.is_set():
                 self.state = WorkerState.PROCESSING
+                give_way()
                 if self._batch() == 0:
                     self.state = WorkerState.IDLE
                     self._signal.wait(self._poll_seconds)

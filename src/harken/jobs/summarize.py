@@ -11,6 +11,7 @@ from harken.config.settings import Settings
 from harken.jobs.job import Job, is_dead
 from harken.model.conversations import ExchangeStatus, MessageType, Role
 from harken.providers.embedder import Vectors
+from harken.providers.priority import in_turn, small_step
 from harken.providers.summarizer import (
     EXTRACTIVE,
     TOOLS_AT_LEAST,
@@ -33,6 +34,7 @@ from harken.text.words import split_sentences
 
 # Another worker may be quicker, more than once.
 _TRIES = 3
+_KEPT_AT_ONCE = 20
 # A shorter sentence says nothing alone.
 _SHORTEST_TOKENS = 5
 # Sentences are compared each with each: so many messages of a segment at a time.
@@ -71,7 +73,8 @@ def exchange_texts(messages: Sequence[MessageText], written: Mapping[str, str]) 
 class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
-    Extracts cost nothing, are stored by the batch, and are made also while the model fails or the day's money is spent.
+    Extracts cost nothing, are stored a few at a time, and are made also while the model fails or the day's money is
+    spent.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -126,9 +129,10 @@ class SummarizeWork(Job[DueSummary, Summary]):
         config = self.config()
         lease = (self.owner, self.now(), config.lease_seconds, config.rest_seconds)
         due = summaries.claim_due(tx, self.kind, rows, *lease, self._wanted)
-        # A model's are kept one by one, for they are paid for.
+        # A model's are kept one by one, for they are paid for; so few extracts that nobody waits long to write.
         extracts = [item for item in due if not self._is_written(item)]
-        return [*([extracts] if extracts else []), *([item] for item in due if self._is_written(item))]
+        few = (extracts[start : start + _KEPT_AT_ONCE] for start in range(0, len(extracts), _KEPT_AT_ONCE))
+        return [*few, *([item] for item in due if self._is_written(item))]
 
     def _make(self, items: list[DueSummary]) -> list[Summary]:
         if self._is_written(items[0]):
@@ -147,7 +151,8 @@ class SummarizeWork(Job[DueSummary, Summary]):
             # Read at once, not one by one as for a model, which would keep the last ones waiting too long.
             with self.store.reading() as tx:
                 short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
-        return [self._summary(item, ExtractiveSummarizer(), short.get(item.item_id)) for item in items]
+        extract = ExtractiveSummarizer()
+        return [small_step(self._summary, item, extract, short.get(item.item_id)) for item in items]
 
     def _begun(self, items: Sequence[DueSummary]) -> set[int]:
         """Note that it is their turn, for a batch is leased as a whole; rows of those that are still ours."""
@@ -274,7 +279,7 @@ class SummarizeSegmentWork(Job[DueSegment, Summary]):
         """The sentences of people and agents with their speaker; tools speak for themselves elsewhere."""
         said = [
             f"{message.author or message.role}: {sentence}"
-            for message in _spoken_of(due)
+            for message in in_turn(_spoken_of(due))
             for sentence in split_sentences(message.text)
             if tokens.estimate(sentence) >= _SHORTEST_TOKENS
         ]

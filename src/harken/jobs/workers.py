@@ -282,7 +282,8 @@ class Background:
         else:
             work = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)
         config = self._config()
-        worker = Worker(work, config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds)
+        seconds = config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds
+        worker = Worker(work, seconds, lambda: self._config().gentle)
         self._workers[name] = worker
         worker.start()
 

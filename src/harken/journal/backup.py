@@ -10,8 +10,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from harken.errors import StoreError, UsageError
-from harken.files import make_private, remove_staged, staging
+from harken.files import make_private
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME
+from harken.journal.staging import remove_staged, staging
 from harken.storage.ports import Store
 
 # What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from harken.errors import ExportError, StoreError, UsageError
-from harken.files import remove_staged, staging
 from harken.journal.derived import Derived, MadeSummary, MadeVector, derived_from_fields, derived_of, fields_of
 from harken.journal.journal import event_from_fields, line_from_event
+from harken.journal.staging import remove_staged, staging
 from harken.model.conversations import (
     CORE_MEMORY,
     KEPT_FOLDERS,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,17 +19,16 @@ from numpy.typing import NDArray
 from harken.errors import ModelFileError, ProviderError
 from harken.providers.embedder import presentable
 from harken.providers.model_files import ModelFiles
+from harken.providers.priority import lower_priority, pace_here
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Tokens of one batch, padding included. With bge-small int8, 512 is within 5 % of the fastest (1024) on an idle
-# machine and ahead of it on a busy one; 4096 has at most 0.8 of its rate and 8192 at most 0.65, for a process of 570
-# and 620 MB instead of 175. See benchmarks/embedding.py.
-TOKEN_AREA = 512
-# From here on a batch that is alone is faster on all threads: a query of 200 tokens in 0.8 of the time, of 400 in 0.6;
-# of 50 in 0.9, and then the other threads had better look up its words.
-_WIDE_AREA = 100
+# Tokens of one batch, padding included. With bge-small int8, batches of 128, 256 and 512 take the same processor time
+# on messages of mixed length (9.6, 9.5 and 9.8 s for 200; 0.4, 1 and 3 % padding), and a query gets past small ones
+# sooner; 4096 has at most 0.8 of their rate and 8192 at most 0.65, for a process of 570 and 620 MB instead of 175. See
+# benchmarks/embedding.py.
+TOKEN_AREA = 256
 
 Int64 = NDArray[np.int64]
 
@@ -72,14 +73,14 @@ class OnnxModel:
     Args:
         files: where it is.
         max_tokens: longer texts are cut.
-        threads: CPU threads: how many batches run at once, or how many run a long text that is alone.
+        threads: how many batches run at once, each on one thread of the processor.
     """
 
     def __init__(self, files: ModelFiles, max_tokens: int, threads: int = 2) -> None:
         self.files = files
         self.max_tokens = max_tokens
         self._threads = threads
-        self._sessions: dict[int, _Session] = {}
+        self._session: _Session | None = None
 
     def tokens(self, text: str, second: str | None = None) -> Tokens:
         """A text as tokens, special ones included, cut to the limit; with a second text, the pair.
@@ -94,13 +95,13 @@ class OnnxModel:
         encoding = tokenizer.encode(presentable(text, self.max_tokens), pair)
         return Tokens(encoding.ids, encoding.type_ids)
 
-    def run(self, batch: Sequence[Tokens], threads: int = 1) -> Output:
-        """Run one batch, padded to its longest row, on so many CPU threads.
+    def run(self, batch: Sequence[Tokens]) -> Output:
+        """Run one batch, padded to its longest row, in this thread.
 
         Raises:
             ProviderError: the model refuses.
         """
-        loaded = self._load(threads)
+        loaded = self._load()
         shape = (len(batch), max(len(tokens.ids) for tokens in batch))
         ids = np.full(shape, self._tokenizer[1], dtype=np.int64)
         types = np.zeros(shape, dtype=np.int64)
@@ -123,7 +124,8 @@ class OnnxModel:
         """Run any number of rows, those of like length together: positions of a batch, and its output.
 
         Two batches side by side, each on one thread, take a fifth less time than one after the other on two threads
-        (13,200 tokens a second against 10,900); a question of a few words takes no longer on one.
+        (13,200 tokens a second against 10,900); a question of a few words takes no longer on one. A long one would take
+        less on all (200 tokens 0.8 of the time, 400 tokens 0.6), but a session of its own for that takes 41 MB.
 
         Raises:
             ProviderError: the model refuses.
@@ -131,17 +133,18 @@ class OnnxModel:
         # The longest first, so that no thread is left with one while the other has nothing more to do.
         batches = list(length_batches([len(row.ids) for row in rows], max_rows=max_rows))[::-1]
         feeds = ([rows[position] for position in batch] for batch in batches)
-        if len(batches) == 1:
-            alone = next(feeds)
-            is_long = sum(len(row.ids) for row in alone) >= _WIDE_AREA
-            yield batches[0], self.run(alone, self._threads if is_long else 1)
+        pace = pace_here()
+        if len(batches) == 1 and pace is None:
+            yield batches[0], self.run(next(feeds))
             return
-        with ThreadPoolExecutor(self._threads, "harken-onnx") as pool:
-            yield from zip(batches, pool.map(self.run, feeds), strict=True)
+        # In the background each batch when nobody waits: a query meets at most one for each thread.
+        run = self.run if pace is None else lambda feed: pace.step(self.run, feed)
+        with ThreadPoolExecutor(self._threads, "harken-onnx", lower_priority if pace else None) as pool:
+            yield from zip(batches, pool.map(run, feeds), strict=True)
 
     def output_dims(self) -> int | None:
         """Length of the output's last axis; None where the model leaves it open."""
-        dims = self._load(1).session.get_outputs()[0].shape[-1]
+        dims = self._load().session.get_outputs()[0].shape[-1]
         return dims if isinstance(dims, int) else None
 
     @cached_property
@@ -161,16 +164,16 @@ class OnnxModel:
         tokenizer.enable_truncation(self.max_tokens)
         return tokenizer, int(pad_id)
 
-    def _load(self, threads: int) -> _Session:
-        if threads not in self._sessions:
-            # A process that was forked has the session without its threads, and would wait for them.
-            key = (os.getpid(), str(self.files.model), self.files.sha256, threads)
+    def _load(self) -> _Session:
+        if self._session is None:
+            # A process that was forked has one of its own: what threads of the other one held stays held.
+            key = (os.getpid(), str(self.files.model), self.files.sha256)
             with _loading:
                 session = _sessions.get(key)
                 if session is None:
-                    session = _sessions[key] = _load(self.files, threads)
-            self._sessions[threads] = session
-        return self._sessions[threads]
+                    session = _sessions[key] = _load(self.files)
+            self._session = session
+        return self._session
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -182,7 +185,7 @@ class _Session:
 
 
 # One of each in a process, for as long as anybody uses it: a process may have many stores open, or one again and again.
-_sessions: WeakValueDictionary[tuple[int, str, str, int], _Session] = WeakValueDictionary()
+_sessions: WeakValueDictionary[tuple[int, str, str], _Session] = WeakValueDictionary()
 _loading = threading.Lock()
 
 
@@ -194,21 +197,22 @@ def vendor_errors() -> tuple[type[Exception], ...]:
     return (*own, RuntimeError, ValueError)
 
 
-def _load(files: ModelFiles, threads: int) -> _Session:
+def _load(files: ModelFiles) -> _Session:
     import onnxruntime
 
     errors = vendor_errors()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Threads that spin after a call double its CPU time and gain nothing (15.0 against 6.7 ms a query).
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Fatal only: every error is raised, and stderr belongs to the caller.
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(str(files.model), options, providers=["CPUExecutionProvider"])
     except errors as error:
         raise ModelFileError(f"{files.model} is no model that onnxruntime can load ({type(error).__name__})") from error
+    # What reading the file took, 25 MB, is free but kept; glibc alone gives it back.
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
     inputs = tuple(item.name for item in session.get_inputs())
     unknown = sorted(set(inputs) - {"input_ids", "token_type_ids", "attention_mask"})
     if unknown:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from harken.errors import NotFoundError, UsageError
-from harken.files import remove_staged
+from harken.journal.staging import remove_staged
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import CORE_MEMORY, CoreFact
 from harken.record.forget import finish_forgetting, note_scrub

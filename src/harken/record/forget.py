@@ -8,9 +8,9 @@ from datetime import datetime
 from secrets import token_hex
 
 from harken.errors import NotFoundError
-from harken.files import remove_staged
 from harken.journal.journal import Journal
 from harken.journal.replay import IngestOf, replay_conversation, superseded
+from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction

@@ -15,6 +15,7 @@ from harken.config.sections import SearchConfig
 from harken.errors import MissingExtraError, ProviderError
 from harken.log import Log
 from harken.providers.embedder import Embedder, Vectors
+from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
 from harken.storage.ports import NearestIndex, RowScope, SharedTransaction, Store, StoredSpace, Transaction
@@ -145,6 +146,8 @@ _Answer = QueryVector | str
 class SearchSession:
     """Searches that belong together; of one thread, and closed by leaving it as a context.
 
+    While it is open, the background gives way.
+
     Attributes:
         config: how these searches fuse, weigh and hold to thresholds.
         view: the store, whose readings are one transaction.
@@ -199,9 +202,11 @@ class SearchSession:
         return not asked.is_english and self.likeness_to_talk(asked) >= _LIKE_A_COURTESY
 
     def __enter__(self) -> SearchSession:
+        FOREGROUND.__enter__()
         return self
 
     def __exit__(self, *_error: object) -> None:
+        FOREGROUND.__exit__()
         self.view.release()
 
 

@@ -81,6 +81,27 @@ class TestBatches:
             _, (kept,) = read_vectors(tx, worker.space, [1])
         assert np.allclose(kept, desk.embedder.embed_query(f"Melanie: {LONG}"), atol=0.001)
 
+    def test_what_has_no_vector_at_all_comes_before_what_another_model_has_embedded(self, place: RecordedHome) -> None:
+        desk, newer = Desk(place, 3), HashingEmbedder(name="newer")
+        before = desk.worker(batch_size=2)
+        assert before.run_once() == 2
+        worker = desk.worker(newer, batch_size=1)
+        order = []
+        while worker.run_once():
+            with place.store.reading() as tx:
+                order.append(set(read_vectors(tx, worker.space, [1, 2, 3])[0].tolist()) - {*itertools.chain(*order)})
+        assert order == [{1}, {3}, {2}]
+
+    def test_equal_texts_of_a_batch_are_embedded_once(self, place: RecordedHome) -> None:
+        desk = Desk(place, 2)
+        for conversation in "abc":
+            place.say(conversation, LONG)
+        worker = desk.worker(batch_size=8)
+        assert (worker.run_once(), desk.embedder.embedded, worker.stored) == (5, 3, 5)
+        with place.store.reading() as tx:
+            _, kept = read_vectors(tx, worker.space, [3, 4, 5])
+        assert np.allclose(kept, desk.embedder.embed_query(LONG), atol=0.001)
+
     def test_two_workers_share_the_work(self, place: RecordedHome) -> None:
         desk = Desk(place, 8)
         one, other = desk.worker(), desk.worker()

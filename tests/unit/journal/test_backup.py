@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harken.errors import StoreError, UsageError
-from harken.files import remove_staged, staging
 from harken.journal.backup import backup, restore
+from harken.journal.staging import remove_staged, staging
 from recorded import RecordedHome
 
 

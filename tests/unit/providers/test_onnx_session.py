@@ -106,22 +106,14 @@ def test_a_batch_that_fails_beside_others_is_a_provider_error(bge_folder: Path) 
         list(model.run_all(rows))
 
 
-def test_a_long_text_alone_is_the_same_on_all_threads(bge_folder: Path) -> None:
-    one, many = (OnnxModel(ModelFiles("bge", bge_folder, ""), max_tokens=512, threads=threads) for threads in (1, 3))
-    row = one.tokens("Who renewed the certificate of the release server before Monday? " * 20)
-    assert len(row.ids) > 200
-    ((_, narrow),), ((_, wide),) = list(one.run_all([row])), list(many.run_all([row]))
-    np.testing.assert_allclose(narrow.values, wide.values, atol=1e-4)
-
-
 def test_a_model_is_loaded_once_however_many_use_it(bge_folder: Path) -> None:
     files = ModelFiles("bge", bge_folder, "of the pinned file")
     one, other = OnnxModel(files, max_tokens=64), OnnxModel(files, max_tokens=8)
     row = one.tokens("Who renewed the certificate?")
     one.run([row])
-    loaded = one._load(1)
+    loaded = one._load()
     np.testing.assert_array_equal(other.run([row]).values, one.run([row]).values)
-    assert other._load(1) is loaded
+    assert other._load() is loaded
     assert len(other.tokens("a text of more than eight tokens, or so it seems").ids) == 8
     gone = weakref.ref(loaded)
     del one, other, loaded

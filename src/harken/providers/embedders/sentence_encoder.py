@@ -16,6 +16,7 @@ from harken.errors import ModelFileError
 from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, presentable, unit_rows
 from harken.providers.model_files import USE_MULTILINGUAL, ModelFiles, find_model
 from harken.providers.options import EmbedderOptions
+from harken.providers.priority import small_step
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -58,7 +59,7 @@ class SentenceEncoder(PrefixingEmbedder):
         rows = [network.tokens(text, self._card.max_tokens) for text in texts]
         # One thread of BLAS: waking another one costs a query ten times what it takes (34 ms of CPU against 3).
         with network.threads.limit(limits=1):
-            return unit_rows(np.concatenate([network.run(batch) for batch in _batches(rows)]))
+            return unit_rows(np.concatenate([small_step(network.run, batch) for batch in _batches(rows)]))
 
 
 _loading = threading.Lock()

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from harken.model.conversations import ExchangeStatus, Role, spoken
 from harken.providers.embedder import Vectors
+from harken.providers.priority import in_turn
 from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_MOST, ExchangeText, Spoken, Summary, ToolUse
 from harken.text import tokens
 from harken.text.words import content_terms, split_sentences
@@ -44,7 +45,7 @@ def choose(
     """
     if max_tokens is None and len(sentences) <= count:
         return list(range(len(sentences)))
-    terms = [content_terms(sentence) for sentence in sentences]
+    terms = [content_terms(sentence) for sentence in in_turn(sentences)]
     candidates = _worth_weighing(sentences, terms, count)
     if not candidates or (max_tokens is None and len(candidates) <= count):
         return candidates
@@ -193,7 +194,7 @@ class ExtractiveSummarizer:
 
 
 def _told(said: Sequence[Spoken]) -> list[_Sentence]:
-    return [(each.author, sentence) for each in said for sentence in split_sentences(each.text)]
+    return [(each.author, sentence) for each in in_turn(said) for sentence in split_sentences(each.text)]
 
 
 def _sampled(items: Sequence[_Item]) -> Sequence[_Item]:

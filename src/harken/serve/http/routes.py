@@ -27,6 +27,7 @@ from harken.config.settings import environment
 from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
 from harken.log import Log
+from harken.providers.priority import FOREGROUND
 from harken.serve.daemon.run import Daemon
 from harken.serve.daemon.wire import (
     LINES,
@@ -84,7 +85,8 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
         gone = threading.Event()
         watching = asyncio.create_task(_watch(request, gone))
         try:
-            answer = await run_sync(hooks.answer, event, agent, content, gone.is_set)
+            with FOREGROUND:
+                answer = await run_sync(hooks.answer, event, agent, content, gone.is_set)
         finally:
             watching.cancel()
         daemon.watcher.wake()

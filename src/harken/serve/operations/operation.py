@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import MISSING, dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
 from harken.errors import NotFoundError, UsageError
 from harken.files import make_private
 from harken.model.arguments import Argument, Spelling, arguments_of
+from harken.providers.priority import FOREGROUND
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
@@ -221,7 +222,12 @@ class Operation(Generic[Wanted, Found]):
             HarkenError: what the operation raises.
         """
         wanted = self.check(given)
-        return dict(self.view(self.run(harken, wanted, caller), wanted))
+        with self.awaited():
+            return dict(self.view(self.run(harken, wanted, caller), wanted))
+
+    def awaited(self) -> AbstractContextManager[object]:
+        """The background gives way meanwhile, unless it takes long: that would be as if there were none."""
+        return nullcontext() if self.is_long else FOREGROUND
 
     def check(self, given: object) -> Wanted:
         """The arguments, unless they are not what the operation takes.

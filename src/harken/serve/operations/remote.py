@@ -101,7 +101,8 @@ def answer_command(harken: Harken, request: Mapping[str, Any], env: Mapping[str,
         raise HarkenError("The settings file has changed since the daemon was started.")
     operation = COMMANDS[request["command"]]
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in request["given"].items()}
-    found = operation.run(harken, operation.arguments(**given), Caller(Path(request["directory"]), is_owner=True))
+    with operation.awaited():
+        found = operation.run(harken, operation.arguments(**given), Caller(Path(request["directory"]), is_owner=True))
     if request["as_json"] or operation.show is None:
         return {"view": operation.shell_view(found)}
     printer = RecordingPrinter()

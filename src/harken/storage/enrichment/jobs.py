@@ -71,21 +71,24 @@ def claim_unembedded(
 ) -> list[Claimed]:
     """Take up to `limit` entries without a vector in the space, newest first, that nobody else is working on.
 
-    What has failed before comes last, so that an outage does not use up the attempts of the newest, and in ever
-    smaller parts, half as many each time: in the end, an entry that spoils every batch is tried, and given up, alone.
+    Those that have none at all come before those that another space has. What has failed before comes last, so that an
+    outage does not use up the attempts of the newest, and in ever smaller parts, half as many each time: in the end, an
+    entry that spoils every batch is tried, and given up, alone.
     """
-    attempts = func.coalesce(work.c.attempts, 0)
+    others, attempts = _other_spaces(tx, space), func.coalesce(work.c.attempts, 0)
     columns = (entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts"))
     ready = (
         tx.select(*columns)
         .select_from(entries.outerjoin(work, and_(same(entries.c.id, work.c.item_id), work.c.kind == EMBED)))
-        .where(*_waiting(tx, space), is_free(now))
+        .where(~is_given_up(tx, EMBED, entries.c.id), is_free(now))
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
         .limit(limit)
     )
     # Where writers run beside each other, what another one claims at this moment is passed over.
     ready = ready.with_for_update(of=entries, skip_locked=True)
-    rows = tx.connection.execute(ready.where(attempts == 0)).all() or tx.connection.execute(ready).all()
+    # Space by space, in the order of an index: to sort all that waits took 46 ms for 20,000 entries, each time.
+    tried = (each.where(entries.c.space_id == had) for each in (ready.where(attempts == 0), ready) for had in others)
+    rows: Sequence[Any] = next(filter(None, (tx.connection.execute(each).all() for each in tried)), [])
     alike = [row for row in rows if row.attempts == rows[0].attempts]
     is_last = bool(rows) and rows[0].attempts >= max_retries
     rows = alike[: 1 if is_last else max(1, limit >> rows[0].attempts)] if rows else []
@@ -167,8 +170,11 @@ def _count_given_up(tx: Transaction, kind: str, *conditions: ColumnElement[bool]
 
 
 def _waiting(tx: Transaction, space: StoredSpace) -> tuple[ColumnElement[bool], ...]:
-    others = [0, *(other.id for other in list_spaces(tx) if other.id != space.id)]
-    return entries.c.space_id.in_(others), ~is_given_up(tx, EMBED, entries.c.id)
+    return entries.c.space_id.in_(_other_spaces(tx, space)), ~is_given_up(tx, EMBED, entries.c.id)
+
+
+def _other_spaces(tx: Transaction, space: StoredSpace) -> list[int]:
+    return [0, *(other.id for other in list_spaces(tx) if other.id != space.id)]
 
 
 def is_given_up(tx: Transaction, kind: str, item_id: ColumnElement[int]) -> ColumnElement[bool]:

@@ -320,7 +320,7 @@ def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
         url,
         poolclass=StaticPool if in_memory else QueuePool,
         connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_SECONDS},
-        **({} if in_memory else {"pool_size": 8, "max_overflow": 56}),
+        **({} if in_memory else {"pool_size": 8, "max_overflow": 56, "pool_use_lifo": True}),
     )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "handle_error", _survive_ctrl_c)
