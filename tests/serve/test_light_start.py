@@ -43,6 +43,13 @@ def test_completion_imports_nothing_heavy(cli: CommandLine, typed: str) -> None:
     assert not cli.imports(settings=asked)[1] & HEAVY
 
 
+@pytest.mark.parametrize("words", [("status",), ("list",), ("memory", "list"), ("config",)])
+def test_who_opens_a_store_and_ranks_nothing_needs_no_numbers(stocked: CommandLine, words: tuple[str, ...]) -> None:
+    _done, imported = stocked.imports(*words)
+    assert "harken.engine" in imported
+    assert not imported & {"numpy", "onnxruntime", "tokenizers", "rich", "structlog", "alembic", "httpx", "mcp"}
+
+
 def test_the_help_alone_imports_no_command(cli: CommandLine) -> None:
     assert not any(name.startswith("harken.serve.cli.talking") for name in cli.imports("--help")[1])
 
