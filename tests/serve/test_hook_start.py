@@ -93,6 +93,30 @@ def test_the_first_prompt_of_all_is_answered_by_the_daemon_that_it_starts(
         end(place)
 
 
+# As the daemon answers the hook that has started it, told what it has imported until then.
+FIRST_ANSWER = """
+import json, sys
+from harken.engine import Harken
+from harken.serve.daemon.run import Daemon
+from harken.serve.http.routes import make_app
+from harken.serve.hooks.answers import Hooks
+asked = {"session_id": "one", "cwd": "/", "prompt": "When do I plant the tomato seedlings?"}
+with Harken(sys.argv[1], env={}) as harken:
+    hooks = Hooks(harken, sys.argv[1] + "/run/reports", is_loading=lambda: True)
+    said = hooks.answer("UserPromptSubmit", "claude-code", json.dumps(asked).encode())
+print(json.dumps([said.decode(), *sys.modules]))
+"""
+
+
+def test_the_first_answer_waits_for_no_model_and_for_nothing_that_it_does_not_need(filled: CommandLine) -> None:
+    words = [sys.executable, "-c", FIRST_ANSWER, str(filled.home)]
+    told = subprocess.run(words, env=filled.environment(), capture_output=True, check=True).stdout
+    said, *imported = json.loads(told)
+    assert "last frost" in said
+    late = {"onnxruntime", "tokenizers", "pydantic", "mcp", "httpx", "rich", "harken.jobs.workers"}
+    assert not late & set(imported)
+
+
 def is_waited_for(lock: Path) -> bool:
     """Whether a process or a thread waits for a lock."""
     number = f":{lock.stat().st_ino} "
