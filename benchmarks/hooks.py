@@ -170,14 +170,16 @@ def peak_mb(pid: int) -> int | None:
 
 
 def down(agent: Agent, prompts: Iterator[str], rounds: int) -> dict[str, list[float]]:
-    """Hooks that find no daemon and start one, which is killed before it has loaded anything."""
-    taken: dict[str, list[float]] = {"no daemon, prompt": [], "no daemon, end of a turn": []}
+    """Hooks that find no daemon and start one: a prompt waits for its first answer, the end of a turn for nothing."""
+    taken: dict[str, list[float]] = {"cold start, prompt": [], "no daemon, end of a turn": []}
+    answered = 0
     for _ in range(rounds):
         for name, event in zip(taken, ("UserPromptSubmit", "Stop"), strict=True):
             milliseconds, said = agent.hook(event, next(prompts))
-            assert not said
             taken[name].append(milliseconds)
+            answered += bool(said)
             kill_when_it_serves(agent)
+    print(f"Of {rounds} prompts after a cold start {answered} had an answer.")
     return taken
 
 
@@ -226,8 +228,9 @@ def locked(home: Path) -> Iterator[None]:
 def row(name: str, times: list[float]) -> dict[str, Any]:
     """A line of the table."""
     p95 = float(np.percentile(times, 95))
-    targets = {"warm": BUSY_P95_MS if _BUSY in name else WARM_P95_MS, "no daemon": DOWN_P95_MS}
-    target = next((limit for kind, limit in targets.items() if name.startswith(kind)), None)
+    busy_or_warm = BUSY_P95_MS if _BUSY in name else WARM_P95_MS
+    targets = {"warm": busy_or_warm, "no daemon": DOWN_P95_MS, "cold start": DEADLINE_MS}
+    target = next((most for kind, most in targets.items() if name.startswith(kind)), None)
     return {
         "what": name,
         "p50_ms": round(float(np.percentile(times, 50)), 1),

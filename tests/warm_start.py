@@ -250,8 +250,8 @@ def _import_all() -> None:
     for name in (*(name for name in ours if not name.startswith(_NOT)), *_LATE):
         with suppress(ImportError):
             importlib.import_module(name)
-    # Made when it is first used, which is in each command.
-    importlib.import_module("harken.config.settings").Settings.model_rebuild()
+    # Read when they are first used, which is in each command.
+    importlib.import_module("harken.config.settings").Settings(home="/")
 
 
 def _measuring() -> Any:

@@ -67,7 +67,7 @@ def test_every_setting_of_the_table_exists_with_the_default_that_it_says() -> No
     known = load_settings(env={"HARKEN_HOME": "/nowhere"})
     values = {value.key: value.value for value in known.values()}
     named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)?)`", "\n".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
-    assert named - {"setting"} <= values.keys() | Settings.model_fields.keys() | {"redaction.patterns"}
+    assert named - {"setting"} <= values.keys() | Settings.hints().keys() | {"redaction.patterns"}
     assert values["search.limit"] == 10
     assert values["embedding.min_message_tokens"] == 10
     assert values["record.tool_text_chars"] == 2000

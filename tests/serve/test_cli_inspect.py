@@ -119,7 +119,7 @@ def test_every_setting_is_shown_with_its_origin_and_no_key_is_printed(cli: Comma
 @pytest.mark.parametrize(
     ("file", "settings", "words"),
     [
-        ("[search]\nlimit = 0\n", {}, "search.limit: input should be greater than or equal to 1 (from harken.toml)"),
+        ("[search]\nlimit = 0\n", {}, "search.limit: limit must be >= 1, got 0 (from harken.toml)"),
         ("[search]\nlimits = 5\n", {}, "search.limits: there is no such setting (from harken.toml)"),
         ("[search\n", {}, "harken.toml cannot be read"),
         ("", {"HARKEN_SEARCH_LIMIT": "5"}, "HARKEN_SEARCH_LIMIT names no setting"),

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coding_agent import answering, end, eventually
+from coding_agent import PATIENCE_SECONDS, CodingAgent, answering, end, eventually
 from command_line import CommandLine
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.paths import DaemonPaths
 from harken.testing import EmbeddingServer, Reply
+from harken.testing.local_server import Request
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
 
+class HeldServer(EmbeddingServer):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def answer(self, request: Request) -> Reply:
+        self.may_answer.wait(PATIENCE_SECONDS)
+        return super().answer(request)
+
+
 @pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
-    with EmbeddingServer() as running:
+def server() -> Iterator[HeldServer]:
+    with HeldServer() as running:
         yield running
+        running.may_answer.set()
 
 
 @pytest.fixture
@@ -78,3 +94,31 @@ def test_a_daemon_that_nobody_asks_leaves_only_when_everything_is_embedded(
         end(place)
         process.kill()
         process.wait()
+
+
+def test_until_the_model_is_there_a_prompt_is_answered_by_its_words(
+    remote: CommandLine, server: HeldServer, place: DaemonPaths, folder: Path
+) -> None:
+    earlier = CodingAgent(remote, folder, "earlier")
+    earlier.say("user", "For the record: our staging cluster is called Zanzibar, and Priya owns it.")
+    remote("import", "claude-code", earlier.transcript)
+    assert remote.status()["embedded"] == 1
+    server.may_answer.clear()
+    asked = "Who owns the staging cluster Zanzibar?"
+    try:
+        # Neither before the model is asked for nor while it is waited for.
+        for session in ("first", "second"):
+            before = len(server.requests)
+            assert "Priya" in CodingAgent(remote, folder, session).context(asked)
+            eventually(lambda before=before, first=session == "first": not first or len(server.requests) > before)
+        assert asked not in str([request.body for request in server.requests])
+        server.may_answer.set()
+        sessions = iter(range(1000))
+
+        def is_asked_by_meaning() -> bool:
+            assert "Priya" in CodingAgent(remote, folder, f"later {next(sessions)}").context(asked)
+            return asked in str([request.body for request in server.requests])
+
+        eventually(is_asked_by_meaning)
+    finally:
+        end(place)

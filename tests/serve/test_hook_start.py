@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, answering, daemons_of, end, eventually
+from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
 from command_line import PYTHON, CommandLine
 from harken.serve.daemon.lock import held, holder
 from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.daemon.starting import answered, claim, has_started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -93,6 +94,63 @@ def _on_path(program: str) -> str:
     """Without the packages of this environment, some of which bring modules into every process."""
     source = Path(__file__).parents[2] / "src"
     return f"import sys; sys.path.insert(0, {str(source)!r})\n{program}"
+
+
+def test_the_first_prompt_of_all_is_answered_by_the_daemon_that_it_starts(
+    filled: CommandLine, place: DaemonPaths, folder: Path
+) -> None:
+    try:
+        assert daemons_of(filled.home) == []
+        assert "last frost" in CodingAgent(filled, folder, "one").context("When do I plant the tomato seedlings?")
+    finally:
+        end(place)
+
+
+# As the daemon answers the hook that has started it, told what it has imported until then.
+FIRST_ANSWER = """
+import json, sys
+from harken.engine import Harken
+from harken.serve.daemon.run import Daemon
+from harken.serve.http.routes import make_app
+from harken.serve.hooks.answers import Hooks
+asked = {"session_id": "one", "cwd": "/", "prompt": "When do I plant the tomato seedlings?"}
+with Harken(sys.argv[1], env={}) as harken:
+    hooks = Hooks(harken, sys.argv[1] + "/run/reports", is_loading=lambda: True)
+    said = hooks.answer("UserPromptSubmit", "claude-code", json.dumps(asked).encode())
+print(json.dumps([said.decode(), *sys.modules]))
+"""
+
+
+def test_the_first_answer_waits_for_no_model_and_for_nothing_that_it_does_not_need(filled: CommandLine) -> None:
+    words = [sys.executable, "-c", FIRST_ANSWER, str(filled.home)]
+    told = subprocess.run(words, env=filled.environment(), capture_output=True, check=True).stdout
+    said, *imported = json.loads(told)
+    assert "last frost" in said
+    late = {"onnxruntime", "tokenizers", "pydantic", "mcp", "httpx", "rich", "harken.jobs.workers"}
+    assert not late & set(imported)
+
+
+def is_waited_for(lock: Path) -> bool:
+    """Whether a process or a thread waits for a lock."""
+    number = f":{lock.stat().st_ino} "
+    return any("->" in line and number in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc/locks tells who waits")
+def test_who_waits_for_a_daemon_goes_on_when_it_answers_and_when_it_has_failed(place: DaemonPaths) -> None:
+    Path(place.folder).mkdir(parents=True, mode=0o700)
+    for tell in (answered, os.close):
+        claimed = claim(place)
+        assert claimed is not None
+        seen: list[bool] = []
+        waiting = threading.Thread(target=lambda seen=seen: seen.append(has_started(place)))
+        waiting.start()
+        eventually(lambda: is_waited_for(Path(place.starting)))
+        assert seen == []
+        tell(claimed)
+        waiting.join()
+        assert seen == [True]
+        assert not has_started(place)
 
 
 def test_who_only_looks_at_the_lock_keeps_no_daemon_from_it(place: DaemonPaths) -> None:

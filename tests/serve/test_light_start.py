@@ -43,6 +43,16 @@ def test_completion_imports_nothing_heavy(cli: CommandLine, typed: str) -> None:
     assert not cli.imports(settings=asked)[1] & HEAVY
 
 
+@pytest.mark.parametrize("words", [("status",), ("list",), ("search", "tomato", "--mode", "keyword")])
+def test_who_opens_a_store_pays_for_nothing_else(stocked: CommandLine, words: tuple[str, ...]) -> None:
+    done, imported = stocked.imports(*words)
+    assert done.code == 0, done.err
+    assert "harken.engine" in imported
+    unused = {"pydantic", "rich", "structlog", "alembic", "httpx", "starlette", "mcp", "onnxruntime", "tokenizers"}
+    # Whoever ranks does so by arrays.
+    assert not imported & (unused if words[0] == "search" else {*unused, "numpy"})
+
+
 def test_the_help_alone_imports_no_command(cli: CommandLine) -> None:
     assert not any(name.startswith("harken.serve.cli.talking") for name in cli.imports("--help")[1])
 

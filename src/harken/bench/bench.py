@@ -25,8 +25,8 @@ from harken.storage.projects import EVERY_PROJECT, ProjectScope, all_projects
 from harken.storage.vectors import answering_space
 from harken.text import tokens
 
-SCOPES: tuple[str, ...] = get_args(RagConfig.model_fields["scope"].annotation)
-FUSIONS: tuple[str, ...] = get_args(SearchConfig.model_fields["fusion"].annotation)
+SCOPES: tuple[str, ...] = get_args(RagConfig.hints()["scope"])
+FUSIONS: tuple[str, ...] = get_args(SearchConfig.hints()["fusion"])
 _DEPTH = 50
 _PLACES = (1, 5, 10)
 # Thresholds that are tried, from the model's own calibration.

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from harken.config.section import DEFAULTS, Field, SecretText, SettingsSection
 
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
 Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
-
-
-class SettingsSection(BaseModel):
-    """A section: unknown keys are refused, values do not change."""
-
-    # Validators take long to build: that of `Settings` holds those of all sections, which need none of their own.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-# The default of a section: each of its own defaults. Validated in place, or it would build the section's own validator.
-DEFAULTS: Any = Field(default_factory=dict, validate_default=True)
+Positive = Annotated[int, Field(gt=0)]
 
 
 class EmbeddingConfig(SettingsSection):
@@ -40,7 +30,7 @@ class EmbeddingConfig(SettingsSection):
     model: str | None = None
     path: Path | None = None
     url: str | None = None
-    api_key: SecretStr | None = None
+    api_key: SecretText | None = None
     dims: Annotated[int, Field(ge=1, le=8192)] | None = None
     max_tokens: Annotated[int, Field(ge=16, le=32768)] | None = None
     query_prefix: str | None = None
@@ -52,7 +42,7 @@ class EmbeddingConfig(SettingsSection):
     download_url: str | None = None
     download_sha256: str | None = None
     min_message_tokens: Annotated[int, Field(ge=0, le=1000)] = 10
-    usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    usd_per_million: Annotated[Decimal, Field(ge=0)] | None = None
     multilingual: bool | None = None
 
 
@@ -109,25 +99,18 @@ class LlmConfig(SettingsSection):
 
     model: str | None = None
     url: str | None = None
-    api_key: SecretStr | None = None
+    api_key: SecretText | None = None
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     max_tokens: Annotated[int, Field(ge=16, le=200_000)] = 2048
     max_input_tokens: Annotated[int, Field(ge=256, le=2_000_000)] = 8000
-    max_usd_per_day: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = Decimal("1.00")
-    input_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
-    output_usd_per_million: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_usd_per_day: Annotated[Decimal, Field(ge=0)] | None = Decimal("1.00")
+    input_usd_per_million: Annotated[Decimal, Field(ge=0)] | None = None
+    output_usd_per_million: Annotated[Decimal, Field(ge=0)] | None = None
 
-    @field_validator("max_usd_per_day", mode="before")
-    @classmethod
-    def _no_limit(cls, value: object) -> object:
-        """TOML and the environment have no other word for it."""
-        return None if isinstance(value, str) and value.strip().lower() == "none" else value
-
-    @model_validator(mode="after")
-    def _both_prices(self) -> Self:
-        if (self.input_usd_per_million is None) != (self.output_usd_per_million is None):
-            raise ValueError("input_usd_per_million and output_usd_per_million must be set together")
-        return self
+    def contradiction(self) -> str:
+        """Say whether one price is missing."""
+        is_half = (self.input_usd_per_million is None) != (self.output_usd_per_million is None)
+        return "input_usd_per_million and output_usd_per_million must be set together" if is_half else ""
 
 
 class RedactionConfig(SettingsSection):
@@ -138,7 +121,7 @@ class RedactionConfig(SettingsSection):
     """
 
     enabled: bool = True
-    patterns: dict[str, str] = Field(default_factory=dict)
+    patterns: dict[str, str] = DEFAULTS
 
 
 class WorkerConfig(SettingsSection):
@@ -193,20 +176,11 @@ class AutoRagConfig(SettingsSection):
     """
 
     enabled: bool = True
-    top_k: int = 4
-    top_k_several: int = 12
-    max_tokens: int = 400
-    relevance_threshold: float | None = None
-    min_message_tokens: int = 10
-
-    @field_validator("top_k", "top_k_several", "max_tokens", "relevance_threshold", "min_message_tokens")
-    @classmethod
-    def _in_range(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None and value <= 0:
-            raise ValueError(f"{info.field_name} must be > 0, got {value}")
-        if value is not None and value > 1 and info.field_name == "relevance_threshold":
-            raise ValueError(f"relevance_threshold must be <= 1, got {value}")
-        return value
+    top_k: Positive = 4
+    top_k_several: Positive = 12
+    max_tokens: Positive = 400
+    relevance_threshold: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_message_tokens: Positive = 10
 
 
 class ContextConfig(SettingsSection):
@@ -220,18 +194,11 @@ class ContextConfig(SettingsSection):
     Source: seed TASK-007a, stage 1.
     """
 
-    default_budget_tokens: int = 8000
-    sliding_window: int = 20
-    subagent_history: int = 5
-    summary_tokens: int = 300
+    default_budget_tokens: Positive = 8000
+    sliding_window: Positive = 20
+    subagent_history: Positive = 5
+    summary_tokens: Positive = 300
     system_prompt: str = ""
-
-    @field_validator("default_budget_tokens", "sliding_window", "subagent_history", "summary_tokens")
-    @classmethod
-    def _positive(cls, value: int, info: ValidationInfo) -> int:
-        if value <= 0:
-            raise ValueError(f"{info.field_name} must be > 0")
-        return value
 
 
 class RagConfig(SettingsSection):

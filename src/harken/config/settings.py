@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
-
 from harken.config import sections
+from harken.config.section import DEFAULTS, UNKNOWN, Field, SettingsError, SettingsSection
 from harken.errors import ConfigError
 
 _FILES = ("harken.toml", "harken.yaml", "harken.yml")
@@ -25,13 +24,9 @@ _NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG"}
 _FREE_TABLES = frozenset({"redaction.patterns"})
 # What a distance of 1 or more becomes: the seeds let everything pass then that is found at all.
 _ANY_LIKENESS = 1e-9
-_REASONS = {
-    "extra_forbidden": "there is no such setting",
-    "model_type": "is a section, which holds settings of its own",
-}
 
 
-class Settings(sections.SettingsSection):
+class Settings(SettingsSection):
     """Everything that can be set, validated.
 
     Attributes:
@@ -45,19 +40,19 @@ class Settings(sections.SettingsSection):
     store: str | None = None
     tenant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@-]{1,63}$")] = "local"
     embedder: str = "onnx"
-    embedding: sections.EmbeddingConfig = sections.DEFAULTS
-    search: sections.SearchConfig = sections.DEFAULTS
-    llm: sections.LlmConfig = sections.DEFAULTS
-    redaction: sections.RedactionConfig = sections.DEFAULTS
-    worker: sections.WorkerConfig = sections.DEFAULTS
-    record: sections.RecordConfig = sections.DEFAULTS
-    auto_rag: sections.AutoRagConfig = sections.DEFAULTS
-    context: sections.ContextConfig = sections.DEFAULTS
-    rag: sections.RagConfig = sections.DEFAULTS
-    hooks: sections.HooksConfig = sections.DEFAULTS
-    serve: sections.ServeConfig = sections.DEFAULTS
-    chat: sections.ChatConfig = sections.DEFAULTS
-    assemble: sections.AssembleConfig = sections.DEFAULTS
+    embedding: sections.EmbeddingConfig = DEFAULTS
+    search: sections.SearchConfig = DEFAULTS
+    llm: sections.LlmConfig = DEFAULTS
+    redaction: sections.RedactionConfig = DEFAULTS
+    worker: sections.WorkerConfig = DEFAULTS
+    record: sections.RecordConfig = DEFAULTS
+    auto_rag: sections.AutoRagConfig = DEFAULTS
+    context: sections.ContextConfig = DEFAULTS
+    rag: sections.RagConfig = DEFAULTS
+    hooks: sections.HooksConfig = DEFAULTS
+    serve: sections.ServeConfig = DEFAULTS
+    chat: sections.ChatConfig = DEFAULTS
+    assemble: sections.AssembleConfig = DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,7 @@ class LoadedSettings:
 
     def values(self) -> list[SettingValue]:
         """Return every setting in the order of the classes above, secrets masked."""
-        flat = _flatten(self.settings.model_dump(mode="json"))
+        flat = _flatten(self.settings.model_dump())
         shown = {key: without_password(value) if isinstance(value, str) else value for key, value in flat.items()}
         return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in shown.items()]
 
@@ -239,10 +234,9 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 def known_keys() -> list[str]:
     """Return every setting's dotted key, in alphabetical order."""
     keys: list[str] = []
-    for name, info in Settings.model_fields.items():
-        part = info.annotation
-        if isinstance(part, type) and issubclass(part, sections.SettingsSection):
-            keys += [f"{name}.{inner}" for inner in part.model_fields]
+    for name, part in Settings.hints().items():
+        if isinstance(part, type) and issubclass(part, SettingsSection):
+            keys += [f"{name}.{inner}" for inner in part.hints()]
         else:
             keys.append(name)
     return sorted(keys)
@@ -278,14 +272,12 @@ def _snake_keys(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _validate(data: dict[str, Any], origins: Mapping[str, str]) -> Settings:
     try:
-        return Settings.model_validate(data)
-    except ValidationError as error:
+        return Settings(**data)
+    except SettingsError as error:
         lines = []
-        for problem in error.errors(include_url=False, include_input=False):
-            key = ".".join(str(part) for part in problem["loc"])
+        for key, reason in error.problems:
             origin = origins.get(key) or next((o for k, o in origins.items() if k.startswith(key)), "default")
-            reason = _REASONS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
-            meant = like_it(key) if problem["type"] == "extra_forbidden" else ""
+            meant = like_it(key) if reason == UNKNOWN else ""
             hint = f", did you mean {meant}?" if meant else ""
-            lines.append(f"{key}: {reason[:1].lower()}{reason[1:]} (from {origin}){hint}")
+            lines.append(f"{key}: {reason} (from {origin}){hint}")
         raise ConfigError("; ".join(lines)) from error

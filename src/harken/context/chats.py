@@ -170,15 +170,19 @@ class Chats:
             with self._sessions.open() as searches:
                 searches.begin(parse_query(_ANY_QUESTION))
 
-    def quotes_about(self, prompt: str, conversation_uid: str, directory: str | None = None) -> list[Quote]:
+    def quotes_about(
+        self, prompt: str, conversation_uid: str, directory: str | None = None, by_words: bool = False
+    ) -> list[Quote]:
         """What was saved, and what other conversations say, about a prompt: asked at once, the most important first.
 
         What is of another project than the directory's comes last; without a directory, the conversation's own tells.
+        Found `by_words` alone where nobody can wait until the model is loaded.
         """
         query = parse_query(prompt)
         saved: list[Quote] = []
         project = self.newest(conversation_uid).project if directory is None else None
         with self._sessions.open(self._projects(project, directory)) as searches:
+            searches.by_words = by_words
             if query.text and not is_small_talk(query):
                 with searches.view.reading() as tx:
                     present = present_sources(tx, SAVED.sources)
@@ -194,12 +198,17 @@ class Chats:
         return scope_of(self._store, self._settings().rag.scope, project, directory)
 
     def rules_about(
-        self, prompt: str | None, conversation_uid: str, directory: str | Path | None = None
+        self,
+        prompt: str | None,
+        conversation_uid: str,
+        directory: str | Path | None = None,
+        by_words: bool = False,
     ) -> list[Quote]:
         """The user's standing rules that touch a prompt, or any; not what its own conversation has said."""
         query = None if prompt is None else parse_query(prompt)
         project = self.newest(conversation_uid).project if directory is None and conversation_uid else None
         with self._sessions.open(self._projects(project, directory)) as searches:
+            searches.by_words = by_words
             found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)
         return [quote if quote.project else replace(quote, text=f"{RULE_SAID} {quote.text}") for quote in found]
 

@@ -148,7 +148,7 @@ class Parts:
         """The embedding models: which one fills the store, which one answers."""
         from harken.jobs.spaces import open_spaces
 
-        return open_spaces(self.store, self.settings, self._language_model.book, self._given_embedder)
+        return open_spaces(self.store, self.settings, lambda: self._language_model.book(), self._given_embedder)
 
     @lazy_part
     def maintenance(self) -> Maintenance:
@@ -283,12 +283,13 @@ class Parts:
 
     def _seen_from(self, directory: str | Path | None, conversation: str | None) -> ProjectScope:
         """What is seen of other projects from a directory, or a conversation's project; of nowhere, everything."""
-        from harken.record.scope import scope_of
-        from harken.storage.conversations import find_conversation
         from harken.storage.projects import EVERY_PROJECT
 
         if directory is None and conversation is None:
             return EVERY_PROJECT
+        from harken.record.scope import scope_of
+        from harken.storage.conversations import find_conversation
+
         with self.store.reading() as tx:
             known = find_conversation(tx, conversation) if conversation else None
         return scope_of(self.store, self._current().rag.scope, known.project if known else None, directory)

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harken.config.settings import Settings
 from harken.errors import MissingExtraError, ProviderError
-from harken.jobs.spend import EmbeddingMeter, SpendBook
 from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import has_multilingual, open_embedder
 from harken.storage.ports import Store, StoredSpace
 from harken.storage.vectors import answering_space, ensure_second, ensure_space, is_second
+
+if TYPE_CHECKING:
+    from harken.jobs.spend import SpendBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,9 @@ def open_spaces(
     key = settings.embedding.api_key
 
     def opened(options: EmbedderOptions) -> Embedder:
+        # Whoever searches by words alone opens none.
+        from harken.jobs.spend import EmbeddingMeter
+
         meter = EmbeddingMeter(book, f"{options.name}:{options.model}", options.price)
         return open_embedder(options, meter)
 

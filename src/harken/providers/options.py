@@ -63,7 +63,7 @@ class EmbedderOptions:
     @classmethod
     def configured(cls, home: Path, name: str, wanted: EmbeddingConfig) -> EmbedderOptions:
         """The options of an embedder that the settings ask for."""
-        shared = {item.name for item in fields(cls)} & EmbeddingConfig.model_fields.keys()
+        shared = {item.name for item in fields(cls)} & EmbeddingConfig.hints().keys()
         values: dict[str, Any] = {key: getattr(wanted, key) for key in shared - {"api_key"}}
         return cls(home, name, api_key=wanted.api_key.get_secret_value() if wanted.api_key else None, **values)
 

@@ -37,6 +37,7 @@ GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
 NOTHING_RECORDED = "Nothing is recorded yet. Bring in what there is: harken import"
 _FOREIGN = "Searched by words alone: the embedding model does not know this script."
+_LOADING = "Searched by words alone: the embedding model is being loaded."
 # A percent of a million takes embedding minutes, and counting them a tenth of a second.
 _COUNTED_SECONDS = 30.0
 # Queries that are embedded at one time, and vectors that are kept: a premortem always asks the same two hundred.
@@ -154,11 +155,13 @@ class SearchSession:
         now: the moment for all of them.
         coverage: tells what share is embedded.
         projects: what they see of other projects than the one at hand.
+        by_words: whether words alone must do, for nobody can wait until the model is loaded.
     """
 
     def __init__(self, sessions: SearchSessions, config: SearchConfig, projects: ProjectScope) -> None:
         self.config = config
         self.projects = projects
+        self.by_words = False
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
         self.coverage = sessions.coverage
@@ -170,6 +173,8 @@ class SearchSession:
 
         With `known_scripts_only`, words alone must do where the model was not made for the query's script.
         """
+        if self.by_words:
+            return _LOADING
         key = query.text, known_scripts_only and foreign_share(query.text) > _MOSTLY
         if key not in self._asked:
             with self.view.reading() as tx:

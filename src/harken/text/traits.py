@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from harken.text import tokens
 from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, word_lists
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Of a longer text its beginning tells what kind it is; what is counted there stands for the whole.
 _LOOKED_AT = 2_000
@@ -85,13 +86,16 @@ def traits_of(text: str, rules: int = 0) -> int:
     return packed
 
 
-_WIDTHS = np.array([*_BITS.values()])
-_SHIFTS, _MOST = np.cumsum(_WIDTHS) - _WIDTHS, 2**_WIDTHS - 1
-_IS_COUNT = _MOST > _SHARES
+_MOST = tuple(2**bits - 1 for bits in _BITS.values())
+_SHIFTS = tuple(itertools.accumulate(_BITS.values(), initial=0))[:-1]
 
 
 def unpack(packed: Sequence[int]) -> Traits:
     """The traits that numbers hold."""
-    values = (np.array(packed, dtype=np.int64)[:, None] >> _SHIFTS) & _MOST
+    # Here, for whoever opens a store imports this module, and few of them rank.
+    import numpy as np
+
+    most = np.array(_MOST)
+    values = (np.array(packed, dtype=np.int64)[:, None] >> np.array(_SHIFTS)) & most
     # What is no count is a share of its most.
-    return Traits(*np.where(_IS_COUNT, np.log1p(values), values / _MOST).T)
+    return Traits(*np.where(most > _SHARES, np.log1p(values), values / most).T)

@@ -90,8 +90,8 @@ def set_value(session: CommandSession, key: str, value: str) -> None:
     from harken.config.sections import RagConfig
 
     name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)
-    if name not in RagConfig.model_fields:
-        known = ", ".join(_SEED_PREFIX + each for each in RagConfig.model_fields)
+    if name not in RagConfig.hints():
+        known = ", ".join(_SEED_PREFIX + each for each in RagConfig.hints())
         said = f"{session.prefix}rag set KEY VALUE, KEY one of {known}"
         raise UsageError(f"There is no setting '{key}' here. Say: {said}")
     with session.engine() as harken:

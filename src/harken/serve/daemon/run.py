@@ -38,6 +38,8 @@ _QUESTION = "what was said before"
 _DRAIN_SECONDS = 20.0
 _BACKLOG = 128
 _SWITCH_SECONDS = 0.001
+# A hook that has started this process asks within so long.
+_FIRST_SECONDS = 1.0
 # Hooks that found no daemon leave their reports without a word.
 _POLL_SECONDS = 2.0
 # An agent may write the last lines of a turn after the hook that reports it.
@@ -76,6 +78,8 @@ class Daemon:
         watcher: reads the transcripts that hooks report.
         mcp: what answers at `/mcp`.
         was_idle: it left because nobody asked.
+        has_answered: set once a hook has its answer.
+        is_loading: whether a question would still have to wait for the model.
     """
 
     def __init__(
@@ -84,6 +88,8 @@ class Daemon:
         self.settings_mark = settings_mark(environment())
         self.reports = paths.reports
         self.is_leaving = self.was_idle = False
+        self.is_loading = True
+        self.has_answered = threading.Event()
         self._harken = harken
         self._paths = paths
         self._ready = ready
@@ -96,6 +102,7 @@ class Daemon:
             lambda transcript: harken.import_transcripts(transcript.format, [transcript.path], is_live=True),
         )
         self.mcp = Mount(harken)
+        self._beginning = threading.Thread(target=self._begin, name="harken-begin", daemon=True)
         self._remote = remote
         self._servers: list[_DaemonServer] = []
 
@@ -110,9 +117,10 @@ class Daemon:
         self._own = _identity(self._paths.socket)
         try:
             self.watcher.start()
-            self._start_workers()
+            self._beginning.start()
             asyncio.run(self._serve(app, listening))
         finally:
+            self._beginning.join(_FIRST_SECONDS)
             # Another's stands there where the home was deleted and made anew.
             if _identity(self._paths.socket) == self._own:
                 with suppress(FileNotFoundError):
@@ -127,6 +135,7 @@ class Daemon:
     def leave(self) -> None:
         """End, once everything that was asked has been answered."""
         self.is_leaving = True
+        self.has_answered.set()
         for server in self._servers:
             server.should_exit = True
 
@@ -169,16 +178,25 @@ class Daemon:
         found = _identity(self._paths.socket) == self._own and Path(self._paths.lock).exists()
         return not found or _identity(self._database) != self._opened
 
+    def _begin(self) -> None:
+        """Begin to work, and load what a question would have to wait for, longer than a hook may take.
+
+        Whoever has started this process waits for an answer, and gets it first: by words, for which nothing is loaded.
+        """
+        self.has_answered.wait(_FIRST_SECONDS)
+        if not self.is_leaving:
+            self._start_workers()
+            self._warm_up()
+        self.is_loading = False
+
     def _start_workers(self) -> None:
         try:
             self._harken.start_worker()
         except HarkenError as error:
             # Words still find things; `harken status` says what is missing, and the workers go on once it is there.
             _log.warning("workers_stand_still", error_class=type(error).__name__)
-        threading.Thread(target=self._warm_up, name="harken-warm-up", daemon=True).start()
 
     def _warm_up(self) -> None:
-        """Load what the first question would have to wait for, longer than a hook may take."""
         try:
             self._harken.search(_QUESTION, limit=1)
         except HarkenError as error:

@@ -108,6 +108,24 @@ def answered(claimed: int) -> None:
     os.close(claimed)
 
 
+def has_started(paths: DaemonPaths) -> bool:
+    """Wait for a daemon that is being started, until it answers or has failed; whether there was one to wait for.
+
+    Raises:
+        OSError: nothing tells whether one is being started.
+    """
+    descriptor = open_lock(paths.starting, make=False)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        # The kernel wakes this process: to look again and again would take from the one that is waited for.
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return True
+    finally:
+        os.close(descriptor)
+
+
 def _words_of(paths: DaemonPaths, claimed: int) -> list[str]:
     return [sys.executable, "-m", "harken", "--home", paths.home, "serve", "--quiet", "--claimed", str(claimed)]
 

@@ -83,11 +83,13 @@ class Hooks:
     Attributes:
         reports: folder where transcripts that have grown are put down.
         unwritten: those that could not be, the disk being full, say; whoever reads the folder tries again.
+        is_loading: whether the model is not there yet: a prompt is then looked for by its words alone.
     """
 
     harken: Harken
     reports: str
     unwritten: set[Transcript] = field(default_factory=set)
+    is_loading: Callable[[], bool] = lambda: False
 
     def answer(self, event: str, agent: str, content: bytes, is_gone: Callable[[], bool] = lambda: False) -> bytes:
         """Return what the hook is to print; nothing where nothing matters.
@@ -125,8 +127,8 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
-            cwd = _directory(payload)
-            quotes = [*chats.rules_about(prompt, uid, cwd), *chats.quotes_about(prompt, uid, cwd)]
+            about = prompt, uid, _directory(payload), self.is_loading()
+            quotes = [*chats.rules_about(*about), *chats.quotes_about(*about)]
             quotes.sort(key=lambda quote: bool(quote.project))
             return self._told(agent, uid, PAST, quotes, chats.given(uid))
         if event in CHECKED and wanted.premortem:

@@ -1,7 +1,8 @@
 """`harken hook EVENT [--agent NAME] [--home PATH]`: the process that a coding agent starts at an event.
 
 It fails open: whatever goes wrong, it says nothing and ends with 0 within its deadline, and the agent goes on. It pays
-for each import, so it hands what it got to the daemon unread, and prints what comes back unread.
+for each import, so it hands what it got to the daemon unread, and prints what comes back unread. Where there is none,
+it starts one, which answers what the agent waits for, if it gets there within the deadline.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     # Whatever hangs (a pipe that nobody closes, a disk that does not answer), this ends it.
     _thread.start_new_thread(_leave_after, (seconds,))
     try:
-        if answer := _answer(arguments, env, seconds * _SHARE_OF_DAEMON):
+        if answer := _answer(arguments, env, seconds):
             sys.stdout.buffer.write(answer)
             sys.stdout.buffer.flush()
     except BaseException:  # noqa: BLE001, S110 - the agent must never feel that its memory failed
@@ -49,31 +50,38 @@ def _answer(arguments: Sequence[str], env: Mapping[str, str], seconds: float) ->
         env = {**env, "HARKEN_HOME": home}
     payload = sys.stdin.buffer.read(_LONGEST_PAYLOAD)
     paths = DaemonPaths(home_of(env))
+    asked = paths.socket, f"/v1/hook/{event}?agent={agent}", payload, env
     try:
-        status, answer = exchange(paths.socket, f"/v1/hook/{event}?agent={agent}", payload, env, seconds)
+        status, answer = exchange(*asked, seconds * _SHARE_OF_DAEMON)
     except DaemonError:
         status = 0
-    if status == OK:
-        return answer
     # Also one of another version, with other settings or in trouble has not looked at what was reported.
-    _alone(paths, event, agent, payload, env)
-    return b""
+    if status != OK and _alone(paths, event, agent, payload, env):
+        # The deadline ends this process, wherever it waits.
+        status, answer = exchange(*asked, seconds)
+    return answer if status == OK else b""
 
 
-def _alone(paths: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> None:
-    """Without a daemon: what has grown is written down, and one is started that will read it."""
+def _alone(paths: DaemonPaths, event: str, agent: str, payload: bytes, env: Mapping[str, str]) -> bool:
+    """Without a daemon: what has grown is written down, and one is started that will read it.
+
+    Returns:
+        Whether the one that is being started answers by now, or has failed; at once where the event asks for nothing.
+    """
     if foreign(paths.folder):
         # Whose it is would read which transcripts there are.
-        return
-    from harken.serve.hooks.events import report
+        return False
+    from harken.serve.hooks.events import asks, report
 
-    if report(paths.reports, event, agent, payload):
-        from harken.serve.daemon.starting import spawn, start
+    if not report(paths.reports, event, agent, payload):
+        return False
+    from harken.serve.daemon.starting import has_started, spawn, start
 
-        try:
-            spawn(paths, env)
-        except NotImplementedError:
-            start(paths, env)
+    try:
+        spawn(paths, env)
+    except NotImplementedError:
+        start(paths, env)
+    return asks(event) and has_started(paths)
 
 
 def _option(words: list[str], name: str) -> str:

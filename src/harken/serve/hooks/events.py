@@ -33,6 +33,11 @@ def event_name(text: str) -> str:
     return _ALIASES.get(plain, plain)
 
 
+def asks(event: str) -> bool:
+    """Whether an agent waits to be told something before it begins: then the first answer is worth a daemon's start."""
+    return event_name(event) in (SESSION_START, PROMPT)
+
+
 def is_path(text: object) -> TypeGuard[str]:
     """Whether a file of this machine can have this path: it is not empty, and holds no half of a character."""
     try:

@@ -8,11 +8,9 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
-from pydantic import TypeAdapter
-from pydantic.json_schema import JsonSchemaMode
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -43,6 +41,10 @@ from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
 from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import JsonSchemaMode
+
 _log = Log(__name__)
 
 _LONGEST_ARGUMENTS, _LONGEST_REPORT = 4 * 1024 * 1024, 32 * 1024 * 1024
@@ -68,7 +70,7 @@ class BodyError(HTTPException):
 
 def make_app(harken: Harken, daemon: Daemon) -> Starlette:
     """Make the routes over an open store, and MCP at `/mcp`."""
-    hooks = Hooks(harken, daemon.reports, daemon.watcher.unwritten)
+    hooks = Hooks(harken, daemon.reports, daemon.watcher.unwritten, lambda: daemon.is_loading)
 
     async def ping(_request: Request) -> Response:
         return JSONResponse({"version": __version__, "pid": os.getpid(), "home": str(harken.home)})
@@ -89,6 +91,7 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
                 answer = await run_sync(hooks.answer, event, agent, content, gone.is_set)
         finally:
             watching.cancel()
+            daemon.has_answered.set()
         daemon.watcher.wake()
         return Response(answer, media_type="application/json")
 
@@ -235,6 +238,9 @@ async def _no_such_route(request: Request, error: HTTPException) -> Response:
 
 def openapi() -> dict[str, Any]:
     """Return the document, for OpenAPI 3.1."""
+    # Not on the way of a daemon's first answer.
+    from pydantic import TypeAdapter
+
     models: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = []
     for name, each in OPERATIONS.items():
         models.append((name, "validation", TypeAdapter(each.form)))
