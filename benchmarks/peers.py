@@ -70,7 +70,7 @@ class Way:
 _MINILM, _BGE = "MiniLM-L6", "bge-small"
 WAYS = (
     Way("Harken", "harken", "own", _BGE, stores=("none", "given"), reranks=True, notes=("fitted", "words")),
-    Way("agentrecall, words", "agentrecall", "none", "–", stores=("none",), notes=("files", "core")),
+    Way("agentrecall, words", "agentrecall-words", "none", "–", stores=("none",), notes=("files",)),
     Way("agentrecall, hybrid", "agentrecall", "minilm", _MINILM, notes=("potion", "files")),
     Way("engram", "engram", "own", _MINILM, reranks=True, notes=("engram", "no words")),
     Way("Chroma", "chroma", "own", _MINILM, alike="minilm", notes=("pads", "no words")),
@@ -168,13 +168,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where stores are made; default the system's temporary folder")
     parser.add_argument("--out", type=Path, help=f"where the JSON goes; default benchmarks/results/peers-{DATE}.json")
     arguments = parser.parse_args()
-    only = arguments.only.split(",") if arguments.only else sorted({way.peer for way in WAYS})
+    only = arguments.only.split(",") if arguments.only else sorted({way.peer.split("-")[0] for way in WAYS})
     corpus = Corpus.read(arguments.path, arguments)
     before = round(wait_share(), 2)
     environments = Environments(here=arguments.here)
     lines: list[Measured] = []
     for way in WAYS:
-        if way.peer in only:
+        if way.peer.split("-")[0] in only:
             lines += measure(environments, way, corpus, arguments)
             print(f"  {json.dumps({k: v for k, v in asdict(lines[-1]).items() if v})}", flush=True)
     rows = [asdict(line) for line in lines]
@@ -203,7 +203,7 @@ def measure(environments: Environments, way: Way, corpus: Corpus, arguments: arg
             Measured(f"{way.name}, reranked", way.shown_model, same_model=way.is_same_model, notes=["reranks"])
         )
     try:
-        line.version, line.mb_installed = environments.facts(way.peer)
+        line.version, line.mb_installed = environments.facts(way.peer, way.model)
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             run = _Run(environments, way, Path(folder), arguments.limit, arguments.starts)
             if not way.is_same_model:

@@ -147,37 +147,44 @@ class Environments:
 
     def start(self, peer: str, folder: Path, model: str) -> Peer:
         """A new process with a store opened in the folder."""
-        self.facts(peer)
-        if not self._here and peer != "harken":
-            self._make_minilm()
+        self.facts(peer, model)
         python = sys.executable if self._here else _python(FOLDER / peer)
         environment = {**os.environ, **_QUIET, "HOME": str(self._home), "HARKEN_HOME": str(folder / "unused")}
-        started = Peer([str(python), str(ADAPTERS / f"{peer}_peer.py")], environment)
+        started = Peer([str(python), str(ADAPTERS / f"{peer.split('-')[0]}_peer.py")], environment)
         started.open(folder, model, self._paths)
         return started
 
-    def facts(self, peer: str) -> tuple[str, float | None]:
-        """The version that is measured, and the megabytes of its packages; the environment is made if it is missing."""
+    def facts(self, peer: str, model: str) -> tuple[str, float | None]:
+        """The version that is measured, and the megabytes of its packages and its model; what is missing is made."""
         if self._here:
             return "", None
-        if peer not in self._facts:
-            self._facts[peer] = self._installed(peer)
-        version, size = self._facts[peer]
-        return version, size + self._model_mb(peer)
+        needs_minilm = peer != "harken" and model in ("own", "minilm")
+        if needs_minilm:
+            self._make_minilm()
+        version, size = self._installed(peer)
+        # Harken's model is in its packages.
+        return version, size + (
+            round((FOLDER / "models/minilm/model.onnx").stat().st_size / 2**20) if needs_minilm else 0
+        )
 
     def _installed(self, peer: str) -> tuple[str, float]:
-        stamp = FOLDER / peer / "ready.json"
-        wanted = self._wanted(peer)
-        mark = hashlib.sha256("\n".join([*wanted, *RUNTIME]).encode()).hexdigest()
-        known = json.loads(stamp.read_text()) if stamp.exists() else {}
-        if known.get("mark") != mark:
-            known = {"mark": mark, **self._make(peer, wanted)}
-            stamp.write_text(json.dumps(known))
-        return known["version"], known["mb"]
+        if peer not in self._facts:
+            stamp = FOLDER / peer / "ready.json"
+            wanted = self._wanted(peer)
+            mark = hashlib.sha256("\n".join([*wanted, *RUNTIME]).encode()).hexdigest()
+            known = json.loads(stamp.read_text()) if stamp.exists() else {}
+            if known.get("mark") != mark:
+                known = {"mark": mark, **self._make(peer, wanted)}
+                stamp.write_text(json.dumps(known))
+            self._facts[peer] = known["version"], known["mb"]
+        return self._facts[peer]
 
     def _wanted(self, peer: str) -> list[str]:
         if peer == "harken":
-            files = sorted((ROOT / "src").rglob("*.py"))
+            files = [
+                ROOT / "pyproject.toml",
+                *sorted(path for path in (ROOT / "src").rglob("*") if path.suffix not in ("", ".pyc")),
+            ]
             newest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
             return [f"{ROOT}[local]", f"# {newest}"]
         return (ADAPTERS / "requirements" / f"{peer}.txt").read_text(encoding="utf-8").splitlines()
@@ -192,15 +199,10 @@ class Environments:
         required = [line for line in wanted if line and not line.startswith("#")]
         _run(_python(place), "-m", "pip", "install", "--quiet", "--no-compile", *required)
         size = _megabytes(packages) - before
-        if peer != "harken":
+        if peer not in ("harken", "agentrecall-words"):
             _run(_python(place), "-m", "pip", "install", "--quiet", "--no-compile", *RUNTIME)
-        asked = f"from importlib.metadata import version; print(version({PACKAGES[peer]!r}))"
-        return {"version": _out(_python(place), "-c", asked), "mb": round(size)}
-
-    def _model_mb(self, peer: str) -> float:
-        """Harken's model is in its packages, and agentrecall by words needs none; the others take MiniLM's file."""
-        file = FOLDER / "models/minilm/model.onnx"
-        return 0.0 if peer in ("harken", "agentrecall") or not file.exists() else round(file.stat().st_size / 2**20)
+        asked = f"from importlib.metadata import version; print(version({PACKAGES[peer.split('-')[0]]!r}))"
+        return {"version": _out(_python(place), "-c", asked), "mb": round(size, 1)}
 
     def _stop_words(self) -> Path:
         folder = Path(self._scratch.name) / "bm25"
@@ -213,7 +215,7 @@ class Environments:
         """MiniLM as the ONNX file that Chroma and MemPalace look for before they fetch it."""
         model, cache = FOLDER / "models/minilm", self._home / ".cache/chroma/onnx_models/all-MiniLM-L6-v2"
         if not (model / "vocab.txt").exists():
-            self.facts("engram")
+            self._installed("engram")
             tools = FOLDER / "export"
             _run(_python(FOLDER / "engram"), "-m", "pip", "install", "--quiet", "--target", str(tools), *EXPORT)
             if not _carried_minilm().exists():

@@ -16,7 +16,6 @@ NOTES = {
     "no words": "It stores nothing without vectors.",
     "reranks": "With the cross-encoder ms-marco-MiniLM-L12 (int8), for each system that takes one.",
     "files": "A file for each conversation, which finds more than one file with namespaces: it filters after the cut.",
-    "core": "MB of the environment with its vectors' needs; by words alone it needs no other package.",
     "potion": "Its own model, potion-base-8M, comes from a hub and no package carries it; MiniLM stands in. "
     "potion embeds far faster, and earlier measurements found dense recall alike (0.463 and 0.455).",
     "engram": "Its models, bge-large and bge-reranker-v2-m3, come from a hub; MiniLM, which it names too, stands in, "
@@ -25,7 +24,8 @@ NOTES = {
     "asked with the same weights unpadded, which give the same vectors.",
     "mem0": "`infer=False`, embedded Qdrant, fastembed's BM25 with a list of stop words from elsewhere; spaCy's model "
     "for lemmas comes from a hub, so it goes without. It takes an embedder of its user's; MiniLM is one.",
-    "mempalace": 'Drawers put in by batches; `candidate_strategy="union"`, so that words bring candidates too.',
+    "mempalace": 'Drawers put in by batches; `candidate_strategy="union"`, so that words bring candidates too, and '
+    '`lang="en"` for its stop words.',
 }
 _COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("embedded", "embed + store /s", lambda value: f"{value:,.0f}"),

@@ -6,14 +6,16 @@ import sqlite3
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# Some builds of Python cannot load SQLite's extensions, which its vectors are.
+# Some builds of Python cannot load SQLite's extensions, which its vectors are; words alone need none.
 if not hasattr(sqlite3.Connection, "enable_load_extension"):
-    import pysqlite3
+    with suppress(ImportError):
+        import pysqlite3
 
-    sys.modules["sqlite3"] = pysqlite3
+        sys.modules["sqlite3"] = pysqlite3
 
 from agentrecall import Memory
 from protocol import Adapter, Row, serve

@@ -53,7 +53,8 @@ class MemPalaceAdapter(Adapter):
 
     def search(self, query: str, group: str, limit: int, rerank: bool) -> Any:
         """Its own search: vectors and words give candidates, both give the order."""
-        found = search_memories(query, self._palace, wing=group, n_results=limit, candidate_strategy="union")
+        best = {"candidate_strategy": "union", "lang": "en"}
+        found = search_memories(query, self._palace, wing=group, n_results=limit, **best)
         return [hit["source_path"] for hit in found["results"]]
 
 
