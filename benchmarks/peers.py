@@ -78,7 +78,7 @@ WAYS = (
     Way("MemPalace", "mempalace", "own", _MINILM, alike="minilm", notes=("pads", "mempalace", "no words")),
     Way("Harken, convex", "harken", "convex", _BGE, notes=("convex",)),
     Way("agentrecall, hybrid", "agentrecall", "bge-small", _BGE),
-    Way("engram", "engram", "bge-small", _BGE, reranks=True),
+    Way("engram", "engram", "bge-small", _BGE, notes=("fused",)),
     Way("Chroma", "chroma", "bge-small", _BGE),
     Way("mem0", "mem0", "bge-small", _BGE),
     Way("MemPalace", "mempalace", "bge-small", _BGE),
@@ -173,10 +173,15 @@ def main() -> None:
     before = round(wait_share(), 2)
     environments = Environments(here=arguments.here)
     lines: list[Measured] = []
-    for way in WAYS:
-        if way.peer.split("-")[0] in only:
-            lines += measure(environments, way, corpus, arguments)
-            print(f"  {json.dumps({k: v for k, v in asdict(lines[-1]).items() if v})}", flush=True)
+    try:
+        for way in WAYS:
+            if way.peer.split("-")[0] in only:
+                lines += measure(environments, way, corpus, arguments)
+                print(f"  {json.dumps({k: v for k, v in asdict(lines[-1]).items() if v})}", flush=True)
+    except KeyboardInterrupt:
+        if not lines:
+            raise
+        print("\nStopped; what is measured until now is kept.")
     rows = [asdict(line) for line in lines]
     show("Peers", [{name: _shown(row[name]) for name in rows[0] if name not in ("notes", "error")} for row in rows])
     result = {
@@ -287,6 +292,8 @@ class _Run:
                 line.recall = mean(len(set(ids) & q.evidence) / len(q.evidence) for q, ids in answered)
                 line.mrr = mean(reciprocal_rank(ids, q.evidence) for q, ids in answered)
                 line.questions = len(answered)
+                if len(answered) < len(asked):
+                    line.notes.append("some")
             self.refused += peer.refused
 
     def _ask(
