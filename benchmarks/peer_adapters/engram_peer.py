@@ -16,31 +16,23 @@ from models import DIMS, CrossEncoder, embedder
 from protocol import Adapter, Row, serve
 
 
-class Embedding(Embedder):
-    """Its embedder with vectors from elsewhere."""
+class Embedding:
+    """Vectors from elsewhere, by the names of its embedder."""
 
     def __init__(self, model: str, paths: Mapping[str, str]) -> None:
-        super().__init__("minilm")
-        self._own = embedder(model, paths)
-
-    def encode_documents(self, texts: list[str], batch_size: int = 64) -> np.ndarray:
-        """Vectors of documents."""
-        return self._own.embed(texts)
+        self.encode_documents = embedder(model, paths).embed
 
     def encode_query(self, text: str) -> np.ndarray:
         """The vector of a query."""
-        return self._own.embed([text])[0]
+        return self.encode_documents([text])[0]
 
 
-class Reranker:
+class Reranker(CrossEncoder):
     """A cross-encoder in place of the one that is not at hand."""
-
-    def __init__(self, folder: str) -> None:
-        self._model = CrossEncoder(folder, 512)
 
     def rerank(self, query: str, documents: list[str], top_k: int | None = None) -> list[tuple[int, float]]:
         """Places and scores, best first."""
-        scores = self._model.scores(query, documents)
+        scores = self.scores(query, documents)
         return [(int(place), float(scores[place])) for place in np.argsort(-scores)][:top_k]
 
 
@@ -76,7 +68,7 @@ class EngramAdapter(Adapter):
     def search(self, query: str, group: str, limit: int, rerank: bool) -> Any:
         """Dense, sparse, names and dates, fused; with the cross-encoder where it is asked for."""
         if rerank not in self._pipelines:
-            chosen = Reranker(self._paths["reranker"]) if rerank else None
+            chosen = Reranker(self._paths["reranker"], 512) if rerank else None
             self._pipelines[rerank] = RetrievalPipeline(self._embedder, chosen, use_reranker=rerank)
         found = self._pipelines[rerank].search(query, self._documents[group], top_k=limit)
         return [document.metadata["id"] for document in found]
