@@ -7,11 +7,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where the tests' folders are: in memory where there is enough of it, since they wait for the disk half of their time.
 FASTEST = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1000000 { found = "/dev/shm" } END { print found ? found : "$${TMPDIR:-/tmp}" }')
 
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench bench-peers format clean
 .DEFAULT_GOAL := help
 
 help:            ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Harken needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" if sys.version_info < (3, 11) else 0)'
@@ -41,10 +41,13 @@ bench: $(READY)  ## Measure quality and speed; takes a while
 	$(BIN)/python benchmarks/autorag.py
 	$(BIN)/python benchmarks/speed.py
 
+bench-peers: $(READY) ## Measure other memories beside Harken; fetches some 4 GB the first time
+	$(BIN)/python benchmarks/peers.py
+
 format: $(READY) ## Format and repair what can be repaired
 	$(BIN)/python tools/async_stub.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:           ## Remove what the commands above made
-	rm -rf $(VENV) .demo .coverage .coverage.* .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .demo .peers .coverage .coverage.* .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -100,6 +101,69 @@ def test_the_weights_of_learned_fusion_can_be_fitted_anew(tmp_path: Path) -> Non
         "BEAM",
         "knowledge_update",
     ]
+
+
+def test_that_of_peers_goes_its_whole_way_and_one_that_is_not_installed_stops_no_other(tmp_path: Path) -> None:
+    said = (
+        "Our fig tree needs pruning.",
+        "Priya prunes it in February.",
+        "The roof leaks again.",
+        "Oh no, since when?",
+    )
+    turns = [
+        {"speaker": ("Ada", "Mel")[place % 2], "dia_id": f"D1:{place}", "text": text}
+        for place, text in enumerate(said, 1)
+    ]
+    qa = [
+        {"question": "When does Priya prune the fig tree?", "category": 2, "evidence": ["D1:2"]},
+        {"question": "Which tree does Priya paint?", "category": 5, "evidence": ["D1:1"]},
+    ]
+    talk = {"speaker_a": "Ada", "session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": turns}
+    (tmp_path / "talk.json").write_text(json.dumps([{"sample_id": "conv-1", "conversation": talk, "qa": qa}]), "utf-8")
+    kept = tmp_path / "kept.json"
+    smallest = ("--size", "6", "--sample", "3", "--starts", "1", "--here", "--only", "harken,chroma")
+    _run("peers.py", str(tmp_path / "talk.json"), *smallest, "--out", str(kept))
+    rows = {(row["system"], row["model"]): row for row in json.loads(kept.read_text(encoding="utf-8"))["rows"]}
+    own = rows["Harken", "bge-small"]
+    assert (own["questions"], own["recall"], own["mrr"], own["refused"], own["error"]) == (1, 1.0, 1.0, 0, "")
+    measured = ("embedded", "stored_words", "stored_given", "p50", "p95", "first", "mb_storing", "mb_searching")
+    assert all(own[name] > 0 for name in measured)
+    assert rows["Harken, reranked", "bge-small"]["mrr"] == 1.0
+    assert rows["Harken, convex", "bge-small"]["recall"] == 1.0
+    assert "No module named 'chromadb'" in rows["Chroma", "MiniLM-L6"]["error"]
+    page = kept.with_suffix(".md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| Harken (")]
+    assert [line.endswith("| 1.000 | 1.000 |") for line in lines] == [True, True]
+    assert "No module named 'chromadb'" in page
+    drawn = ElementTree.parse(kept.with_suffix(".svg")).getroot()
+    words = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert words.count("Harken") == 4
+    assert "Chroma" not in words
+
+
+def test_no_peer_reaches_the_network(tmp_path: Path) -> None:
+    adapter = """
+import socket
+from protocol import Adapter, serve
+
+class Talkative(Adapter):
+    def open(self, folder, model, paths):
+        for address in (("192.0.2.1", 80), ("127.0.0.1", 1)):
+            try:
+                socket.create_connection(address, timeout=5)
+            except OSError as error:
+                print(error)
+        return "opened"
+
+serve(Talkative())
+"""
+    asked = json.dumps({"do": "open", "folder": str(tmp_path), "model": "own", "paths": {}}) + "\n"
+    done = subprocess.run(
+        [sys.executable, "-c", adapter], cwd=FOLDER / "peer_adapters", input=asked, capture_output=True, text=True
+    )
+    answer = json.loads(done.stdout)
+    assert (answer["result"], answer["refused"]) == ("opened", 1)
+    assert "no peer reaches the network here" in done.stderr
 
 
 def _run(*words: str) -> str:
