@@ -103,9 +103,6 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
         answer = await run_sync(answer_command, harken, asked, environment())
         return Response(json.dumps(answer, default=str), media_type="application/json")
 
-    async def describe(_request: Request) -> Response:
-        return JSONResponse(openapi())
-
     async def run(request: Request) -> Response:
         operation = operation_of(request.path_params["verb"])
         given = _parsed(await _content_of(request, _LONGEST_ARGUMENTS))
@@ -123,12 +120,16 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
         Route("/v1/hook/{event}", hook, methods=["POST"]),
         Route(COMMAND_ROUTE, command, methods=["POST"]),
         Route("/mcp", daemon.mcp),
-        Route("/openapi.json", describe, methods=["GET"]),
+        Route("/openapi.json", _describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),
     ]
     handlers: dict[Any, Any] = dict.fromkeys((BodyError, HarkenError, Exception), _problem)
     handlers[HTTPException] = _no_such_route
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(_SameHarken, daemon=daemon)])
+
+
+async def _describe(_request: Request) -> Response:
+    return JSONResponse(openapi())
 
 
 class _SameHarken:
