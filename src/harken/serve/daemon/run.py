@@ -116,8 +116,8 @@ class Daemon:
         listening = _listen(self._paths)
         self._own = _identity(self._paths.socket)
         try:
-            self.watcher.start()
             self._beginning.start()
+            self.watcher.start()
             asyncio.run(self._serve(app, listening))
         finally:
             self._beginning.join(_FIRST_SECONDS)
