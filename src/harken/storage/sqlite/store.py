@@ -101,6 +101,9 @@ class SqliteDialect:
         """Likewise, with the ids that SQLite would take: nobody else makes rows while this transaction writes."""
         if not rows:
             return ()
+        if len(rows) == 1:
+            made = insertion(table, tuple(rows[0]), _COMPILER)
+            return (_driver_of(connection).execute(made.text, made.bound(rows[0])).lastrowid or 0,)
         is_kept = table.dialect_options["sqlite"]["autoincrement"]
         newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table.name}'"
         found = fulltext.bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
