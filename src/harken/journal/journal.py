@@ -401,10 +401,13 @@ class Journal:
         self, path: str, content: bytes, expected: Callable[[str], int], repair: Callable[[str], None]
     ) -> Appended:
         target = self._folder / path
-        if not target.parent.is_dir():
+        try:
+            size = target.stat().st_size
+        except FileNotFoundError:
             make_private(target.parent)
+            size = 0
         # Before it is opened: a repair may put another file in this one's place.
-        if (target.stat().st_size if target.exists() else 0) != expected(path):
+        if size != expected(path):
             repair(path)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:

@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 from datetime import datetime
-from uuid import UUID
+from functools import lru_cache
 
 from harken.model.conversations import TASK_CHANNEL, TASK_UID
 
@@ -35,6 +35,8 @@ def derived_uid(*parts: str, moment: datetime | None = None) -> str:
     return _uuid(8, moment, int.from_bytes(digest[:16], "big"))
 
 
+# A talk that goes on asks for it with each message, more than once.
+@lru_cache(maxsize=1024)
 def conversation_uid(channel: str, external_id: str) -> str:
     """The id of the conversation that a channel knows by that name; a task's is where its runs are journalled."""
     if channel == TASK_CHANNEL and external_id == task_name(external_id):
@@ -53,4 +55,5 @@ def _uuid(version: int, moment: datetime | None, bits: int) -> str:
     leading = bits >> 80 if moment is None else int(moment.timestamp() * 1000)
     high = leading & ((1 << 48) - 1)
     value = high << 80 | version << 76 | ((bits >> 62) & 0xFFF) << 64 | 0b10 << 62 | (bits & ((1 << 62) - 1))
-    return str(UUID(int=value))
+    digits = f"{value:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

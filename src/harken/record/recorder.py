@@ -39,7 +39,7 @@ from harken.storage.enrichment.consent import last_exchange_numbers, note_import
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import find_kept
-from harken.storage.state import REDACTED, journal_offset, journal_offsets, put_journal_offset
+from harken.storage.state import REDACTED, journal_offset, journal_offsets, put_journal_offsets
 from harken.storage.tables import messages
 from harken.text.characters import sound_value, valid_utf8
 from harken.text.fence import without_recall
@@ -131,31 +131,46 @@ class Recorded:
 
 @dataclass(slots=True)
 class _Writing:
-    """A transaction under way, and what it has appended to the journal so far."""
+    """A transaction under way, what it has appended to the journal so far, and what the rows hold of its folders."""
 
     recorder: Recorder
     tx: Transaction
     ingest: Ingest
     appended: list[Appended] = field(default_factory=list)
+    offsets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def write(self, events: Sequence[Event], checked: bool = True) -> None:
         """Write events in order, to the journal first and then to the rows.
 
         `checked` says that none was applied before and none is of something forgotten.
         """
-        tx, journal = self.tx, self.recorder.journal
-        appended: list[Appended] = []
+        journal, appended = self.recorder.journal, list[Appended]()
         if journal is not None and events:
-            appended = journal.append(
-                events,
-                expected=lambda path: journal_offset(tx, path),
-                repair=lambda path: replay_conversation(tx, journal, path.partition("/")[0], self.recorder.ingest(tx)),
-            )
+            repair = partial(self._bring_in, journal)
+            appended = journal.append(events, lambda path: self._held(path).get(path, 0), repair)
             self.appended += appended
         if events:
             self.ingest.apply(events, checked)
         for part in appended:
-            put_journal_offset(tx, part.path, part.end)
+            self._held(part.path)[part.path] = part.end
+        put_journal_offsets(self.tx, {part.path: part.end for part in appended})
+
+    def bring_in_tails(self, journal: Journal, folders: Sequence[str]) -> None:
+        """Bring in what a dead writer has left in the journal alone, before anything is numbered behind it."""
+        for folder in folders:
+            if journal.behind(self._held(folder), folder):
+                self._bring_in(journal, folder)
+
+    def _bring_in(self, journal: Journal, path: str) -> None:
+        replay_conversation(self.tx, journal, path.partition("/")[0], self.recorder.ingest(self.tx))
+        self.offsets.clear()
+
+    def _held(self, path: str) -> dict[str, int]:
+        """How many bytes the rows hold of each file of a path's folder, which is read once."""
+        folder = path.partition("/")[0]
+        if folder not in self.offsets:
+            self.offsets[folder] = journal_offsets(self.tx, folder)
+        return self.offsets[folder]
 
 
 @dataclass(slots=True)
@@ -226,20 +241,18 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        prepared: list[list[Message]] = []
-        for batch in batches:
-            prepared.append(list(map(partial(self.prepare, batch.conversation.uid), batch.messages)))
+        prepared = [list(map(partial(self.prepare, batch.conversation.uid), batch.messages)) for batch in batches]
         with self._writing([batch.conversation.uid for batch in batches]) as writing:
             tx = writing.tx
-            placed = [
-                self._placed(tx, batch, ready, writing.ingest) for batch, ready in zip(batches, prepared, strict=True)
-            ]
+            each = zip(batches, prepared, strict=True)
+            placed = [self._placed(tx, batch, ready, writing.ingest) for batch, ready in each]
             writing.write([event for events, _ in placed for event in events])
             if within is not None:
                 within(tx)
             fresh = tuple(message for _, recorded in placed for message in recorded.messages)
             imported = {batch.conversation.uid for batch in batches if batch.is_import}
-            note_imported(tx, last_exchange_numbers(tx, imported & {message.conversation_uid for message in fresh}))
+            if heard := imported & {message.conversation_uid for message in fresh}:
+                note_imported(tx, last_exchange_numbers(tx, heard))
         if fresh:
             self.wake()
         return Recorded(fresh, sum(one.known for _, one in placed), sum(one.forgotten for _, one in placed))
@@ -351,7 +364,8 @@ class Recorder:
         try:
             with self.store.writing(of=conversations) as tx:
                 writing = _Writing(self, tx, self.ingest(tx))
-                self._bring_in_tails(tx, conversations)
+                if self.journal is not None:
+                    writing.bring_in_tails(self.journal, conversations)
                 try:
                     yield writing
                 except BaseException:
@@ -363,14 +377,6 @@ class Recorder:
             is_kept = writing is not None and self._is_replayed(writing.appended)
             if not (is_kept and isinstance(error, StoreError)):
                 raise
-
-    def _bring_in_tails(self, tx: Transaction, folders: Sequence[str]) -> None:
-        """Bring in what a dead writer has left in the journal alone, before anything is numbered behind it."""
-        if self.journal is None:
-            return
-        for folder in folders:
-            if self.journal.behind(journal_offsets(tx, folder), folder):
-                replay_conversation(tx, self.journal, folder, self.ingest(tx))
 
     def _is_replayed(self, appended: Sequence[Appended]) -> bool:
         """Take back what the rows lack; whether they lack nothing, since another process has replayed it since."""

@@ -10,6 +10,7 @@ from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeSta
 from harken.record.ids import derived_uid
 from harken.storage.ports import Transaction
 from harken.storage.positions import STEP, Place, Spot, find_places, newest_of
+from harken.storage.tables import from_microseconds
 
 
 @dataclass(slots=True)
@@ -129,15 +130,15 @@ def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
     thread.last_position = row.last_position or 0
     if row.segment_id is None:
         return thread
-    thread.segment = Segment(row.segment_uid, conversation_uid, row.segment_number, row.segment_started_at)
+    began_at = from_microseconds(row.segment_started_at)
+    thread.segment = Segment(row.segment_uid, conversation_uid, row.segment_number, began_at)
     thread.row_ids[row.segment_uid] = row.segment_id
     thread.exchange_count = row.number or 0
-    if row.exchange_segment_id == row.segment_id:
-        status = ExchangeStatus(row.status)
-        uid = row.exchange_uid
-        thread.exchange = Exchange(uid, conversation_uid, row.segment_uid, row.number, status, row.started_at)
+    if row.number and row.exchange_segment_id == row.segment_id:
+        uid, status, began_at = row.exchange_uid, ExchangeStatus(row.status), from_microseconds(row.started_at)
+        thread.exchange = Exchange(uid, conversation_uid, row.segment_uid, row.number, status, began_at)
         thread.row_ids[uid] = row.exchange_id
         thread.last_role = Role(row.role) if row.role else None
         thread.last_type = MessageType(row.type) if row.type else None
-        thread.last_at = row.said_at or row.started_at
+        thread.last_at = began_at if row.said_at is None else from_microseconds(row.said_at)
     return thread

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    insert,
     not_,
     or_,
     select,
@@ -110,8 +109,7 @@ def add_entries(
     ]
     if any(rules):
         facets = facets or list(map(rule_facets, rules))
-    statement = _INSERTED_IN_ORDER if facets else _INSERTED
-    added = tx.connection.scalars(statement, complete).all()
+    added = tx.dialect.add_rows(tx.connection, entries, complete)
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
@@ -136,7 +134,7 @@ def _turns_around(tx: Transaction, places: Iterable[tuple[int, tuple[int, int]]]
     for conversation_id, (first, last) in spans.items():
         where = {"of_tenant": tx.tenant, "of_conversation": conversation_id}
         where |= {"first_at": first[0], "first_id": first[1], "last_at": last[0], "last_id": last[1]}
-        found.extend(tx.connection.scalars(_TURNS_AROUND, where))
+        found.extend(row[0] for row in tx.dialect.bare_rows(tx.connection, _TURNS_AROUND, where))
     return found
 
 
@@ -153,9 +151,7 @@ _BEFORE = (
     _TURNS.where(_PLACE < _FIRST).order_by(entries.c.position.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
 ).subquery()
 _BEHIND = (_TURNS.where(_PLACE > _LAST).order_by(entries.c.position, entries.c.id).limit(_NEIGHBOURS)).subquery()
-# Built once: they run with every recorded message.
-_INSERTED = insert(entries).returning(entries.c.id)
-_INSERTED_IN_ORDER = insert(entries).returning(entries.c.id, sort_by_parameter_order=True)
+# Built once: it runs with every recorded message.
 _TURNS_AROUND = union_all(
     select(_BEFORE.c.id), _TURNS.where(and_(_PLACE >= _FIRST, _PLACE <= _LAST)), select(_BEHIND.c.id)
 )

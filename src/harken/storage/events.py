@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Row, Select, Table, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, and_, bindparam, delete, func, select, update
 from sqlalchemy.exc import DBAPIError
 
 from harken.errors import StoreCorruptError
@@ -166,7 +166,10 @@ class Ingest:
         ends = {event.exchange_uid: event for event in wanted if isinstance(event, ExchangeEnd)}
         begun = [event for event in wanted if isinstance(event, Exchange)]
         rows = [self._row(event, _exchange_row, "conversation", "segment") for event in begun]
-        self._insert(exchanges, [row | (_end_row(ends.pop(row["uid"])) if row["uid"] in ends else {}) for row in rows])
+        for row in rows:
+            if row["uid"] in ends:
+                row.update(_end_row(ends.pop(row["uid"])))
+        self._insert(exchanges, rows)
         fresh = [event for event in wanted if isinstance(event, Message)]
         if fresh:
             self._messages(self._placed(fresh))
@@ -215,9 +218,8 @@ class Ingest:
         self._new_conversations.add(self._row_ids[event.uid])
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        if rows:
-            found = self._tx.connection.execute(_INSERTED[table.name], rows)
-            self._row_ids.update((row[0], row[1]) for row in found)
+        ids = self._tx.dialect.add_rows(self._tx.connection, table, rows)
+        self._row_ids.update(zip((row["uid"] for row in rows), ids, strict=True))
 
     def _row(self, event: Any, write: Callable[[Any], dict[str, Any]], *references: str) -> dict[str, Any]:
         """An event's row, with the rows of what it refers to in place of their ids."""
@@ -231,7 +233,7 @@ class Ingest:
         self._learn(exchanges, {event.exchange_uid for event in fresh})
         self._learn(segments, {event.segment_uid for event in fresh})
         rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
-        self._tx.connection.execute(_INSERT_MESSAGES, rows)
+        self._tx.dialect.add_rows(self._tx.connection, messages, rows)
         entry_rows: list[dict[str, Any]] = []
         for event, row in zip(fresh, rows, strict=True):
             if is_searchable(event):
@@ -269,13 +271,11 @@ class Ingest:
             {"of_tenant": self._tx.tenant, "row_id": self._required(conversations, uid), "moment": moment}
             for uid, moment in latest.items()
         ]
-        self._tx.connection.execute(_TOUCH, rows)
+        self._tx.dialect.execute_each(self._tx.connection, _TOUCH, rows)
 
     def _end_exchanges(self, ends: Collection[ExchangeEnd]) -> None:
-        if rows := [
-            {"of_tenant": self._tx.tenant, "of_uid": end.exchange_uid, **_end_row(end, "new_")} for end in ends
-        ]:
-            self._tx.connection.execute(_END_EXCHANGE, rows)
+        rows = [{"of_tenant": self._tx.tenant, "of_uid": end.exchange_uid, **_end_row(end, "new_")} for end in ends]
+        self._tx.dialect.execute_each(self._tx.connection, _END_EXCHANGE, rows)
 
     def _project_id(self, conversation_uid: str) -> int | None:
         if conversation_uid not in self._project_of:
@@ -284,7 +284,8 @@ class Ingest:
         return self._project_of[conversation_uid]
 
     def _required(self, table: Table, uid: str) -> int:
-        self._learn(table, (uid,))
+        if uid not in self._row_ids:
+            self._learn(table, (uid,))
         if uid not in self._row_ids:
             raise StoreCorruptError(f"The database is damaged: {table.name} has no {uid}. {REPAIR}")
         return self._row_ids[uid]
@@ -307,9 +308,7 @@ _SHARED = ("conversation_id", "segment_id", "exchange_id", "role", "author", "tr
 _conversation_row, _segment_row = writer(Conversation, conversations), writer(Segment, segments)
 _exchange_row = writer(Exchange, exchanges, "status")
 _message_row = writer(Message, messages, "role", "type", "trust")
-# Built once, like those below: they run with every recorded message.
-_INSERT_MESSAGES = insert(messages)
-_INSERTED = {table.name: insert(table).returning(table.c.uid, table.c.id) for table in _REFERRED.values()}
+# Built once: they run with every recorded message.
 _TOUCH = (
     update(conversations)
     .where(

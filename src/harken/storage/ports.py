@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import (
     BindParameter,
+    ClauseElement,
     Column,
     ColumnElement,
     Connection,
     FromClause,
     Insert,
     Select,
+    SelectBase,
     Table,
     bindparam,
     delete,
     func,
-    insert,
     select,
     update,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 Scored = tuple[int, float]
+Values = Mapping[str, Any]
 # A table, and which of its rows: of entries and vectors those of a space, elsewhere 0.
 RowCount = tuple[str, int]
 EMBEDDED_TENANT = "local"
@@ -246,9 +248,7 @@ class Dialect(Protocol):
     def listing(self, values: Sequence[Any]) -> object:
         """Values as a statement with `among` takes them."""
 
-    def bare_rows(
-        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
-    ) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
         """The rows of a statement that was made once and is kept for good, by place alone and as the driver gives them.
 
         The types of its columns convert nothing, and it has no list (`IN`).
@@ -259,6 +259,12 @@ class Dialect(Protocol):
 
     def keep_counts(self, connection: Connection, counts: Mapping[RowCount, int]) -> None:
         """Keep these from now on; no-op where none are kept."""
+
+    def execute_each(self, connection: Connection, statement: ClauseElement, values: Sequence[Values]) -> None:
+        """Execute a statement that was made once and is kept for good with each of some values, as Python has them."""
+
+    def add_rows(self, connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[int]:
+        """Insert rows of the same columns, complete but for ids, as Python has them; and give the ids in order."""
 
     def upsert(
         self,
@@ -292,14 +298,14 @@ class Transaction:
 
     def count(self, table: FromClause, *conditions: Any) -> int:
         """How many of the tenant's rows meet the conditions."""
-        of_tenant = self.dialect.of_tenant(table, self.tenant)
-        statement = select(func.count()).select_from(table).where(*of_tenant, *conditions)
+        statement = (
+            select(func.count()).select_from(table).where(*self.dialect.of_tenant(table, self.tenant), *conditions)
+        )
         return int(self.connection.execute(statement).scalar_one())
 
     def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows that are complete but for id and tenant; without any, do nothing."""
-        if values := [{"tenant": self.tenant, **row} for row in rows]:
-            self.connection.execute(insert(table), values)
+        self.dialect.add_rows(self.connection, table, [{"tenant": self.tenant, **row} for row in rows])
 
     def put(self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Give the row of a unique key these values, made if it is new."""
@@ -362,10 +368,7 @@ class Store(Readable, Protocol):
         """Repair what can be repaired from the rows themselves; whether no such damage is left."""
 
     def check_rights(self, fix: bool = False) -> list[Right]:
-        """Each way in which others may use the store than its operator has let in, repaired where this login may.
-
-        Where only files guard it, none.
-        """
+        """Each way in which others may use the store than its operator has let in; none where only files guard it."""
 
     def scrub(self) -> bool:
         """Overwrite what deleted rows left in the files; False when other processes prevented it."""
@@ -453,8 +456,6 @@ def bare_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -
 # A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
 _SOON_SECONDS = 0.05
 
-_Result = TypeVar("_Result")
-
 
 class SharedTransaction:
     """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
@@ -486,7 +487,7 @@ class SharedTransaction:
         self._transaction = None
         self._open.close()
 
-    def wait_for(self, asked: Future[_Result]) -> _Result:
+    def wait_for(self, asked: Future[_Value]) -> _Value:
         """What another thread makes; where that takes seconds, it is waited for without a view."""
         if not wait([asked], _SOON_SECONDS).done:
             self.release()

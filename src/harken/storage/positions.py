@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, func, select
+from sqlalchemy import ColumnElement, Select, Table, bindparam, func, select
 
 from harken.model.conversations import Message, Role
 from harken.storage.ports import Transaction, rows_in
@@ -165,9 +165,32 @@ _NEWEST: Select[Any] = (
 )
 
 
-def newest_of(tx: Transaction, conversation_uid: str) -> Row[Any] | None:
-    """The newest segment, exchange and message of a conversation, with its title, in one row; None for a new one."""
-    return tx.connection.execute(_NEWEST, {"tenant": tx.tenant, "uid": conversation_uid}).first()
+class Newest(NamedTuple):
+    """The newest segment, exchange and message of a conversation, in one row; moments in microseconds."""
+
+    conversation_id: int
+    title: str
+    project_id: int | None
+    segment_id: int | None
+    segment_uid: str
+    segment_number: int
+    segment_started_at: int
+    exchange_id: int
+    exchange_uid: str
+    exchange_segment_id: int | None
+    number: int | None
+    status: str
+    started_at: int
+    role: str | None
+    type: str | None
+    said_at: int | None
+    last_position: int | None
+
+
+def newest_of(tx: Transaction, conversation_uid: str) -> Newest | None:
+    """The newest of a conversation; None for a new one."""
+    found = tx.dialect.bare_rows(tx.connection, _NEWEST, {"tenant": tx.tenant, "uid": conversation_uid})
+    return Newest._make(found[0]) if found else None
 
 
 def conversations_of_messages(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Table, and_, bindparam, func, select, update
+from sqlalchemy import Insert, Table, and_, bindparam, func, literal_column, select
 
 from harken.model.conversations import CoreFact
-from harken.storage.ports import RowCount, Transaction, rows_by
+from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
 from harken.storage.tables import (
     core_memory,
     counters,
@@ -131,7 +132,11 @@ _JOURNAL_OFFSETS = select(*_APPLIED).where(
     journal_files.c.path >= bindparam("first"),
     journal_files.c.path < bindparam("end"),
 )
-_PUT_JOURNAL_OFFSET = update(journal_files).where(_OF_JOURNAL_FILE).values(applied=bindparam("new_applied"))
+
+
+@cache
+def _put_journal_offset(dialect: Dialect) -> Insert:
+    return dialect.upsert(journal_files, {}, ("path",), {"applied": literal_column("excluded.applied")})
 
 
 def get_setting(tx: Transaction, name: str) -> Any:
@@ -262,14 +267,19 @@ def applied_bytes(tx: Transaction) -> int:
 
 def journal_offset(tx: Transaction, path: str) -> int:
     """The number of bytes of a journal file that the rows already hold."""
-    return tx.connection.scalar(_JOURNAL_OFFSET, {"of_tenant": tx.tenant, "of_path": path}) or 0
+    found = tx.dialect.bare_rows(tx.connection, _JOURNAL_OFFSET, {"of_tenant": tx.tenant, "of_path": path})
+    return found[0][0] if found else 0
 
 
 def put_journal_offset(tx: Transaction, path: str, applied: int) -> None:
     """Remember how far a journal file is in the rows."""
-    values = {"of_tenant": tx.tenant, "of_path": path, "new_applied": applied}
-    if tx.connection.execute(_PUT_JOURNAL_OFFSET, values).rowcount == 0:
-        tx.insert(journal_files, [{"path": path, "applied": applied}])
+    put_journal_offsets(tx, {path: applied})
+
+
+def put_journal_offsets(tx: Transaction, applied: Mapping[str, int]) -> None:
+    """The same of several files, by path."""
+    rows = [{"tenant": tx.tenant, "path": path, "applied": size} for path, size in applied.items()]
+    tx.dialect.execute_each(tx.connection, _put_journal_offset(tx.dialect), rows)
 
 
 def drop_journal_offset(tx: Transaction, path: str) -> None:

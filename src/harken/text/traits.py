@@ -63,7 +63,7 @@ def traits_of(text: str, rules: int = 0) -> int:
     if not words:
         return 0
     lists, whole = word_lists("traits"), max(1.0, len(text) / _LOOKED_AT)
-    telling = sum(word not in STOP_WORDS for word in words)
+    telling = len(words) - sum(map(STOP_WORDS.__contains__, words))
     if not said.isascii():
         telling += sum(map(len, UNSPACED_RUN.findall(said)))
     sentences, asked = max(1, len(_SENTENCE.findall(said))), len(_ASKING.findall(said))

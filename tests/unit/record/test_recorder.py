@@ -257,6 +257,23 @@ class TestFailing:
         assert place.texts("c") == ["one"]
 
 
+class TestStatements:
+    def test_a_message_of_a_talk_that_goes_on_takes_none_through_sqlalchemy(self, place: RecordedHome) -> None:
+        """Which takes longer for each of them than SQLite does."""
+        place.talk("c", "one", "two", "three")
+        engine, through = place.store._engine, list[str]()  # type: ignore[attr-defined]
+
+        def note(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+            through.append(statement)
+
+        event.listen(engine, "before_cursor_execute", note)
+        place.talk("c", "four", "five")
+        event.remove(engine, "before_cursor_execute", note)
+        assert through == []
+        assert place.texts("c") == ["one", "two", "three", "four", "five"]
+        assert place.doctor() == []
+
+
 class TestAtOnce:
     def test_threads_lose_and_double_nothing(self, place: RecordedHome) -> None:
         def record(number: int) -> list[Message]:

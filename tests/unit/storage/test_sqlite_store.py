@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -187,6 +188,22 @@ class TestRefusals:
             _set(store, "green")
         assert len(naps) == 3
         assert sum(naps) < 0.05
+
+    def test_threads_of_one_process_wake_each_other_and_poll_nothing(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        naps: list[float] = []
+        monkeypatch.setattr(sqlite_store, "WRITER_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr(sqlite_store, "time", SimpleNamespace(sleep=naps.append, monotonic=time.monotonic))
+        with ThreadPoolExecutor(1) as pool:
+            with store.writing():
+                waiting = pool.submit(_set, store, "green")
+                with pytest.raises(StoreBusyError, match="locked by another"):
+                    waiting.result()
+            pool.submit(_set, store, "blue").result()
+        assert naps == []
+        with store.reading() as tx:
+            assert get_setting(tx, "colour") == "blue"
 
     def test_a_new_database_that_another_still_makes_is_waited_for(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import psycopg
@@ -15,7 +15,7 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Insert,
-    Select,
+    SelectBase,
     Table,
     Text,
     any_,
@@ -26,7 +26,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.types import UserDefinedType
 
-from harken.storage.ports import AMONG, RowCount
+from harken.storage.ports import AMONG, RowCount, Values
+from harken.storage.statements import compiled, insertion
 
 _COMPILER = dialect()  # type: ignore[no-untyped-call]
 
@@ -37,22 +38,22 @@ def bare_rows(connection: Connection, statement: ClauseElement, values: Mapping[
     It is kept, and compiled once. Its columns' types convert nothing, and it has no list (`IN`), which SQLAlchemy
     writes out with each execution.
     """
-    text, fixed = _compiled(statement)
+    made = compiled(statement, _COMPILER)
+    with _driver(connection) as driver:
+        rows: Sequence[tuple[Any, ...]] = driver.execute(made.text, {**made.fixed, **values}).fetchall()
+    return rows
+
+
+@contextmanager
+def _driver(connection: Connection) -> Iterator[Any]:
+    """The driver's own connection; one that is lost meanwhile is given up, or the pool would hand it out again."""
     driver: Any = connection.connection.driver_connection
     try:
-        rows: Sequence[tuple[Any, ...]] = driver.execute(text, {**fixed, **values}).fetchall()
-        return rows
+        yield driver
     except psycopg.Error as error:
         if driver.closed:
-            # Or the pool would hand it out again.
             connection.invalidate(error)
         raise
-
-
-@cache
-def _compiled(statement: ClauseElement) -> tuple[str, Mapping[str, Any]]:
-    compiled = statement.compile(dialect=_COMPILER)
-    return str(compiled), dict(compiled.params)
 
 
 class _Listed(UserDefinedType[str]):
@@ -88,9 +89,7 @@ class PostgresDialect:
         are_texts = bool(values) and isinstance(values[0], str)
         return list(values) if are_texts else "{" + ",".join(map(str, values)) + "}"
 
-    def bare_rows(
-        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
-    ) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         return bare_rows(connection, statement, values)
 
@@ -99,6 +98,27 @@ class PostgresDialect:
 
     def keep_counts(self, connection: Connection, counts: Mapping[RowCount, int]) -> None:
         """No-op."""
+
+    def execute_each(self, connection: Connection, statement: ClauseElement, values: Sequence[Values]) -> None:
+        """By the driver's `executemany`, which sends them all before it waits for an answer."""
+        if values:
+            made = compiled(statement, _COMPILER, tuple(values[0]))
+            with _driver(connection) as driver:
+                driver.cursor().executemany(made.text, list(map(made.bound, values)))
+
+    def add_rows(self, connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[int]:
+        """Likewise; the server gives each its id."""
+        if not rows:
+            return ()
+        made = insertion(table, tuple(rows[0]), _COMPILER, gives_id=True)
+        ids: list[int] = []
+        with _driver(connection) as driver, driver.cursor() as cursor:
+            cursor.executemany(made.text, list(map(made.bound, rows)), returning=True)
+            is_there = True
+            while is_there:
+                ids.append(cursor.fetchone()[0])
+                is_there = cursor.nextset()
+        return ids
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound array, so that the statement is the same however many there are."""

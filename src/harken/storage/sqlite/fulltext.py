@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,12 @@ def bare(connection: Connection, statement: str, values: Sequence[Any] | Mapping
     return rows
 
 
+def bare_each(connection: Connection, statement: str, values: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+    """Execute a statement with each of the values, likewise."""
+    driver: Any = connection.connection.driver_connection
+    driver.executemany(statement, values)
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A scope as statements ask for it.
@@ -113,7 +119,8 @@ class Fts5Index(TextIndex):
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
-        connection.exec_driver_sql(
+        bare(
+            connection,
             f"INSERT INTO entry_index(rowid, {_COLUMNS}) SELECT id, {_COLUMNS} FROM entry_words WHERE id IN {_LISTED}",
             (json.dumps(list(entry_ids)),),
         )
@@ -121,7 +128,8 @@ class Fts5Index(TextIndex):
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out; their rows and their neighbours' must still be as they were indexed."""
         if entry_ids:
-            connection.exec_driver_sql(
+            bare(
+                connection,
                 f"INSERT INTO entry_index(entry_index, rowid, {_COLUMNS}) "
                 f"SELECT 'delete', id, {_COLUMNS} FROM entry_words WHERE id IN {_LISTED}",
                 (json.dumps(list(entry_ids)),),

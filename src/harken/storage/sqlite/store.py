@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,12 +19,13 @@ from urllib.parse import quote
 from sqlalchemy import (
     URL,
     BindParameter,
+    ClauseElement,
     ColumnElement,
     Connection,
     Engine,
     FromClause,
     Insert,
-    Select,
+    SelectBase,
     Table,
     Text,
     bindparam,
@@ -42,10 +43,11 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFullError, StoreReadOnlyError
 from harken.files import make_private
 from harken.storage import migrations
-from harken.storage.ports import AMONG, Right, RowCount, Transaction
+from harken.storage.ports import AMONG, Right, RowCount, Transaction, Values
 from harken.storage.sqlite import counts, fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
+from harken.storage.statements import compiled, insertion
 from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
@@ -67,12 +69,6 @@ _DAMAGE = ("malformed", "not a database", "corrupt", "no such table", "no such c
 _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken --home PATH, or HARKEN_HOME"
 
 
-@cache
-def _compiled(statement: Select[Any]) -> tuple[str, Mapping[str, Any]]:
-    compiled = statement.compile(dialect=_COMPILER)
-    return str(compiled), dict(compiled.params)
-
-
 @dataclass(frozen=True, slots=True)
 class SqliteDialect:
     """A `Dialect` of SQLite."""
@@ -90,12 +86,32 @@ class SqliteDialect:
         """As JSON."""
         return json.dumps(list(values))
 
-    def bare_rows(
-        self, connection: Connection, statement: Select[Any], values: Mapping[str, Any]
-    ) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
-        text, fixed = _compiled(statement)
-        return fulltext.bare(connection, text, {**fixed, **values})
+        made = compiled(statement, _COMPILER)
+        return fulltext.bare(connection, made.text, {**made.fixed, **values})
+
+    def execute_each(self, connection: Connection, statement: ClauseElement, values: Sequence[Values]) -> None:
+        """By the driver's `executemany`."""
+        if values:
+            made = compiled(statement, _COMPILER, tuple(values[0]))
+            fulltext.bare_each(connection, made.text, map(made.bound, values))
+
+    def add_rows(self, connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[int]:
+        """Likewise, with the ids that SQLite would take: nobody else makes rows while this transaction writes."""
+        if not rows:
+            return ()
+        if len(rows) == 1:
+            made = insertion(table, tuple(rows[0]), _COMPILER)
+            return (_driver_of(connection).execute(made.text, made.bound(rows[0])).lastrowid or 0,)
+        is_kept = table.dialect_options["sqlite"]["autoincrement"]
+        newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table.name}'"
+        found = fulltext.bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
+        first = 1 + (found[0][0] or 0 if found else 0)
+        made = insertion(table, ("id", *rows[0]), _COMPILER)
+        numbered = (made.bound({"id": row_id, **row}) for row_id, row in enumerate(rows, first))
+        fulltext.bare_each(connection, made.text, numbered)
+        return range(first, first + len(rows))
 
     def kept_counts(self, connection: Connection) -> Mapping[RowCount, int]:
         """See `harken.storage.sqlite.counts`."""
@@ -137,6 +153,7 @@ class SqliteStore:
         self._dialect = SqliteDialect()
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
+        self._writers = threading.Lock()
         self._place = str(self.path or "The store in memory")
         self.is_read_only = path is not None and _is_read_only(path)
         if path is not None:
@@ -171,9 +188,25 @@ class SqliteStore:
         """A transaction that holds the write lock from its start; there is one lock for everything."""
         if self.is_read_only:
             raise StoreReadOnlyError(f"{self._place} cannot be written: it may only be read. {_ANOTHER_HOME}")
-        with self._turn, self._damage_told(), translated(self._place), self._engine.begin() as connection:
+        with (
+            self._turn,
+            self._damage_told(),
+            translated(self._place),
+            self._own_turn(),
+            self._engine.begin() as connection,
+        ):
             _begin(connection, to_write=True)
             yield Transaction(connection, self.tenant, self.text, self._dialect)
+
+    @contextmanager
+    def _own_turn(self) -> Iterator[None]:
+        """Let one thread of this process after another ask for the write lock: whoever is next wakes at once."""
+        if not self._writers.acquire(timeout=WRITER_TIMEOUT_SECONDS):
+            raise sqlite3.OperationalError("database is locked")
+        try:
+            yield
+        finally:
+            self._writers.release()
 
     def rows_imported(self) -> None:
         """Count them: SQLite needs no ANALYZE after bulk inserts."""
