@@ -140,7 +140,7 @@ def order_cost(harken: Harken, size: int | None, queries: Sequence[str]) -> Iter
     parts = {
         "learned fusion, CPU": (candidates.Candidates, "learn"),
         "  of it: turns beside, CPU": (candidates, "neighbours"),
-        "  of it: who has which word, CPU": (harken.store.text, "holders"),
+        "  before it, while the model works: who has which word, CPU": (harken.store.text, "holders"),
         "  of it: features and scores, CPU": (candidates, "learned_scores"),
     }
     with watched(parts, time.thread_time) as found:

@@ -203,13 +203,12 @@ class ContextBuilder:
         """Quotations, best first, as many as fit into their share of the room."""
         room = int(self.room * share)
         chosen: list[Quote] = []
-
-        def shown(quotes: Sequence[Quote]) -> str:
-            return self.fence.block(heading, [self.fence.quoted(quote) for quote in quotes])
-
+        said: list[str] = []
         for quote in quotes:
-            if ContextMessage(Role.SYSTEM, shown([*chosen, quote])).tokens <= room:
+            more = [*said, self.fence.quoted(quote)]
+            if ContextMessage(Role.SYSTEM, self.fence.block(heading, more)).tokens <= room:
                 chosen.append(quote)
+                said = more
         if chosen:
             items = [
                 _described(
@@ -217,7 +216,7 @@ class ContextBuilder:
                 )
                 for each in chosen
             ]
-            self._speak(name, shown(chosen), items)
+            self._speak(name, self.fence.block(heading, said), items)
 
     def talk(self) -> None:
         """Window and auto-RAG, which share what is left: reserve, select, hand back."""

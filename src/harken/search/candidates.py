@@ -9,13 +9,13 @@ from itertools import islice
 from math import prod
 
 from harken.config.sections import SearchConfig
-from harken.model.conversations import Hit, Reason, Role
+from harken.model.conversations import UNTRUSTED, Hit, Reason, Role
 from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
 from harken.storage.entries import STATES_RULE, load_entries
 from harken.storage.facts import EntryFacts, entry_facts, neighbours
-from harken.storage.ports import NearestIndex, RowScope, Transaction
+from harken.storage.ports import Holding, NearestIndex, RowScope, Transaction
 from harken.storage.projects import ProjectScope
 from harken.text.shown import short_key
 
@@ -57,8 +57,9 @@ class Candidates:
         similarity: that of every candidate which has a vector.
         elsewhere: those that were compared in the space for other languages, and whether they may have the query's.
         quoting: those that have the query's words in their order.
+        held: who has which of the query's words; None where nobody has looked yet.
         rules: similarity of the nearest that state a rule or a preference, best first.
-        facts: of those that may come back.
+        facts: of those that may come back; `untrusted` are those of them that are not to be trusted.
         fused: what words and meaning say together, or by learned fusion all features; compares within one search, as
             `scores` do.
         scores: that, weighed.
@@ -75,8 +76,10 @@ class Candidates:
     similarity: dict[int, float] = field(default_factory=dict)
     elsewhere: dict[int, bool] = field(default_factory=dict)
     quoting: set[int] = field(default_factory=set)
+    held: Holding | None = None
     rules: dict[int, float] = field(default_factory=dict)
     facts: dict[int, EntryFacts] = field(default_factory=dict)
+    untrusted: set[int] = field(default_factory=set)
     fused: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
@@ -89,6 +92,15 @@ class Candidates:
         self.keyword = dict(scored)
         lowest = min(self.keyword.values(), default=0.0)
         self.keyword |= dict.fromkeys(self.quoting - self.keyword.keys(), lowest)
+
+    def read_ahead(self, tx: Transaction) -> None:
+        """Read what ordering those with the query's words takes, before it is known what is near."""
+        self.read_facts(tx, self.keyword)
+        if self.config.fusion == "learned":
+            self.held = self._holders(tx)
+
+    def _holders(self, tx: Transaction) -> Holding:
+        return self.held or tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
 
     def find_near(self, tx: Transaction, index: NearestIndex, asked: QueryVector, compared: int = 0) -> None:
         """Find the nearest, and how near those with the query's words are.
@@ -114,11 +126,14 @@ class Candidates:
     ) -> None:
         """Read the facts of candidates that lack them and are not known from elsewhere."""
         missing = [entry_id for entry_id in entry_ids if entry_id not in self.facts]
+        read: dict[int, EntryFacts] = {}
         if known:
-            self.facts |= {entry_id: known[entry_id] for entry_id in missing if entry_id in known}
+            read = {entry_id: known[entry_id] for entry_id in missing if entry_id in known}
             missing = [entry_id for entry_id in missing if entry_id not in known]
         if missing:
-            self.facts |= entry_facts(tx, missing)
+            read |= entry_facts(tx, missing)
+        self.facts |= read
+        self.untrusted |= {entry_id for entry_id, each in read.items() if each.trust in UNTRUSTED}
 
     def fuse(self) -> None:
         """Make one list of both, the way the settings say, with scores of 0 to 1; who quotes words stands before all.
@@ -141,10 +156,8 @@ class Candidates:
     def _counted_similarity(self) -> dict[int, float]:
         """The similarity of each candidate as far as it counts for its place."""
         margin = self.config.untrusted_margin
-        untrusted = {entry_id for entry_id, each in self.facts.items() if each.trust.is_untrusted}
-        if not untrusted:
-            return dict(self.similarity)
-        return {each: value - margin if each in untrusted else value for each, value in self.similarity.items()}
+        lowered = {each: self.similarity[each] - margin for each in self.untrusted & self.similarity.keys()}
+        return {**self.similarity, **lowered}
 
     def learn(
         self, tx: Transaction, index: NearestIndex, asked: QueryVector | None, facts: Mapping[int, EntryFacts]
@@ -163,7 +176,7 @@ class Candidates:
         if asked is not None:
             beside = {each.after for each in around.values() if each.after and each.after not in similarity}
             similarity |= asked.compare(tx, index, self.scope, 0, list(beside))[1]
-        held = tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
+        held = self._holders(tx)
         chosen = {entry_id: facts[entry_id] for entry_id in best}
         speakers = AuthorCue(self.query, chosen).sides_of(best, facts)
         known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
@@ -193,8 +206,11 @@ class Candidates:
         """Score those that may come back."""
         # Learned fusion knows the speaker by itself.
         cue = None if self.shares else AuthorCue(self.query, facts)
+        plain = cue is None and self.config.recency_half_life_days is None
         for entry_id, each in facts.items():
-            reasons = weigh(each, cue, self.config, now)
+            # Nothing weighs most candidates, and asking costs as much as all else here.
+            is_plain = plain and each.weight == 1.0 and entry_id not in self.untrusted
+            reasons = [] if is_plain else weigh(each, cue, self.config, now)
             if entry_id in self.quoting:
                 reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
             self.reasons[entry_id] = reasons
@@ -202,7 +218,7 @@ class Candidates:
 
     def best_first(self) -> list[int]:
         """Those that have a score, best first; of equals the newer ones."""
-        return sorted(self.scores, key=lambda entry_id: (-self.scores[entry_id], -entry_id))
+        return sorted(sorted(self.scores, reverse=True), key=self.scores.__getitem__, reverse=True)
 
     def hits(self, tx: Transaction, entry_ids: Sequence[int], passing: Mapping[int, Reason] | None = None) -> list[Hit]:
         """Load entries, in this order, each with why it came back."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -129,11 +130,11 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
     total = max(float(rarity.sum()), _LEAST_RARITY)
     meaning, least = _scaled(known.similarity, entry_ids)
     columns = {
-        "fused": np.array([known.fused[entry_id] for entry_id in entry_ids]),
+        "fused": _looked_up(known.fused, entry_ids, 0.0),
         "words": _scaled(known.keyword, entry_ids)[0],
         "own_words": _bm25(mine @ rarity, traits.tokens),
         "meaning": meaning,
-        "speaker": np.array([known.speakers.get(entry_id, 0.0) for entry_id in entry_ids]),
+        "speaker": _looked_up(known.speakers, entry_ids, 0.0),
         "follows_question": np.array([beside.follows_question for beside in around], dtype=np.float64),
         "ends_asking": traits.ends_asking,
         "asking": traits.asking,
@@ -143,11 +144,11 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
         "when_dated": traits.dated * cues.when,
         "who_named": traits.names * cues.who,
         "many_counted": traits.counts * cues.many,
-        "day": np.array([cues.day_match(each) if cues.months else 0.0 for each in facts]),
+        "day": np.array(list(map(cues.day_match, facts)) if cues.months else [0.0] * len(facts)),
         "coverage": mine @ rarity / total,
         "coverage_around": np.maximum(mine, earlier) @ rarity / total,
-        "meaning_after": np.array([known.similarity.get(beside.after, least) for beside in around]),
-        "fused_before": np.array([known.fused.get(entry_id, 0.0) for entry_id in before]),
+        "meaning_after": _looked_up(known.similarity, [beside.after for beside in around], least),
+        "fused_before": _looked_up(known.fused, before, 0.0),
         "greets": traits.greets,
         "telling": traits.telling,
         "rule_first": _first_of(traits.rules, meaning),
@@ -205,14 +206,16 @@ class Share(NamedTuple):
 
     def reasons(self, most: int = 4) -> list[Reason]:
         """The features that say most, first what says the most."""
-        told = list(FEATURES.items())
+        added = self.of.tolist()
         found = []
-        for index in np.argsort(-np.abs(self.of), kind="stable")[:most].tolist():
-            name, (more, less) = told[index]
-            found.append(Reason(name, float(self.of[index]), more if self.places[index] > 0 else less, is_added=True))
-        return [reason for reason in found if reason.value]
+        for index in sorted(range(len(added)), key=lambda index: -abs(added[index]))[:most]:
+            name, (more, less) = _TOLD[index]
+            if added[index]:
+                found.append(Reason(name, added[index], more if self.places[index] > 0 else less, is_added=True))
+        return found
 
 
+_TOLD = tuple(FEATURES.items())
 _ALONE = Neighbours()
 _WHEN = re.compile(
     r"\bwhen\b|\bwhat (?:date|day|month|year|time)\b|\bhow long\b|\bwann\b|\bcuándo\b|\bquand\b|\bкогда\b"
@@ -282,7 +285,12 @@ def _scaled(scores: Mapping[int, float], entry_ids: Sequence[int]) -> tuple[Floa
     low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
     if high <= low:
         return np.ones(len(entry_ids)), low
-    return (np.array([scores.get(entry_id, low) for entry_id in entry_ids]) - low) / (high - low), low
+    return (_looked_up(scores, entry_ids, low) - low) / (high - low), low
+
+
+def _looked_up(scores: Mapping[int, float], entry_ids: Sequence[int], absent: float) -> Floats:
+    """The score of each, `(entries,)` float64; in one sweep, for one by one takes three times as long."""
+    return np.fromiter(map(scores.get, entry_ids, repeat(absent)), dtype=np.float64, count=len(entry_ids))
 
 
 def _first_of(members: Floats, scores: Floats) -> Floats:

@@ -70,9 +70,12 @@ class _Clause:
         """Whether this, said later, gives another value to the matter of that."""
         if self.left & frozenset(earlier.words) and not self.left & earlier.left:
             return True
+        kinds = self.values.keys() & earlier.values.keys()
+        if not kinds and (self.values or not self.changes):
+            return False
         shared = len(self.matter & earlier.matter)
         is_same = shared >= _SHARE * len(self.matter | earlier.matter) and shared >= (1 if self.changes else _SHARED)
-        for kind in self.values.keys() & earlier.values.keys():
+        for kind in kinds:
             # Where a clause has two of a kind, nobody knows which of them is meant.
             one, two = self.values[kind], earlier.values[kind]
             if (is_same or kind == "home") and len(one) == len(two) == 1 and one != two:
@@ -113,7 +116,7 @@ def corrects(later: str, earlier: str) -> bool:
     said, before = later[:_CHARS], earlier[:_CHARS]
     if not _tells_change(said) and not _values_may_differ(said, before):
         return False
-    return any(new.corrects(old) for new in _clauses(said) for old in _clauses(before))
+    return any(new.corrects(old) for new in _telling_clauses(said) for old in _clauses(before))
 
 
 def _corrects(later: Hit, earlier: Hit) -> bool:
@@ -179,6 +182,12 @@ def _clauses(text: str) -> tuple[_Clause, ...]:
         begun = [(part, re.search(r"\w+", part.lower())) for part in parts]
         found += [part for part, first in begun if first and first[0] not in unsaid]
     return tuple(map(_Clause.of, found))
+
+
+@lru_cache(maxsize=512)
+def _telling_clauses(text: str) -> tuple[_Clause, ...]:
+    """Those that may correct another: most clauses neither have a value nor tell of a change."""
+    return tuple(clause for clause in _clauses(text) if clause.values or clause.changes)
 
 
 def _values(text: str) -> list[tuple[str, str]]:

@@ -368,7 +368,7 @@ class _PastSearch:
         self.asked = asked
         self.notes += [asked.note] if asked.note else []
         with self.session.view.reading() as tx:
-            self.notes += self.session.coverage.notes(tx, self.session.now)
+            self.notes += self.session.notes(tx)
 
     def _find_near(self, found: Candidates, compared: int = 0) -> None:
         if self.asked is not None:

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from harken.text import tokens
 from harken.text.fence import RECALL_NAME
@@ -152,7 +152,13 @@ def is_small_talk(query: Query) -> bool:
 
 def is_bare_question(text: str) -> bool:
     """Whether a text asks and says nothing: a question in each of its sentences that are no courtesies."""
-    if len(text) > _MOST_ASKED_CHARS or (_ENDS.search(text) and not _QUESTION_MARK.search(text)):
+    return len(text) <= _MOST_ASKED_CHARS and _is_bare_question(text)
+
+
+@lru_cache(maxsize=1024)
+def _is_bare_question(text: str) -> bool:
+    """Kept, for each hit is asked about several times in one search."""
+    if _ENDS.search(text) and not _QUESTION_MARK.search(text):
         return False
     asked = False
     for sentence in split_sentences(text):
@@ -201,7 +207,10 @@ def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:
 def share_held(terms: Iterable[str], words: Iterable[str]) -> float:
     """The share of terms that are among words, whatever their endings, 0 to 1; without terms 0."""
     wanted, there = list(terms), list(words)
-    held = sum(any(one.startswith(_stem(term)) or term.startswith(_stem(one)) for one in there) for term in wanted)
+    stems, begun = set(map(_stem, there)), " ".join(["", *there])
+    held = sum(
+        f" {_stem(term)}" in begun or any(term[:end] in stems for end in range(1, len(term) + 1)) for term in wanted
+    )
     return held / max(1, len(wanted))
 
 

@@ -186,7 +186,7 @@ class _SegmentSearch:
         self.asked = asked
         self.notes += [asked.note] if asked.note else []
         with self.session.view.reading() as tx:
-            self.notes += self.session.coverage.notes(tx, self.session.now)
+            self.notes += self.session.notes(tx)
             found.find_near(tx, self.session.view.nearest, asked)
         own, config = self.config.relevance_threshold, self.session.config
         gate = Gate.of(asked, config.relevance_threshold if own is None else own, config)

@@ -130,6 +130,7 @@ def _search(
     query = several.query if several else query
     asked: QueryVector | None = None
     notes: list[str] = []
+    waiting: list[str] = []
     if mode != "keyword":
         session.begin(query)
     with session.view.reading() as tx:
@@ -141,7 +142,9 @@ def _search(
         if mode != "semantic":
             found.find_words(tx, query.quote)
             # Here, for the model is still at work.
-            found.read_facts(tx, found.keyword)
+            found.read_ahead(tx)
+        if mode != "keyword":
+            waiting = session.notes(tx)
     if mode != "keyword":
         try:
             answer = session.vector(query)
@@ -157,7 +160,7 @@ def _search(
         if not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
         elif asked is not None:
-            notes += session.coverage.notes(tx, session.now)
+            notes += waiting
     return SearchResult(tuple(hits), query.terms, gate.threshold, tuple(notes))
 
 
@@ -170,12 +173,13 @@ def _ranked(
     others: Collection[int],
     several: Several | None,
 ) -> list[int]:
-    # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough.
+    # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough. No word can
+    # show that what has another language is about the query.
+    abroad = replace(gate, raised=-_ABROAD if gate.leeway else 0.0)
+    bars = {is_abroad: (of_it.bar(False), of_it.bar(True)) for is_abroad, of_it in ((False, gate), (True, abroad))}
+
     def is_near(entry_id: int, is_untrusted: bool = False) -> bool:
-        # No word can show that what has another language is about the query.
-        lowered = _ABROAD if gate.leeway else 0.0
-        of_it = replace(gate, raised=-lowered) if entry_id in found.elsewhere else gate
-        return gate.threshold is None or bool(of_it.admits(found.similarity[entry_id], is_untrusted))
+        return found.similarity[entry_id] >= bars[entry_id in found.elsewhere][is_untrusted]
 
     if asked is not None and session.config.fusion == "learned":
         found.find_rules(tx, session.view.nearest, asked, (gate.threshold or 0.0) - RULE_LEEWAY)
@@ -188,7 +192,7 @@ def _ranked(
     near = {
         entry_id: each
         for entry_id, each in found.facts.items()
-        if entry_id in passing and (entry_id in found.keyword or is_near(entry_id, each.trust.is_untrusted))
+        if entry_id in passing and (entry_id in found.keyword or is_near(entry_id, entry_id in found.untrusted))
     }
     # They say how something is to be done, so they come with what is about it, and never alone.
     rules = [entry_id for entry_id in found.rules if near and entry_id in passing]
@@ -204,6 +208,8 @@ def _ranked(
 def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
     """Candidates less the summaries of what is among them itself: they say it again, in fewer words."""
     said = [each for each in facts.values() if each.source not in _SUMMARIES]
+    if len(said) == len(facts):
+        return dict(facts)
     conversations, exchanges = {each.conversation_id for each in said}, {each.exchange_id for each in said}
 
     def is_echo(each: EntryFacts) -> bool:

@@ -167,6 +167,7 @@ class SearchSession:
         self.coverage = sessions.coverage
         self._sessions = sessions
         self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
+        self._notes: list[str] | None = None
 
     def begin(self, query: Query, known_scripts_only: bool = False) -> Future[_Answer] | str:
         """Have a query embedded, once, while rows are read: each takes about as long, and neither needs the other.
@@ -191,6 +192,12 @@ class SearchSession:
         """
         asked = self.begin(query, known_scripts_only)
         return asked if isinstance(asked, str) else self.view.wait_for(asked)
+
+    def notes(self, tx: Transaction) -> list[str]:
+        """What to say with a search by meaning, looked up once for all of them; see `Coverage`."""
+        if self._notes is None:
+            self._notes = self.coverage.notes(tx, self.now)
+        return self._notes
 
     def likeness_to_talk(self, asked: QueryVector) -> float:
         """How near a query is to what asks for nothing, -1 to 1; -1 by a model that was not measured so.

@@ -94,8 +94,9 @@ class Several:
             _scaled([max((logs[entry_id] for entry_id in each[1:]), default=least) for each in said]),
         ]
         held = tx.text.holders(tx.connection, distinctive_terms(self.query.terms), found.scope, most=MOST_HOLDERS)
-        rarity = {term: math.log((held.entries + 0.5) / (len(ids) + 0.5)) for term, ids in held.of.items() if ids}
-        columns.append(_COVERAGE * _scaled([sum(r for t, r in rarity.items() if h in held.of[t]) for h in heads]))
+        of = held.of
+        rarity = {term: math.log((held.entries + 0.5) / (len(ids) + 0.5)) for term, ids in of.items() if ids}
+        columns.append(_COVERAGE * _scaled([sum(r for t, r in rarity.items() if h in of[t]) for h in heads]))
         total = sum(columns)
         vectors = _vectors(tx, asked, heads)
         top = [heads[place] for place in np.argsort(-total, kind="stable")[:_BEST]]

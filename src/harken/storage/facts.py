@@ -20,6 +20,7 @@ class EntryFacts(NamedTuple):
     """What weighing needs of a candidate; cheaper than the whole entry, and than a dataclass to make.
 
     Attributes:
+        created_us: when, in microseconds since 1970 UTC: hardly any ranking asks for the moment itself.
         conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
         traits: of its text, as `harken.text.traits` packs them.
         project_id: the row of its project, if any.
@@ -27,7 +28,7 @@ class EntryFacts(NamedTuple):
 
     author: str | None
     role: str | None
-    created_at: datetime
+    created_us: int
     weight: float
     trust: Trust
     source: str = MESSAGE_SOURCE
@@ -37,13 +38,16 @@ class EntryFacts(NamedTuple):
     traits: int = 0
     project_id: int | None = None
 
+    @property
+    def created_at(self) -> datetime:
+        """When it was said or saved."""
+        return from_microseconds(self.created_us)
+
 
 def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFacts]:
     """The facts of each candidate, by id."""
-    found = {}
-    for row in bare_among(tx, _facts(tx.dialect), entry_ids):
-        found[row[0]] = EntryFacts(row[1], row[2], from_microseconds(row[3]), row[4], TRUSTS[row[5]], *row[6:])
-    return found
+    rows = bare_among(tx, _facts(tx.dialect), entry_ids)
+    return {row[0]: EntryFacts(row[1], row[2], row[3], row[4], TRUSTS[row[5]], *row[6:]) for row in rows}
 
 
 @cache

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
+    BigInteger,
     BindParameter,
     ColumnElement,
     Row,
@@ -30,7 +31,18 @@ from sqlalchemy import (
 
 from harken.storage.ports import Dialect, StoredSpace, Transaction, batches, rows_among, rows_in
 from harken.storage.state import count_up
-from harken.storage.tables import conversations, entries, failed_work, reader, refers, same, spaces, vectors, work
+from harken.storage.tables import (
+    conversations,
+    entries,
+    failed_work,
+    reader,
+    refers,
+    same,
+    spaces,
+    to_microseconds,
+    vectors,
+    work,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -388,7 +400,7 @@ _BACKLOG = select(
         work.c.tenant == _OF_TENANT,
         work.c.kind == EMBED,
         work.c.claimed_by.is_not(None),
-        work.c.lease_until >= bindparam("of_now", type_=work.c.lease_until.type),
+        work.c.lease_until >= bindparam("of_now", type_=BigInteger),
     )
     .scalar_subquery(),
 )
@@ -396,8 +408,8 @@ _BACKLOG = select(
 
 def backlog(tx: Transaction, now: datetime) -> Backlog:
     """What waits for its first vector; quick however much that is."""
-    asked = {"of_tenant": tx.tenant, "of_now": now}
-    waiting, given_up, running = tx.connection.execute(_BACKLOG, asked).one()
+    asked = {"of_tenant": tx.tenant, "of_now": to_microseconds(now)}
+    ((waiting, given_up, running),) = tx.dialect.bare_rows(tx.connection, _BACKLOG, asked)
     return Backlog(waiting if waiting > A_BATCH else max(0, waiting - given_up), running)
 
 

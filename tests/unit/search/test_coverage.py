@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from harken.jobs.embed import EmbedWork
 from harken.model.conversations import Role
 from harken.record.recorder import NewMessage
 from harken.search.session import GO_ON, Coverage
 from harken.storage.enrichment.jobs import claim_unembedded, fail, put_blocked_reason, put_enabled
-from harken.storage.ports import StoredSpace
+from harken.storage.ports import StoredSpace, Transaction
 from harken.storage.vectors import EMBED, ensure_space
 from harken.testing import HashingEmbedder
 from recorded import LONG, RecordedHome
@@ -31,6 +32,17 @@ def space_of(place: RecordedHome, embedder: HashingEmbedder) -> StoredSpace:
 def embed(place: RecordedHome, count: int) -> None:
     embedder = HashingEmbedder()
     EmbedWork(place.store, embedder, space_of(place, embedder), count, 60, place.clock).run_once()
+
+
+@contextmanager
+def noting(tx: Transaction, asked: list[str]) -> Iterator[None]:
+    """Add what the database is asked meanwhile."""
+    driver: Any = tx.connection.connection.driver_connection
+    driver.set_trace_callback(asked.append)
+    try:
+        yield
+    finally:
+        driver.set_trace_callback(None)
 
 
 def notes(place: RecordedHome, coverage: Coverage | None = None) -> list[str]:
@@ -101,25 +113,14 @@ def test_everything_is_counted_once_for_many_searches_and_never_where_all_is_emb
     say(place, 20)
     embed(place, 5)
     asked: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
-        asked.append(statement)
-
     coverage = Coverage()
-    with place.store.reading() as tx:
-        event.listen(tx.connection.engine, "before_cursor_execute", note)
-        try:
-            for _ in range(10):
-                assert coverage.notes(tx, place.clock())
-            assert sum("IS NOT NULL" in statement and "LIMIT" not in statement for statement in asked) <= 1
-        finally:
-            event.remove(tx.connection.engine, "before_cursor_execute", note)
+    with place.store.reading() as tx, noting(tx, asked):
+        for _ in range(10):
+            assert coverage.notes(tx, place.clock())
+        assert sum("IS NOT NULL" in statement and "LIMIT" not in statement for statement in asked) <= 1
+        assert len(asked) >= 10
     embed(place, 15)
     asked.clear()
-    with place.store.reading() as tx:
-        event.listen(tx.connection.engine, "before_cursor_execute", note)
-        try:
-            assert coverage.notes(tx, place.clock()) == []
-        finally:
-            event.remove(tx.connection.engine, "before_cursor_execute", note)
+    with place.store.reading() as tx, noting(tx, asked):
+        assert coverage.notes(tx, place.clock()) == []
     assert len(asked) == 1

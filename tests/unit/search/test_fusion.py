@@ -12,6 +12,7 @@ from harken.search.fusion import FEATURES, Evidence, features_of, fusion_weights
 from harken.search.query import parse_query
 from harken.storage.facts import EntryFacts, Neighbours
 from harken.storage.ports import Holding
+from harken.storage.tables import to_microseconds
 from harken.text.traits import traits_of
 
 MAY, JUNE = (datetime(2023, month, 8, tzinfo=UTC) for month in (5, 6))
@@ -21,7 +22,7 @@ ROSES = "On Friday we planted roses in the garden with Priya"
 def known_of(query: str, *texts: str, at: datetime = MAY, held: Holding | None = None, **more: object) -> Evidence:
     """What is known of texts with the ids 1, 2, …, as near and as worded as one another."""
     facts = {
-        number: EntryFacts(None, "user", at, 1.0, Trust.OWNER, traits=traits_of(text))
+        number: EntryFacts(None, "user", to_microseconds(at), 1.0, Trust.OWNER, traits=traits_of(text))
         for number, text in enumerate(texts, start=1)
     }
     alike = dict.fromkeys(facts, 0.5)

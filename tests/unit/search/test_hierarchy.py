@@ -13,6 +13,7 @@ from harken.search.query import parse_query
 from harken.storage.enrichment.summaries import EXCHANGE
 from harken.storage.facts import EntryFacts
 from harken.storage.ports import RowScope
+from harken.storage.tables import to_microseconds
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 CONVERSATION = 1
@@ -28,7 +29,7 @@ def candidates(*found: Found) -> Candidates:
             role=None,
             trust=Trust.OWNER,
             weight=1.0,
-            created_at=NOW,
+            created_us=to_microseconds(NOW),
             conversation_id=CONVERSATION,
             exchange_id=exchange,
         )

@@ -9,12 +9,13 @@ from harken.model.conversations import Trust
 from harken.search.candidates import AuthorCue, weigh
 from harken.search.query import parse_query
 from harken.storage.facts import EntryFacts
+from harken.storage.tables import to_microseconds
 
 NOW = datetime(2023, 5, 8, 12, 0, tzinfo=UTC)
 
 
 def facts(author: str | None = None, role: str = "user", days: float = 0, weight: float = 1.0) -> EntryFacts:
-    return EntryFacts(author, role, NOW - timedelta(days=days), weight, Trust.OWNER)
+    return EntryFacts(author, role, to_microseconds(NOW - timedelta(days=days)), weight, Trust.OWNER)
 
 
 PEOPLE = {1: facts("Melanie"), 2: facts("Caroline"), 3: facts(None)}
