@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, func, select, update
 
-from harken.model.conversations import CoreFact
+from harken.model.conversations import REDACTED, CoreFact
 from harken.storage.ports import Transaction, rows_by
 from harken.storage.tables import (
     core_memory,
@@ -91,10 +91,6 @@ def note_given(tx: Transaction, conversation_uid: str, ref_uids: Iterable[str], 
 def drop_given(tx: Transaction, conversation_uid: str) -> None:
     """Forget what a conversation was given, with the conversation."""
     tx.delete(injections, injections.c.conversation_uid == conversation_uid)
-
-
-# The key of a message's metadata that says how many secrets of each kind were taken out of it.
-REDACTED = "redacted"
 
 
 @dataclass(frozen=True, slots=True)
