@@ -76,6 +76,8 @@ def measured(folder: Path, sizes: list[int], quick: bool) -> Iterator[Figure]:
         place.mkdir()
         yield from speed_record.import_file(place / "home", size)
         yield from speed_record.record_one(place / "home", size, count)
+        (place / "beside").mkdir()
+        yield from speed_record.beside_import(place / "beside" / "home", min(size, 20_000))
         talks = Talks(speed_record.SEED)
         said = [text for talk in talks.talks(3_000) for text in talk.texts]
         queries = talks.queries(said, 50 if quick else 200)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from measuring import Figure, Times, harken_command, run_process, times_of
 from synthetic import Talks, write_jsonl
 
 RECORD_P95_MS, IMPORT_PER_SECOND, SEARCHABLE_SECONDS, EMBED_RATIO = 1.0, 10_000, 15.0, 1.0
+BESIDE_P95_MS, BETWEEN_SECONDS = 60.0, 0.02
 SEED = 1
 _BULK = 2_000
 _PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
@@ -95,6 +97,32 @@ def import_file(home: Path, messages: int) -> Iterator[Figure]:
     if "HARKEN_STORE" not in os.environ:
         yield Figure("database on disk, no vectors", messages, "MB", sizes[0], note=note)
     file.unlink()
+
+
+def beside_import(home: Path, messages: int) -> Iterator[Figure]:
+    """A chat's recording while `harken import` writes to the same home, as long as that takes."""
+    file = home.parent / f"beside-{messages}.jsonl"
+    write_jsonl(file, Talks(SEED + 1).talks(messages))
+    texts = Talks(97).texts(100)
+    times = Times()
+    with Harken(home, settings={"embedder": "none"}) as harken:
+        harken.record_message("beside", "user", texts[0])
+        before = harken.maintenance.status().counts.messages
+        with subprocess.Popen(
+            harken_command(home, "import", "jsonl", str(file), "--no-embed"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as importing:
+            while importing.poll() is None:
+                if times.wall or harken.maintenance.status().counts.messages > before:
+                    text = texts[len(times.wall) % len(texts)]
+                    times.take(lambda text=text: harken.record_message("beside", "user", text))
+                time.sleep(BETWEEN_SECONDS)
+        assert importing.returncode == 0, "the import failed"
+    file.unlink()
+    if times.wall:
+        note = f"{len(times.wall)} messages, the longest wait {max(times.wall):,.0f} ms"
+        yield times.figure("record one message beside an import", messages, BESIDE_P95_MS, note)
 
 
 def bare_inserts(folder: Path, texts: Sequence[str], batch: int) -> float:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Row
 
 from harken.config.sections import RecordConfig
@@ -165,3 +166,9 @@ class RecordedHome:
 def _plain(row: Row[Any]) -> dict[str, Any]:
     is_of_import = str(row._mapping.get("name", "")).startswith("imported:")
     return {} if is_of_import else {key: value for key, value in row._asdict().items() if key not in _ROW_IDS}
+
+
+def in_small_steps(monkeypatch: pytest.MonkeyPatch, messages: int) -> None:
+    """Have imports write about so many short messages in a transaction."""
+    monkeypatch.setattr("harken.importers.transcript._PORTION_WEIGHT", messages * 260)
+    monkeypatch.setattr("harken.importers.importer._MOST_ROOM", 1.0)

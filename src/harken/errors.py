@@ -15,6 +15,7 @@ HarkenError
 │   └── SchemaError        made by another version of Harken
 ├── JournalError           the journal cannot be read or written
 ├── TranscriptError        a file is not a transcript of the format
+├── ImportStoppedError     a process that read for an import has ended
 ├── ExportError            a file is no whole export, or a newer Harken's
 ├── GitError               git is missing, or refuses
 └── ProviderError          an embedding, reranking or language model fails
@@ -101,6 +102,10 @@ class JournalError(HarkenError):
 
 class TranscriptError(HarkenError):
     """A file is not a transcript of the format it was given as."""
+
+
+class ImportStoppedError(HarkenError):
+    """A process that read transcripts for an import has ended before its work."""
 
 
 class ExportError(HarkenError):

@@ -217,7 +217,7 @@ class Tasks:
             NotFoundError: there is no conversation to deliver to, or the task was forgotten.
         """
         kept_name = _checked(name)
-        if self.recorder.names.text(name) != name:
+        if self.recorder.preparer.names.text(name) != name:
             raise UsageError("The task's name holds a secret, and would name a folder. Choose another.")
         if not message.strip():
             raise UsageError("A task needs a message: what it is asked.")

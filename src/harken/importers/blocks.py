@@ -9,7 +9,7 @@ from typing import Any
 
 from harken.importers.reading import call_text, known, listing, moment, spoken, string
 from harken.model.conversations import EMPTY, MessageType, Role
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
 OWN_RESULT = "(Recalled by Harken; not said.)"

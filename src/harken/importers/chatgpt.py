@@ -9,7 +9,7 @@ from harken.importers.parsed import ParsedConversation
 from harken.importers.reading import call_text, known, listing, mapping, moment, spoken, string
 from harken.importers.web_exports import WebExport, threaded
 from harken.model.conversations import MessageType, Role
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}

@@ -11,7 +11,7 @@ from harken.importers.parsed import ParsedConversation
 from harken.importers.reading import known, listing, mapping, moment, string
 from harken.importers.web_exports import WebExport, threaded
 from harken.model.conversations import MessageType, Role
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 
 _SENDERS = {"human": Role.USER, "assistant": Role.ASSISTANT}
 

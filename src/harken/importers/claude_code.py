@@ -19,7 +19,7 @@ from harken.importers.blocks import ParsedContent, Piece, ToolCalls, claude_word
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
 from harken.importers.reading import LineReader, files_below, follow, in_order, known, mapping, moment, objects, string
 from harken.model.conversations import MessageType, Role
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
 # What the command line writes into copied answers, and what the SDK writes into every copied line.

@@ -36,7 +36,7 @@ from harken.importers.reading import (
     string,
 )
 from harken.model.conversations import MessageType, Role
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
 _PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harken.errors import TranscriptError
+from harken.errors import ImportStoppedError, TranscriptError
 from harken.importers.merge import Merged, exports_among, merge_export
-from harken.importers.parsed import (
-    Checkpoint,
-    ParsedConversation,
-    ParsedItem,
-    ParsedTitle,
-    TranscriptFormat,
-    Unreadable,
-)
+from harken.importers.parsed import TranscriptFormat, Unreadable
+from harken.importers.transcript import OWN_FORMATS, ConversationPart, Portion, Prefix, ReadingTask, read_portions
+from harken.importers.workers import Read, readers
 from harken.log import Log
-from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
+from harken.model.conversations import Trust
 from harken.record.forget import ForgetPlan, Forgotten, forget
-from harken.record.project import identify_project
-from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
+from harken.record.recorder import Batch, Recorder
 from harken.storage.ports import StoredSpace
 from harken.storage.state import ImportState, get_import_state, put_import_state
 from harken.text.characters import valid_utf8
 
-# Agents on this machine wrote these themselves; any other format has only somebody's word for it.
-OWN_FORMATS = ("claude-code", "codex")
-# One transaction: others wait for the write lock no longer than a fraction of a second.
-_BATCH_MESSAGES = 2000
+# Others wait for the write lock no longer than this, and then get it: whoever waits looks every 3 ms.
+_HOLD_SECONDS, _PAUSE_SECONDS = 0.022, 0.004
+_LEAST_ROOM, _FIRST_ROOM, _MOST_ROOM = 8_000.0, 30_000.0, 2_000_000.0
+_CAPPED = ", imported"
 # So many new messages change what an engine knows of its tables.
 _MANY = 200
-_HASH_CHUNK = 1 << 20
 
 _log = Log(__name__)
 
@@ -81,6 +73,7 @@ class Importer:
     as_mine: bool = False
     is_live: bool = False
     space: Callable[[], StoredSpace | None] = lambda: None
+    pace: _Pace = field(default_factory=lambda: _Pace())
 
     def run(
         self, transcripts: TranscriptFormat, paths: Sequence[Path], report: ImportReport | None = None
@@ -97,91 +90,129 @@ class Importer:
         files = list(dict.fromkeys(file for path in paths for file in transcripts.files(path)))
         sizes = [_size(file) for file in files]
         exports = set(exports_among(transcripts, files))
-        recorder, before = self.recorder, 0
-        erase = self.forget or (lambda doomed: forget(recorder.store, recorder.journal, doomed, recorder.ingest))
-        for number, file in enumerate(files):
-            report.files += 1
+        before = 0
+        plans = {file: self._planned(transcripts, file, report) for file in files if file not in exports}
+        tasks = [plan.task for plan in plans.values() if isinstance(plan, _FileImport) and plan.task is not None]
+        with readers(tasks, self.recorder.preparer) as read:
+            for number, file in enumerate(files):
+                report.files += 1
 
-            def show(offset: int, file: Path = file, number: int = number, before: int = before) -> None:
-                self.progress(Progress(file, number, len(files), before + offset, sum(sizes), report.added))
+                def show(offset: int, file: Path = file, number: int = number, before: int = before) -> None:
+                    self.progress(Progress(file, number, len(files), before + offset, sum(sizes), report.added))
 
-            try:
-                if file in exports:
-                    for merged, offset in merge_export(recorder, file, erase, self.as_mine, self.space):
-                        report.add(merged)
-                        show(offset)
-                else:
-                    _FileImport(self, transcripts, file, report, show).run()
-            except (TranscriptError, OSError) as error:
-                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                report.failed.append((file, reason))
-                _log.warning("transcript_failed", format=transcripts.name, error_class=type(error).__name__)
-            before += sizes[number]
-            self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
+                try:
+                    # No longer than it takes: a plan holds what its file has brought.
+                    self._import(file, plans.pop(file, None), read, report, show)
+                except (TranscriptError, OSError) as error:
+                    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                    report.failed.append((file, reason))
+                    _log.warning("transcript_failed", format=transcripts.name, error_class=type(error).__name__)
+                before += sizes[number]
+                self.progress(Progress(file, number + 1, len(files), before, sum(sizes), report.added))
         if report.added >= _MANY:
-            recorder.store.rows_imported()
+            self.recorder.store.rows_imported()
         return report
 
+    def _planned(self, transcripts: TranscriptFormat, file: Path, report: ImportReport) -> _FileImport | OSError:
+        try:
+            return _FileImport(self, transcripts, file, report)
+        except OSError as error:
+            # It is told when its turn comes.
+            return error
 
-@dataclass(slots=True)
-class _Thread:
-    head: NewConversation
-    messages: list[NewMessage] = field(default_factory=list)
-    last: NewMessage | None = None
-    seen: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    last_at: datetime | None = None
-    changed: bool = False
-
-
-class _FileImport:
-    """One file: where to begin, what it holds, how far it came."""
-
-    def __init__(
+    def _import(
         self,
-        importer: Importer,
-        transcripts: TranscriptFormat,
         file: Path,
+        plan: _FileImport | OSError | None,
+        read: Read | None,
         report: ImportReport,
         show: Callable[[int], None],
     ) -> None:
+        if isinstance(plan, OSError):
+            raise plan
+        if plan is None:
+            recorder = self.recorder
+            erase = self.forget or (lambda doomed: forget(recorder.store, recorder.journal, doomed, recorder.ingest))
+            for merged, offset in merge_export(recorder, file, erase, self.as_mine, self.space):
+                report.add(merged)
+                show(offset)
+        elif plan.task is None:
+            report.unchanged += 1
+        else:
+            plan.run(read(plan.task) if read else read_portions(plan.task, self.recorder.preparer, plan.prefix), show)
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How much goes into one transaction, so that whoever wants to write beside an import hardly waits.
+
+    Attributes:
+        room: as `ConversationPart.weight` counts; it follows the time that the last transactions took.
+        free_since: when the write lock was let go; None before the first time.
+    """
+
+    room: float = field(default_factory=lambda: min(_FIRST_ROOM, _MOST_ROOM))
+    free_since: float | None = None
+
+    def wait(self) -> None:
+        """Let whoever waits have the write lock first, who looks for it every few milliseconds."""
+        if self.free_since is not None:
+            time.sleep(max(0.0, self.free_since + _PAUSE_SECONDS - time.monotonic()))
+
+    def took(self, seconds: float, cpu_seconds: float, weight: int) -> None:
+        """Take note of a transaction."""
+        self.free_since = time.monotonic()
+        # A busy machine takes several times as long, and smaller transactions would only give it more to do.
+        seconds = max(cpu_seconds, seconds / 5)
+        if seconds > _HOLD_SECONDS or weight >= self.room / 2:
+            self.room *= min(1.25, max(0.5, _HOLD_SECONDS / max(seconds, 1e-6)))
+        self.room = min(max(self.room, _LEAST_ROOM), _MOST_ROOM)
+
+
+class _FileImport:
+    """One file: where to begin, what it holds, how far it came.
+
+    Attributes:
+        task: what is to be read of it; None where it is as it was.
+    """
+
+    def __init__(self, importer: Importer, transcripts: TranscriptFormat, file: Path, report: ImportReport) -> None:
         self._recorder = importer.recorder
+        self._pace = importer.pace
         self._is_import = not importer.is_live
-        self._format = transcripts
-        self._is_agents = transcripts.name in OWN_FORMATS
-        self._capped = self._is_agents and not (importer.as_mine or _is_own(transcripts, file))
+        self._appends = transcripts.appends
+        capped = transcripts.name in OWN_FORMATS and not (importer.as_mine or _is_own(transcripts, file))
         # Read as a stranger's, a file is to be read anew when its owner says that it is theirs.
-        self._state_name = f"{transcripts.name}, imported" if self._capped else transcripts.name
-        self._file = file
-        self._report = report
-        self._show = show
+        self._state_name = transcripts.name + _CAPPED if capped else transcripts.name
+        self._file, self._report = file, report
         status = file.stat()
         self._size, self._modified = status.st_size, status.st_mtime_ns
-        self._fallback = datetime.fromtimestamp(status.st_mtime, UTC)
         self._path = valid_utf8(str(file.resolve()))
-        self._prefix = _Prefix(file)
-        self._threads: dict[str, _Thread] = {}
-        self._waiting = 0
-        self._offset = 0
+        self.prefix = Prefix(file)
         self._unreadable = 0
+        self._parts: dict[str, ConversationPart] = {}
+        self._weight = 0
+        # The last portion that is here, or written, as a whole, and whose offset is not; the lines not read up to it.
+        self._mark: tuple[Portion, int] | None = None
+        begin, fallback = self._where_to_begin(), datetime.fromtimestamp(status.st_mtime, UTC)
+        self.task = (
+            None if begin is None else ReadingTask(transcripts, file, self._size, begin, fallback, is_capped=capped)
+        )
 
-    def run(self) -> None:
-        begin = self._where_to_begin()
-        if begin is None:
-            self._report.unchanged += 1
-            return
-        self._offset = begin
+    def run(self, portions: Iterator[Portion], show: Callable[[int], None]) -> None:
+        """Write what is read of it; where reading fails, what came before is sound."""
+        is_whole = False
         try:
-            for item in self._format.parse(self._file, begin):
-                self._take(item)
-                # A file that is always read whole may be left anywhere: what is known then is passed over.
-                if self._waiting >= _BATCH_MESSAGES and (isinstance(item, Checkpoint) or not self._format.appends):
-                    self._flush(finish=False)
-        except (TranscriptError, OSError):
-            # What came before the damage is sound.
-            if self._waiting:
-                self._flush(finish=False)
+            for portion in portions:
+                self._take(portion)
+                is_whole = portion.is_last
+                if is_whole or self._weight >= self._pace.room:
+                    self._flush(is_end=is_whole)
+                    show(portion.offset)
+        except (TranscriptError, ImportStoppedError, OSError):
+            if self._parts and not is_whole:
+                self._flush()
             raise
-        self._flush(finish=True)
 
     def _where_to_begin(self) -> int | None:
         with self._recorder.store.reading() as tx:
@@ -190,125 +221,61 @@ class _FileImport:
             return 0
         if state.size == self._size and state.modified == self._modified:
             return None
-        if not self._format.appends:
-            return None if state.fingerprint == self._prefix.fingerprint(self._size) else 0
-        if self._size >= state.offset and state.fingerprint == self._prefix.fingerprint(state.offset):
+        if not self._appends:
+            return None if state.fingerprint == self.prefix.fingerprint(self._size) else 0
+        if self._size >= state.offset and state.fingerprint == self.prefix.fingerprint(state.offset):
             self._unreadable = state.unreadable
             return state.offset
-        self._prefix = _Prefix(self._file)
+        self.prefix = Prefix(self._file)
         return 0
 
-    def _take(self, item: ParsedItem) -> None:
-        if isinstance(item, NewMessage):
-            self._message(item)
-        elif isinstance(item, ParsedConversation):
-            self._conversation(item)
-        elif isinstance(item, ParsedTitle):
-            thread = self._thread(item.conversation)
-            thread.head = replace(thread.head, title=item.title)
-            thread.changed = True
-        elif isinstance(item, Unreadable):
-            self._report.unreadable.append(item)
-            self._unreadable += 1
-        else:
-            self._offset = item.offset
+    def _take(self, portion: Portion) -> None:
+        for part in portion.parts:
+            # A part that only ends its conversation takes time as well.
+            if self._weight >= self._pace.room:
+                self._flush()
+            present = self._parts.setdefault(part.head.external_id, part)
+            if present is not part:
+                present.head, present.is_last = part.head, part.is_last
+                present.messages += part.messages
+            self._weight += part.weight
+        self._report.unreadable += portion.unreadable
+        self._unreadable += len(portion.unreadable)
+        if portion.fingerprint:
+            self._mark = portion, self._unreadable
 
-    def _thread(self, external_id: str) -> _Thread:
-        if external_id not in self._threads:
-            self._threads[external_id] = _Thread(NewConversation(self._format.name, external_id))
-        return self._threads[external_id]
-
-    def _conversation(self, item: ParsedConversation) -> None:
-        thread = self._thread(item.external_id)
-        named = item.project
-        project = (
-            identify_project(item.cwd, item.git_remote) if named is None else ProjectIdentity(f"name:{named}", named)
-        )
-        thread.head = replace(
-            thread.head,
-            title=item.title or thread.head.title,
-            project=project,
-            created_at=item.created_at,
-            parent_external_id=item.parent_external_id,
-            metadata=item.metadata,
-        )
-
-    def _message(self, item: NewMessage) -> None:
-        thread = self._thread(item.conversation)
-        thread.last_at = item.created_at or thread.last_at or thread.head.created_at or self._fallback
-        origin = item.external_id
-        if not origin:
-            # Without an id of its own, a message is its words, and which of the equal ones it is.
-            words = (item.role, item.type, item.author, item.created_at, item.text)
-            thread.seen[words] += 1
-            origin = f"#{item.author or ''}#{thread.seen[words]}"
-        trust = self._trust(item, thread.head)
-        placed = replace(item, created_at=thread.last_at, trust=trust, origin=origin, origin_at=item.created_at)
-        thread.messages.append(placed)
-        thread.changed = True
-        self._waiting += 1
-
-    def _trust(self, item: NewMessage, head: NewConversation) -> Trust:
-        if item.role is Role.TOOL or item.type is MessageType.TOOL_RESULT:
-            return Trust.TOOL
-        if self._capped or not self._is_agents:
-            return Trust.IMPORTED
-        # In a subagent's conversation it is the calling agent that asks.
-        asked_by_person = item.role is Role.USER and head.parent_external_id is None
-        return Trust.OWNER if asked_by_person else Trust.AGENT
-
-    def _flush(self, finish: bool) -> None:
-        appends = self._format.appends
+    def _flush(self, is_end: bool = False) -> None:
+        """Write what is here in one transaction."""
         state: ImportState | None = None
-        if finish or appends:
+        if self._mark is not None:
+            mark, unreadable = self._mark
             state = ImportState(
                 format=self._state_name,
                 path=self._path,
-                size=self._size if finish else 0,
-                modified=self._modified if finish else 0,
-                offset=self._offset if appends else 0,
-                fingerprint=self._prefix.fingerprint(self._offset if appends else self._size),
-                unreadable=self._unreadable,
+                size=self._size if is_end else 0,
+                modified=self._modified if is_end else 0,
+                offset=mark.offset if self._appends else 0,
+                fingerprint=mark.fingerprint,
+                unreadable=unreadable,
                 imported_at=self._recorder.now(),
             )
-        threads = [thread for thread in self._threads.values() if thread.messages or (finish and thread.changed)]
+        capped = self._state_name.endswith(_CAPPED)
         batches = [
-            Batch(thread.head, thread.messages, finish, thread.last, not self._capped, self._is_import)
-            for thread in threads
+            Batch(part.head, part.messages, part.is_last, part.after, not capped, self._is_import)
+            for part in self._parts.values()
         ]
+        if self._recorder.journal is not None:
+            self._pace.wait()
+        began = time.thread_time()
         recorded = self._recorder.record(batches, within=lambda tx: put_import_state(tx, state) if state else None)
+        self._pace.took(recorded.held_seconds, time.thread_time() - began, self._weight)
         self._report.added += len(recorded.messages)
         self._report.known += recorded.known
         self._report.forgotten += recorded.forgotten
-        if self._capped:
+        if capped:
             self._report.capped += sum(1 for message in recorded.messages if message.trust is Trust.IMPORTED)
         self._report.conversations.update(message.conversation_uid for message in recorded.messages)
-        for thread in threads:
-            thread.last = thread.messages[-1] if thread.messages else thread.last
-            thread.messages = []
-        self._waiting = 0
-        self._show(self._offset)
-
-
-class _Prefix:
-    """A running hash of a file's first bytes, so that a long file is hashed once however often it is asked for."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._length = 0
-
-    def fingerprint(self, length: int) -> str:
-        """The hash of the first `length` bytes; lengths may only grow."""
-        with self._file.open("rb") as stream:
-            stream.seek(self._length)
-            while self._length < length:
-                chunk = stream.read(min(_HASH_CHUNK, length - self._length))
-                if not chunk:
-                    break
-                self._digest.update(chunk)
-                self._length += len(chunk)
-        return self._digest.hexdigest()
+        self._parts, self._weight, self._mark = {}, 0, None
 
 
 def _is_own(transcripts: TranscriptFormat, file: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, TranscriptFormat, Unreadable
 from harken.importers.reading import LineReader, files_below, follow, in_order, moment, string
 from harken.model.conversations import EMPTY, MessageType, Role
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
 _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)

@@ -22,6 +22,7 @@ from harken.journal.derived import Derived, MadeVector, keep_derived
 from harken.journal.export import ExportLine, is_export, read_export
 from harken.model.conversations import (
     EMPTY,
+    REDACTED,
     Conversation,
     CoreFact,
     Event,
@@ -45,11 +46,11 @@ from harken.storage.events import Ingest
 from harken.storage.ports import StoredSpace, Transaction, rows_in
 from harken.storage.positions import find_places
 from harken.storage.records.rows import find_kept
-from harken.storage.state import REDACTED, core_facts
+from harken.storage.state import core_facts
 from harken.storage.tables import conversations, exchanges, segments, tombstones
 
 # One transaction: others wait for the write lock no longer than a fraction of a second.
-_BATCH_EVENTS = 2000
+_BATCH_EVENTS = 300
 _OWN = (Trust.OWNER, Trust.AGENT)
 
 Forget = Callable[[ForgetPlan], Forgotten]
@@ -257,13 +258,14 @@ def _write(
 
 def _cleaned(recorder: Recorder, event: Event) -> Event:
     """The event without secrets and private passages, under the same ids; itself where it holds none."""
-    redact, clean, names = recorder.redactor.redact, recorder.redactor.redact_value, recorder.names
+    redact, clean, names = recorder.redactor.redact, recorder.redactor.redact_value, recorder.preparer.names
     if isinstance(event, Message):
         # How much was taken out before is no secret, whatever the kinds are called.
         before = event.metadata.get(REDACTED, EMPTY)
         facts = {key: value for key, value in event.metadata.items() if key != REDACTED}
         return replace(
-            event, **recorder.cleaned(event, event.text, facts, before if isinstance(before, Mapping) else EMPTY)
+            event,
+            **recorder.preparer.cleaned(event, event.text, facts, before if isinstance(before, Mapping) else EMPTY),
         )
     if isinstance(event, Conversation):
         return replace(

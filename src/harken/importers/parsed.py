@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harken.model.conversations import EMPTY
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 
 
 @dataclass(frozen=True, slots=True)

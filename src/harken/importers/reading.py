@@ -100,7 +100,7 @@ def _from_epoch(number: float) -> datetime | None:
     return datetime.fromtimestamp(number, UTC) if number > 0 else None
 
 
-CHECKPOINT_EVERY = 100
+CHECKPOINT_EVERY = 25
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 from harken.errors import TranscriptError
 from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedItem, TranscriptFormat, Unreadable
 from harken.importers.reading import files_below, in_order, moment, without_lone_surrogates
-from harken.record.recorder import NewMessage
+from harken.record.prepared import NewMessage
 
 
 def threaded(parents: Mapping[str, str | None], times: Mapping[str, Any], leaf: str | None) -> dict[str, str | None]:

@@ -29,6 +29,8 @@ class _Nothing(Mapping[str, Any]):
 
 
 EMPTY: Mapping[str, Any] = _Nothing()
+# The key of a message's metadata that says how many secrets of each kind were taken out of it.
+REDACTED = "redacted"
 
 
 class Trust(StrEnum):

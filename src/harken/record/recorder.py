@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 from harken.config.sections import RecordConfig
@@ -16,33 +16,30 @@ from harken.journal.journal import Appended, Journal
 from harken.journal.replay import replay_conversation, superseded
 from harken.log import Log
 from harken.model.conversations import (
-    EMPTY,
     KEPT_FOLDERS,
     Conversation,
     Event,
     ExchangeStatus,
     Message,
-    MessageType,
-    ProjectIdentity,
-    Role,
     SavedRecord,
     Segment,
     Titled,
-    Trust,
 )
 from harken.record.forget import Forgotten, forget, plan_saved
-from harken.record.ids import conversation_uid, derived_uid, new_uid
+from harken.record.ids import conversation_uid, new_uid
+from harken.record.prepared import NewConversation as NewConversation
+from harken.record.prepared import NewMessage as NewMessage
+from harken.record.prepared import Prepared, Preparer
 from harken.record.threads import Thread, read_thread
-from harken.redact.redactor import CleanNames, Redactor
+from harken.redact.redactor import Redactor
 from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
-from harken.storage.enrichment.consent import last_exchange_numbers, note_imported
+from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import find_kept
-from harken.storage.state import REDACTED, journal_offset, journal_offsets, put_journal_offsets
+from harken.storage.state import journal_offset, journal_offsets, put_journal_offsets
 from harken.storage.tables import messages
 from harken.text.characters import sound_value, valid_utf8
-from harken.text.fence import without_recall
 
 _log = Log(__name__)
 _TICK = timedelta(microseconds=1)
@@ -50,83 +47,36 @@ Written = TypeVar("Written", bound=Event)
 
 
 @dataclass(frozen=True, slots=True)
-class NewConversation:
-    """A conversation to record into; found again by channel and external id.
-
-    Attributes:
-        own_uid: the id under which it is kept, where it is kept already; else it is made of channel and external id.
-    """
-
-    channel: str
-    external_id: str
-    title: str = ""
-    project: ProjectIdentity | None = None
-    created_at: datetime | None = None
-    parent_external_id: str | None = None
-    metadata: Mapping[str, Any] = EMPTY
-    own_uid: str = ""
-
-    @property
-    def uid(self) -> str:
-        """The id under which it is kept."""
-        return self.own_uid or conversation_uid(self.channel, self.external_id)
-
-
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """A message to record.
-
-    Attributes:
-        created_at: timezone-aware; None means now, or that a transcript has no time of it.
-        external_id: the agent's own id of the message, else empty.
-        origin: what makes the message itself where it was read from; None for one said now. Two messages of a
-            conversation with the same origin, time and text are one.
-        origin_at: the time that the origin states; None where it states none and `created_at` is a guess.
-        metadata: small facts worth keeping (model, branch, is_error); never text of the conversation.
-        conversation: where a transcript has it, the `external_id` of the conversation there.
-    """
-
-    role: Role
-    text: str
-    type: MessageType = MessageType.TEXT
-    created_at: datetime | None = None
-    author: str | None = None
-    trust: Trust = Trust.OWNER
-    call_id: str | None = None
-    tool_name: str | None = None
-    external_id: str = ""
-    origin: str | None = None
-    origin_at: datetime | None = None
-    metadata: Mapping[str, Any] = EMPTY
-    conversation: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """Messages of one conversation, in its order.
 
     Attributes:
-        after: the one that stands before them there, where it is known; it has been recorded.
+        after: the id of the one that stands before them there, where it is known; it has been recorded.
         finish: nothing more will come for now: the last exchange is ended if it has its answer.
         as_mine: False for a stranger's file, which gives no new title to a conversation that is not a stranger's.
         is_import: an import brings them in, which no language model is to be paid for unasked.
     """
 
     conversation: NewConversation
-    messages: Sequence[NewMessage]
+    messages: Sequence[NewMessage | Prepared]
     finish: bool = False
-    after: NewMessage | None = None
+    after: str = ""
     as_mine: bool = True
     is_import: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The result of recording: the new messages, as they were kept, and how many were known or forgotten before."""
+    """The result of recording: the new messages, as they were kept, and how many were known or forgotten before.
+
+    Attributes:
+        held_seconds: for how long nobody else could write.
+    """
 
     messages: tuple[Message, ...] = ()
     known: int = 0
     forgotten: int = 0
+    held_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -230,10 +180,10 @@ class Recorder:
     min_message_tokens: int
     wake: Callable[[], None] = lambda: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    names: CleanNames = field(init=False)
+    preparer: Preparer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.names = CleanNames(self.redactor)
+        self.preparer = Preparer(self.redactor, self.config.tool_text_chars)
 
     def record(self, batches: Sequence[Batch], within: Callable[[Transaction], None] | None = None) -> Recorded:
         """Record messages, a batch per conversation, and give them their exchanges, in one transaction with `within`.
@@ -241,21 +191,27 @@ class Recorder:
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
-        prepared = [list(map(partial(self.prepare, batch.conversation.uid), batch.messages)) for batch in batches]
+        prepared: list[list[Prepared]] = []
+        for batch in batches:
+            made = partial(self.preparer.prepare, batch.conversation.uid, now=self.now)
+            prepared.append([new if isinstance(new, Prepared) else made(new) for new in batch.messages])
         with self._writing([batch.conversation.uid for batch in batches]) as writing:
-            tx = writing.tx
+            tx, began = writing.tx, monotonic()
+            exchanges: dict[str, int] = {}
             each = zip(batches, prepared, strict=True)
-            placed = [self._placed(tx, batch, ready, writing.ingest) for batch, ready in each]
+            placed = [self._placed(tx, batch, ready, writing.ingest, exchanges) for batch, ready in each]
             writing.write([event for events, _ in placed for event in events])
             if within is not None:
                 within(tx)
             fresh = tuple(message for _, recorded in placed for message in recorded.messages)
             imported = {batch.conversation.uid for batch in batches if batch.is_import}
             if heard := imported & {message.conversation_uid for message in fresh}:
-                note_imported(tx, last_exchange_numbers(tx, heard))
+                note_imported(tx, {uid: exchanges[uid] for uid in heard})
+        held = monotonic() - began
         if fresh:
             self.wake()
-        return Recorded(fresh, sum(one.known for _, one in placed), sum(one.forgotten for _, one in placed))
+        known, forgotten = (sum(getattr(one, name) for _, one in placed) for name in ("known", "forgotten"))
+        return Recorded(fresh, known, forgotten, held)
 
     def end_exchange(self, uid: str, status: ExchangeStatus, error: str | None = None) -> None:
         """End the conversation's exchange in progress, well or not.
@@ -403,56 +359,18 @@ class Recorder:
         return replace(message, uid=new_uid(moment), created_at=moment)
 
     def prepare(self, uid: str, message: NewMessage) -> Message:
-        """A message as it is kept in the conversation of that id: without secrets, recalled blocks and an exchange."""
-        raw = without_recall(valid_utf8(message.text))
-        moment = message.created_at or self.now()
-        if message.origin is None:
-            own_uid = new_uid(moment)
-        else:
-            parts = ("message", uid, message.origin, message.role.value, message.type.value, raw)
-            own_uid = derived_uid(*parts, moment=message.origin_at)
-        return Message(
-            uid=own_uid,
-            conversation_uid=uid,
-            segment_uid="",
-            exchange_uid="",
-            role=message.role,
-            type=message.type,
-            created_at=moment,
-            trust=message.trust,
-            **self.cleaned(message, raw, sound_value(message.metadata) if message.metadata else EMPTY),
-        )
-
-    def cleaned(
-        self, message: NewMessage | Message, text: str, metadata: Mapping[str, Any], before: Mapping[str, int] = EMPTY
-    ) -> dict[str, Any]:
-        """The fields of a message that others fill, without secrets; `before` counts what was taken out earlier."""
-        redacted = self.redactor.redact(text)
-        counts: Counter[str] = Counter()
-        metadata, more = self.redactor.redact_value(metadata) if metadata else (EMPTY, EMPTY)
-        for taken in (before, redacted.counts, more):
-            if taken:
-                counts.update(taken)
-        names = self.names
-        return {
-            "text": redacted.text,
-            "metadata": {**metadata, REDACTED: dict(counts)} if counts else metadata,
-            "author": names.optional(message.author),
-            "call_id": names.optional(message.call_id),
-            "tool_name": names.optional(message.tool_name),
-            "external_id": names.text(message.external_id),
-        }
+        """A message as it is kept in the conversation of that id, before it has its place there."""
+        return self.preparer.prepare(uid, message, self.now).message
 
     def _placed(
-        self, tx: Transaction, batch: Batch, prepared: Sequence[Message], ingest: Ingest
+        self, tx: Transaction, batch: Batch, ready: Sequence[Prepared], ingest: Ingest, exchanges: dict[str, int]
     ) -> tuple[list[Event], Recorded]:
+        """Events and counts of a batch; to `exchanges`, the number of its conversation's last one is added."""
         uid = batch.conversation.uid
         # What is said now gets its time and id under the write lock, so that several processes' times are in order.
-        prepared = [
-            self.stamp(ready) if new.created_at is None and new.origin is None else ready
-            for ready, new in zip(prepared, batch.messages, strict=True)
-        ]
-        imported = [ready.uid for ready, new in zip(prepared, batch.messages, strict=True) if new.origin is not None]
+        prepared = [self.stamp(one.message) if one.is_said_now else one.message for one in ready]
+        ingest.studied.update((said.uid, one.studied) for said, one in zip(prepared, ready, strict=True))
+        imported = [one.message.uid for one in ready if one.is_derived]
         thread = read_thread(tx, uid)
         is_new = thread.title is None
         # One that has rows was not forgotten; one that is new has no messages yet, whose ids are made from its own.
@@ -464,8 +382,8 @@ class Recorder:
         dropped = len({m.uid for m in prepared} & forgotten)
         ingest.remember(thread.row_ids, uid, thread.project_id)
         events = self._head_events(tx, batch, thread.title, fresh)
-        after = "" if batch.after is None else self.prepare(uid, batch.after).uid
-        thread.place_all(tx, fresh, prepared, after)
+        thread.place_all(tx, fresh, prepared, batch.after)
+        exchanges[uid] = thread.exchange_count
         if batch.finish:
             thread.finish()
         events.extend(thread.events)
@@ -475,7 +393,7 @@ class Recorder:
 
     def _head_events(self, tx: Transaction, batch: Batch, present: str | None, fresh: Sequence[Message]) -> list[Event]:
         """A new title of a conversation that has the present one; the conversation itself where it is new."""
-        conversation, names = batch.conversation, self.names
+        conversation, names = batch.conversation, self.preparer.names
         title = self.redactor.redact(valid_utf8(conversation.title)).text
         if present is not None:
             mine = title not in ("", present) and (batch.as_mine or not own_conversations(tx, [conversation.uid]))

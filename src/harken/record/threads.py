@@ -9,7 +9,7 @@ from datetime import datetime
 from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
 from harken.record.ids import derived_uid
 from harken.storage.ports import Transaction
-from harken.storage.positions import STEP, Place, Spot, find_places, newest_of
+from harken.storage.positions import STEP, Place, Spot, find_places, newest_of, position_of
 from harken.storage.tables import from_microseconds
 
 
@@ -88,7 +88,8 @@ class Thread:
         What was found late, between others, belongs to their exchange.
         """
         places: dict[str, Place] = {}
-        if fresh and self.title is not None and (after or len(fresh) < len(sequence)):
+        is_known = len(fresh) < len(sequence) or (after and position_of(tx, after) != self.last_position)
+        if fresh and self.title is not None and is_known:
             places = find_places(tx, self.conversation_uid, sequence, {message.uid for message in fresh}, after)
         for message in fresh:
             place = places.get(message.uid)

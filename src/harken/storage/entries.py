@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -57,8 +58,7 @@ from harken.storage.tables import (
 )
 from harken.storage.vectors import EMBED, EMBED_LANGUAGES, delete_vectors, delete_vectors_where
 from harken.text import tokens
-from harken.text.rules import rules_in
-from harken.text.traits import traits_of
+from harken.text.traits import Studied, study
 
 # A row of the table as far as most entries are alike.
 BLANK_ENTRY: Mapping[str, Any] = {
@@ -88,6 +88,7 @@ def add_entries(
     rows: Sequence[Mapping[str, Any]],
     new_conversations: frozenset[int] = frozenset(),
     facets: Sequence[Sequence[str]] = (),
+    studied: Sequence[Studied | None] = (),
 ) -> None:
     """Insert entries and index them, with the neighbours whose context they change.
 
@@ -96,19 +97,20 @@ def add_entries(
         rows: complete rows of the entries table, without ids and tenant.
         new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
         facets: those of each row; none where it is empty. What a person says gets one for each rule that it states.
+        studied: what was found in the text of each row before, where that is known.
     """
     if not rows:
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
     tx.text.before_change(tx.connection, touched)
-    rules = [rules_in(row["text"]) if row["role"] == Role.USER and row["is_turn"] else [] for row in rows]
-    complete = [
-        {"tenant": tx.tenant, **row, "traits": traits_of(row["text"], len(found))}
-        for row, found in zip(rows, rules, strict=True)
+    found = [
+        known or study(row["text"], row["role"] == Role.USER and row["is_turn"])
+        for row, known in zip(rows, studied or repeat(None, len(rows)), strict=True)
     ]
-    if any(rules):
-        facets = facets or list(map(rule_facets, rules))
+    complete = [{"tenant": tx.tenant, **row, "traits": one.traits} for row, one in zip(rows, found, strict=True)]
+    if any(one.rules for one in found):
+        facets = facets or [rule_facets(one.rules) for one in found]
     added = tx.dialect.add_rows(tx.connection, entries, complete)
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))

@@ -60,6 +60,7 @@ from harken.storage.tables import (
     tombstones,
     writer,
 )
+from harken.text.traits import Studied
 
 _AT_ONCE = 1000
 _WORD = re.compile(r"\w+")
@@ -145,6 +146,8 @@ class Ingest:
         self._row_ids: dict[str, int] = {}
         self._project_of: dict[str, int | None] = {}
         self._new_conversations: set[int] = set()
+        # What whoever prepared messages has found in their texts, by their ids; of others it is found on the way.
+        self.studied: dict[str, Studied] = {}
 
     def remember(self, row_ids: Mapping[str, int], conversation_uid: str, project_id: int | None) -> None:
         """Rows that the caller has just read, which saves reading them again."""
@@ -235,6 +238,7 @@ class Ingest:
         rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
         self._tx.dialect.add_rows(self._tx.connection, messages, rows)
         entry_rows: list[dict[str, Any]] = []
+        studied: list[Studied | None] = []
         for event, row in zip(fresh, rows, strict=True):
             if is_searchable(event):
                 is_text = event.type is MessageType.TEXT
@@ -247,8 +251,9 @@ class Ingest:
                     "is_turn": is_text,
                     "space_id": 0 if waits else None,
                 }
+                studied.append(self.studied.get(event.uid))
                 entry_rows.append({**BLANK_ENTRY, **{name: row[name] for name in _SHARED}, **entry})
-        add_entries(self._tx, entry_rows, frozenset(self._new_conversations))
+        add_entries(self._tx, entry_rows, frozenset(self._new_conversations), studied=studied)
         self._new_conversations.clear()
         self._touch(fresh)
         count_up(self._tx, redaction_counts(event.metadata for event in fresh))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, Table, bindparam, func, select
 
 from harken.model.conversations import Message, Role
-from harken.storage.ports import Transaction, rows_in
+from harken.storage.ports import Transaction, rows_by, rows_in
 from harken.storage.tables import conversations, exchanges, joined, messages, refers, segments
 
 # A gap takes twenty halvings; what comes after that stands behind its neighbour by its row.
@@ -42,6 +42,11 @@ def last_position(tx: Transaction, conversation_uid: str) -> int:
     """The position of a conversation's last message; 0 where it has none."""
     last = select(func.max(messages.c.position)).where(*_of_conversation(tx, conversation_uid))
     return tx.connection.execute(last).scalar() or 0
+
+
+def position_of(tx: Transaction, message_uid: str) -> int | None:
+    """The position of a message; None where it is not there."""
+    return next((row[0] for row in rows_by(tx, messages.c.uid, [message_uid], messages.c.position)), None)
 
 
 def find_places(

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Insert, Table, and_, bindparam, func, literal_column, select
 
-from harken.model.conversations import CoreFact
+from harken.model.conversations import REDACTED, CoreFact
 from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
 from harken.storage.tables import (
     core_memory,
@@ -96,10 +96,6 @@ def note_given(tx: Transaction, conversation_uid: str, ref_uids: Iterable[str], 
 def drop_given(tx: Transaction, conversation_uid: str) -> None:
     """Forget what a conversation was given, with the conversation."""
     tx.delete(injections, injections.c.conversation_uid == conversation_uid)
-
-
-# The key of a message's metadata that says how many secrets of each kind were taken out of it.
-REDACTED = "redacted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from harken.text import tokens
+from harken.text.rules import rules_in
 from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, word_lists
 
 if TYPE_CHECKING:
@@ -25,9 +26,11 @@ _BITS = {
 # The bit of the number that says that it asks.
 ASKS = 1 << sum(_BITS[name] for name in itertools.takewhile("asks".__ne__, _BITS))
 _SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")
-_ASKING = re.compile(r"[?？]")
+_ASKING = "?？"
 _ENDS_ASKING = re.compile(r"[?？][\s\"'”’»)*_`]*\Z")
 _INSIDE = re.compile(r"(?<=[\w,;:)] )\w\w+")
+# Of plain text alone: one that begins with a capital, which is found twice as fast.
+_NAME = re.compile(r"[A-Z](?<=[\w,;:)] .)\w+")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _DIGIT = re.compile(r"\d")
 
@@ -56,6 +59,19 @@ class Traits(NamedTuple):
     rules: NDArray[np.float64]
 
 
+class Studied(NamedTuple):
+    """What no query changes of a text: the places of the rules that it states, and its traits as one number."""
+
+    rules: Sequence[tuple[int, int]]
+    traits: int
+
+
+def study(text: str, by_person: bool) -> Studied:
+    """What search is to know of a text; rules are looked for in what a person says."""
+    rules = rules_in(text) if by_person else ()
+    return Studied(rules, traits_of(text, len(rules)))
+
+
 def traits_of(text: str, rules: int = 0) -> int:
     """The traits of a text, which states so many rules, as one number, at least 0 and under 2**53; 0 without a word."""
     said = text[:_LOOKED_AT]
@@ -64,19 +80,23 @@ def traits_of(text: str, rules: int = 0) -> int:
         return 0
     lists, whole = word_lists("traits"), max(1.0, len(text) / _LOOKED_AT)
     telling = len(words) - sum(map(STOP_WORDS.__contains__, words))
+    names = _NAME.findall(said)
     if not said.isascii():
         telling += sum(map(len, UNSPACED_RUN.findall(said)))
-    sentences, asked = max(1, len(_SENTENCE.findall(said))), len(_ASKING.findall(said))
+        names = [word for word in _INSIDE.findall(said) if word[0].isupper()]
+    asked = sum(map(said.count, _ASKING))
+    sentences = max(1, len(_SENTENCE.findall(said))) if asked else 1
+    is_counted = _DIGIT.search(said) is not None
     values = {
-        "ends_asking": _ENDS_ASKING.search(text) is not None,
+        "ends_asking": any(mark in text for mark in _ASKING) and _ENDS_ASKING.search(text) is not None,
         "asks": asked > 0,
         "greets": words[0] in lists["greeting"],
-        "dated": not lists["moment"].isdisjoint(words) or _YEAR.search(said) is not None,
-        "counts": not lists["number"].isdisjoint(words) or _DIGIT.search(said) is not None,
+        "dated": not lists["moment"].isdisjoint(words) or (is_counted and _YEAR.search(said) is not None),
+        "counts": not lists["number"].isdisjoint(words) or is_counted,
         "asking": round(min(1.0, asked / sentences) * _SHARES),
         "tokens": tokens.estimate(text),
         "telling": whole * telling,
-        "names": whole * sum(word[0].isupper() for word in _INSIDE.findall(said)),
+        "names": whole * len(names),
         "rules": rules > 0,
     }
     packed = shift = 0

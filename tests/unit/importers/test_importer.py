@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from harken.errors import StoreError, TranscriptError
-from harken.importers import importer
 from harken.importers.claude_code import ClaudeCode
 from harken.importers.codex import Codex
 from harken.importers.importer import Importer, ImportReport, Progress
@@ -19,7 +18,7 @@ from harken.model.conversations import Trust
 from harken.record.ids import conversation_uid
 from harken.storage.conversations import Counts, count_all, find_conversation, messages_of
 from harken.storage.state import get_import_state
-from recorded import RecordedHome
+from recorded import RecordedHome, in_small_steps
 
 CLAUDE = ClaudeCode(Path("/nowhere"))
 
@@ -254,7 +253,7 @@ class TestInterrupted:
 
     @pytest.fixture(autouse=True)
     def small_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(importer, "_BATCH_MESSAGES", 10)
+        in_small_steps(monkeypatch, 25)
 
     @pytest.mark.parametrize("transcripts", [CLAUDE, Jsonl()], ids=["claude-code", "jsonl"])
     @pytest.mark.parametrize("error", [KeyboardInterrupt, StoreError])

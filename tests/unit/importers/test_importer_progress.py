@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harken.importers import importer
 from harken.importers.chatgpt import CHATGPT
 from harken.importers.importer import Importer, Progress
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
-from recorded import RecordedHome
+from recorded import RecordedHome, in_small_steps
 
 TALKS = 300
 TEXT = "The walrus pump at the third quay needs a new seal before the November floods. " * 150
@@ -52,7 +51,7 @@ def test_a_bar_is_not_full_before_the_end(
     transcripts: TranscriptFormat,
     written: Callable[[Path], Path],
 ) -> None:
-    monkeypatch.setattr(importer, "_BATCH_MESSAGES", 30)
+    in_small_steps(monkeypatch, 30)
     file = written(tmp_path)
     seen: list[Progress] = []
     Importer(place.recorder, seen.append).run(transcripts, [file])

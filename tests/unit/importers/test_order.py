@@ -79,7 +79,7 @@ def test_what_a_file_has_before_all_that_is_known_comes_first(place: RecordedHom
 def test_a_file_that_is_read_in_many_batches_finds_the_place_of_each(
     place: RecordedHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harken.importers.importer._BATCH_MESSAGES", 2)
+    monkeypatch.setattr("harken.importers.transcript._PORTION_WEIGHT", 2)
     monkeypatch.setattr("harken.importers.reading.CHECKPOINT_EVERY", 1)
     bring(place, 0, 1, 10, 11)
     bring(place, *range(14))

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from harken.model.conversations import (
+    REDACTED,
     Conversation,
     Event,
     ExchangeStatus,
@@ -22,7 +23,7 @@ from harken.model.conversations import (
 from harken.storage import conversations, overview, tables, vectors
 from harken.storage.enrichment import jobs
 from harken.storage.ports import RowScope, Store
-from harken.storage.state import REDACTED, read_counters
+from harken.storage.state import read_counters
 from harken.storage.tables import exchanges, messages, work
 from harken.storage.vectors import EMBED
 from harken.testing.store_conformance.asking import (
