@@ -93,7 +93,8 @@ class Importer:
         before = 0
         plans = {file: self._planned(transcripts, file, report) for file in files if file not in exports}
         tasks = [plan.task for plan in plans.values() if isinstance(plan, _FileImport) and plan.task is not None]
-        with readers(tasks, self.recorder.preparer) as read:
+        # What is being said now is little, and whoever reports it may be a daemon that answers others beside it.
+        with readers([] if self.is_live else tasks, self.recorder.preparer) as read:
             for number, file in enumerate(files):
                 report.files += 1
 

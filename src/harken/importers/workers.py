@@ -87,7 +87,8 @@ class _Reader:
     """One process that reads transcripts."""
 
     def __init__(self, preparer: Preparer) -> None:
-        command = [sys.executable, "-c", _START]
+        # Isolated, lest a module that lies in this folder by chance comes before the one that is meant.
+        command = [sys.executable, "-I", "-c", _START]
         # In a session of its own it hears no Ctrl-C: whoever started it says when it is over.
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, pipesize=_PIPE_BYTES, start_new_session=True)
