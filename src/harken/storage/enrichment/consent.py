@@ -6,7 +6,7 @@ an import added to, as a counter, the number of its last imported exchange. Numb
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, and_, false, func, or_, select
 
 from harken.config.sections import WorkerConfig
 from harken.providers.summarizer import EXTRACTIVE
-from harken.storage.ports import Transaction, rows_in
+from harken.storage.ports import Transaction
 from harken.storage.state import get_setting, set_setting
 from harken.storage.tables import conversations, counters, exchanges, joined, messages, refers, same, summaries
 
@@ -96,16 +96,6 @@ def note_imported(tx: Transaction, last_numbers: Mapping[str, int]) -> None:
         row = {"tenant": tx.tenant, "name": _IMPORTED + uid, "value": number}
         changes = {"value": number}
         tx.connection.execute(tx.dialect.upsert(counters, row, ("name",), changes, where=counters.c.value < number))
-
-
-def last_exchange_numbers(tx: Transaction, conversation_uids: Collection[str]) -> dict[str, int]:
-    """The number of the newest exchange of each conversation, by its id."""
-    statement = (
-        tx.select(conversations.c.uid, func.max(exchanges.c.number))
-        .select_from(conversations.join(exchanges, _OF_CONVERSATION))
-        .group_by(conversations.c.uid)
-    )
-    return {row[0]: row[1] for row in rows_in(tx, statement, conversations.c.uid, conversation_uids)}
 
 
 def is_new_exchange(since: datetime | None) -> ColumnElement[bool]:

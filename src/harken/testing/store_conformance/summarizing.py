@@ -7,7 +7,7 @@ from datetime import timedelta
 from harken.model.conversations import Message, SearchScope, Tombstone
 from harken.storage.conversations import count_all, messages_of, newest_conversation
 from harken.storage.enrichment import jobs, segments, summaries
-from harken.storage.enrichment.consent import Consent, SummaryBacklog, last_exchange_numbers, note_imported
+from harken.storage.enrichment.consent import Consent, SummaryBacklog, note_imported
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary, StoredSummary
 from harken.storage.entries import row_scope
 from harken.storage.events import forget_rows
@@ -81,7 +81,7 @@ class SummaryTests:
         keep(store, imported)
         with store.writing() as tx:
             uid = imported.conversation.uid
-            note_imported(tx, last_exchange_numbers(tx, [uid]))
+            note_imported(tx, {uid: 9})
         early, late = START - timedelta(days=1), START + timedelta(days=1)
         for kind in (EXCHANGE, CONVERSATION):
             for since, news, older in ((early, 1, 1), (late, 0, 2), (None, 0, 2)):
