@@ -70,24 +70,25 @@ class Rules:
         return replace(found[0], state=state)
 
 
-def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT) -> list[Rule]:
-    """Every rule that is seen, newest first, each with the later one that stands in its place.
+def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT, only_counting: bool = False) -> list[Rule]:
+    """Every rule that is seen, or that counts, newest first, each with the later one that stands in its place.
 
     A dropped one still stands in the place of those before it: what was said twice does not come back. Those of other
     projects come behind, where they may come at all, and are general: how code is written is a project's own matter.
     """
-    rules = read_rules(tx)
+    rules = read_rules(tx, only_counting)
     if seen.mode != ALL:
-        foreign = [rule for rule in rules if rule.project in seen.others.values()]
-        rules = [rule for rule in rules if rule not in foreign]
+        others = frozenset(seen.others.values())
+        foreign = [rule for rule in rules if rule.project in others]
+        rules = [rule for rule in rules if rule.project not in others]
         rules += [rule for rule in foreign if seen.prefers and matter_of(rule.text).is_general]
     found: list[Rule] = []
     later: dict[str, list[Rule]] = {}
     for rule in rules:
         matter = matter_of(rule.text)
         names = matter.demand | matter.kinds
-        others = {other.uid: other for name in names for other in later.get(name, ())}
-        newer = next((other.uid for other in others.values() if matter.is_of(matter_of(other.text))), "")
+        beside = {other.uid: other for name in names for other in later.get(name, ())}
+        newer = next((other.uid for other in beside.values() if matter.is_of(matter_of(other.text))), "")
         found.append(replace(rule, superseded_by=newer))
         if rule.counts:
             for name in names:
@@ -112,7 +113,7 @@ def rule_quotes(
     with searches.view.reading() as tx:
         rules = [
             rule
-            for rule in standing_rules(tx, searches.projects)
+            for rule in standing_rules(tx, searches.projects, only_counting=True)
             if rule.holds and rule.message_uid not in besides and rule.conversation_uid != of_others
         ]
     about = _about(searches, query, [rule for rule in rules if not matter_of(rule.text).is_general]) if query else []

@@ -5,47 +5,55 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Select, bindparam, literal_column, select
 
 from harken.model.conversations import UNTRUSTED, Trust
 from harken.model.lookups import Rule, RuleState
-from harken.storage.entries import OF_TENANT, RULE_SPAN, STATES_RULE
-from harken.storage.ports import Transaction, rows_by
+from harken.storage.entries import MOMENT, OF_TENANT, RULE_SPAN, STATES_RULE, TRUSTS
+from harken.storage.ports import Dialect, Transaction, bare_among
 from harken.storage.state import core_facts
-from harken.storage.tables import conversations, entries, entry_facets, projects, refers
+from harken.storage.tables import conversations, entries, entry_facets, from_microseconds, projects, refers
 
 # In core memory's own journal and table, under a section that people's facts never have.
 RULES = "rules"
 # Older ones were said again since, or hold no longer.
 _MOST = 300
+_OWNER = Trust.OWNER.value
 
 
-def read_rules(tx: Transaction) -> list[Rule]:
-    """Every rule that people stated in what may be trusted, as it was decided about, newest first."""
-    rows = tx.connection.execute(_stated(), {"of_tenant": tx.tenant}).all()
+def read_rules(tx: Transaction, only_counting: bool = False) -> list[Rule]:
+    """Every rule that people stated in what may be trusted, as it was decided about, newest first.
+
+    Of those that count alone (`Rule.counts`), few in what was imported, no other's text is read.
+    """
+    rows = tx.dialect.bare_rows(tx.connection, _stated(), {"of_tenant": tx.tenant})
     if not rows:
         return []
-    places: dict[int, list[tuple[int, int]]] = {}
-    ids = [row.id for row in rows]
-    for row in rows_by(tx, entry_facets.c.entry_id, ids, entry_facets.c.entry_id, entry_facets.c.facet):
-        if row.facet.startswith(RULE_SPAN):
-            first, _, end = row.facet.removeprefix(RULE_SPAN).partition("-")
-            places.setdefault(row.entry_id, []).append((int(first), int(end)))
     decided = {fact.key: RuleState.of(fact.value or "") for fact in core_facts(tx, RULES)}
+    if only_counting:
+        named = {uid.rpartition(".")[0] for uid in decided}
+        rows = [row for row in rows if row[2] == _OWNER or row[1] in named]
+    ids = [row[0] for row in rows]
+    places: dict[int, list[tuple[int, int]]] = {}
+    for entry_id, facet in bare_among(tx, _spans(tx.dialect), ids):
+        if facet.startswith(RULE_SPAN):
+            first, _, end = facet.removeprefix(RULE_SPAN).partition("-")
+            places.setdefault(entry_id, []).append((int(first), int(end)))
+    texts = {entry_id: text for entry_id, text in bare_among(tx, _texts(tx.dialect), ids)}
     return [
         Rule(
-            uid := f"{row.ref_uid}.{first}",
-            row.text[first:end],
+            uid := f"{ref_uid}.{first}",
+            texts[entry_id][first:end],
             decided.get(uid, RuleState.FOUND),
-            row.created_at,
-            Trust(row.trust),
-            row.conversation_uid,
-            row.ref_uid,
-            row.id,
-            project=row.project,
+            from_microseconds(created_us),
+            TRUSTS[trust],
+            conversation_uid,
+            ref_uid,
+            entry_id,
+            project=project,
         )
-        for row in rows
-        for first, end in sorted(places.get(row.id, ()), reverse=True)
+        for entry_id, ref_uid, trust, created_us, conversation_uid, project in rows
+        for first, end in sorted(places.get(entry_id, ()), reverse=True)
     ]
 
 
@@ -54,7 +62,8 @@ def _stated() -> Select[Any]:
     """Made once: it runs for every context, and putting it together takes longer than running it."""
     of_tenant = entry_facets.c.tenant == bindparam("of_tenant")
     stating = select(entry_facets.c.entry_id).where(of_tenant, entry_facets.c.facet == STATES_RULE)
-    columns = (entries.c.id, entries.c.ref_uid, entries.c.trust, entries.c.created_at, entries.c.text)
+    columns = (entries.c.id, entries.c.ref_uid, entries.c.trust, MOMENT)
+    untrusted = [entries.c.trust != trust.value for trust in UNTRUSTED]
     return (
         select(*columns, conversations.c.uid.label("conversation_uid"), projects.c.key.label("project"))
         .select_from(
@@ -62,7 +71,18 @@ def _stated() -> Select[Any]:
                 projects, refers(entries.c.project_id, projects)
             )
         )
-        .where(OF_TENANT, entries.c.id.in_(stating), entries.c.trust.not_in([trust.value for trust in UNTRUSTED]))
+        .where(OF_TENANT, entries.c.id.in_(stating), *untrusted)
         .order_by(entries.c.created_at.desc(), entries.c.id.desc())
-        .limit(_MOST)
+        .limit(literal_column(str(_MOST)))
     )
+
+
+@cache
+def _spans(dialect: Dialect) -> Select[Any]:
+    of_tenant = entry_facets.c.tenant == bindparam("of_tenant")
+    return select(entry_facets.c.entry_id, entry_facets.c.facet).where(of_tenant, dialect.among(entry_facets.c.entry_id))
+
+
+@cache
+def _texts(dialect: Dialect) -> Select[Any]:
+    return select(entries.c.id, entries.c.text).where(OF_TENANT, dialect.among(entries.c.id))
