@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from harken.record.ids import conversation_uid
 from harken.record.recorder import Recorder
 from harken.record.scope import scope_of
 from harken.search.past import PastConversations, PastRecall
-from harken.search.query import asks_nothing, is_small_talk, parse_query
+from harken.search.query import Query, asks_nothing, is_small_talk, parse_query
 from harken.search.recall import AutoRag, Recall
 from harken.search.search import Searcher
 from harken.search.session import SearchSession, attempted
@@ -170,6 +170,27 @@ class Chats:
             with self._sessions.open() as searches:
                 searches.begin(parse_query(_ANY_QUESTION))
 
+    def told_about(
+        self, prompt: str, conversation_uid: str, directory: str | None = None, by_words: bool = False
+    ) -> list[Quote]:
+        """Standing rules and what else is about a prompt: the same as both, in one session, which embeds it once."""
+        query = parse_query(prompt)
+        with self._about(conversation_uid, directory, by_words) as searches:
+            if not is_small_talk(query):
+                # Before rows are read, not behind it.
+                with attempted("vectors", []):
+                    searches.begin(query)
+            rules = self._rules(searches, query, conversation_uid)
+            quotes = [*rules, *self._quotes(searches, prompt, query, conversation_uid)]
+        return sorted(quotes, key=lambda quote: bool(quote.project))
+
+    @contextmanager
+    def _about(self, conversation_uid: str, directory: str | Path | None, by_words: bool) -> Iterator[SearchSession]:
+        project = self.newest(conversation_uid).project if directory is None and conversation_uid else None
+        with self._sessions.open(self._projects(project, directory)) as searches:
+            searches.by_words = by_words
+            yield searches
+
     def quotes_about(
         self, prompt: str, conversation_uid: str, directory: str | None = None, by_words: bool = False
     ) -> list[Quote]:
@@ -178,20 +199,20 @@ class Chats:
         What is of another project than the directory's comes last; without a directory, the conversation's own tells.
         Found `by_words` alone where nobody can wait until the model is loaded.
         """
-        query = parse_query(prompt)
+        with self._about(conversation_uid, directory, by_words) as searches:
+            quotes = self._quotes(searches, prompt, parse_query(prompt), conversation_uid)
+        return sorted(quotes, key=lambda quote: bool(quote.project))
+
+    def _quotes(self, searches: SearchSession, prompt: str, query: Query, conversation_uid: str) -> list[Quote]:
         saved: list[Quote] = []
-        project = self.newest(conversation_uid).project if directory is None else None
-        with self._sessions.open(self._projects(project, directory)) as searches:
-            searches.by_words = by_words
-            if query.text and not is_small_talk(query):
-                with searches.view.reading() as tx:
-                    present = present_sources(tx, SAVED.sources)
-                # Another search would cost the person who waits as much as that of past conversations.
-                if present:
-                    found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
-                    saved = saved_quotes(found, searches.config.untrusted_margin)
-            past = self._past.search(prompt, conversation_uid, searches)
-        return sorted([*saved, *past_quotes(past.conversations)], key=lambda quote: bool(quote.project))
+        if query.text and not is_small_talk(query):
+            with searches.view.reading() as tx:
+                present = present_sources(tx, SAVED.sources)
+            # Another search would cost the person who waits as much as that of past conversations.
+            if present:
+                found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
+                saved = saved_quotes(found, searches.config.untrusted_margin)
+        return [*saved, *past_quotes(self._past.search(prompt, conversation_uid, searches).conversations)]
 
     def _projects(self, project: ProjectIdentity | str | None, directory: str | Path | None = None) -> ProjectScope:
         """What recall sees from a project, or from a directory's."""
@@ -205,11 +226,11 @@ class Chats:
         by_words: bool = False,
     ) -> list[Quote]:
         """The user's standing rules that touch a prompt, or any; not what its own conversation has said."""
-        query = None if prompt is None else parse_query(prompt)
-        project = self.newest(conversation_uid).project if directory is None and conversation_uid else None
-        with self._sessions.open(self._projects(project, directory)) as searches:
-            searches.by_words = by_words
-            found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)
+        with self._about(conversation_uid, directory, by_words) as searches:
+            return self._rules(searches, None if prompt is None else parse_query(prompt), conversation_uid)
+
+    def _rules(self, searches: SearchSession, query: Query | None, conversation_uid: str) -> list[Quote]:
+        found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)
         return [quote if quote.project else replace(quote, text=f"{RULE_SAID} {quote.text}") for quote in found]
 
     def _known(self, builder: ContextBuilder, searches: SearchSession) -> tuple[list[Quote], str]:

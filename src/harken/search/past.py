@@ -344,9 +344,13 @@ class _PastSearch:
             return True
         with self._by_meaning():
             self._find_near(found)
+        gate = Gate.of(self.asked, self.config.min_similarity, self.session.config)
+        bar = gate.of_others().bar(False)
+        near = [entry_id for entry_id, similarity in found.nearest.items() if similarity >= bar]
+        if not near:
+            return False
         with self.session.view.reading() as tx:
-            found.read_facts(tx, found.nearest)
-            gate = Gate.of(self.asked, self.config.min_similarity, self.session.config)
+            found.read_facts(tx, near)
             return bool(pass_strictly(tx, found, gate, others))
 
     @contextmanager

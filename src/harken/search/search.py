@@ -8,7 +8,7 @@ from math import inf, log
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model.arguments import MODES
-from harken.model.conversations import Hit, Reason, SearchScope, default_scope, spoken
+from harken.model.conversations import KEPT_FOLDERS, Hit, Reason, SearchScope, default_scope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
 from harken.search.candidates import RULE_LEEWAY, Candidates, Gate, labelled, pass_strictly, trust_factor
@@ -24,13 +24,14 @@ from harken.search.query import (
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.entries import has_entries, row_scope
+from harken.storage.entries import has_entries, has_kept_of, row_scope
 from harken.storage.facts import EntryFacts
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
 from harken.text import tokens
 from harken.text.words import content_terms
 
 _SUMMARIES = (CONVERSATION, EXCHANGE, TOOLS)
+KEPT = frozenset(KEPT_FOLDERS)
 # Of the words of a question which the query has as well; of those of the query that a statement has.
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
 _BEST = 10
@@ -113,6 +114,11 @@ def _of_others(session: SearchSession, query: Query, scope: SearchScope, limit: 
     """What other projects have to say, where they are to come behind the one at hand."""
     if not session.projects.prefers or scope.project or scope.conversation or scope.segment:
         return []
+    if scope.sources and KEPT.issuperset(scope.sources):
+        with session.view.reading() as tx:
+            # Mostly nothing was saved there, which this knows at a tenth of the cost.
+            if not has_kept_of(tx, scope.sources, session.projects.others):
+                return []
     found = _search(session, query, scope, limit, mode, session.projects.others)
     return labelled(statements_first(query, found.hits, found.threshold)[:limit], session.projects)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    literal_column,
     not_,
     or_,
     select,
@@ -39,7 +40,17 @@ from harken.model.conversations import (
 )
 from harken.storage.conversations import conversations_named
 from harken.storage.enrichment.jobs import drop_work
-from harken.storage.ports import MESSAGE_SOURCE, Dialect, RowScope, Transaction, bare_among, batches, rows_by, rows_in
+from harken.storage.ports import (
+    AMONG,
+    MESSAGE_SOURCE,
+    Dialect,
+    RowScope,
+    Transaction,
+    bare_among,
+    batches,
+    rows_by,
+    rows_in,
+)
 from harken.storage.projects import project_row
 from harken.storage.tables import (
     REPAIR,
@@ -381,6 +392,19 @@ def _which_are_there(sources: tuple[str, ...]) -> Select[Any]:
     return select(*there)
 
 
+def has_kept_of(tx: Transaction, sources: tuple[str, ...], project_ids: Collection[int]) -> bool:
+    """Whether sources of what people save have entries of some projects."""
+    asked = {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(list(project_ids))}
+    return bool(tx.dialect.bare_rows(tx.connection, _kept_of(tx.dialect, sources), asked))
+
+
+@cache
+def _kept_of(dialect: Dialect, sources: tuple[str, ...]) -> Select[Any]:
+    any_of = or_(*(entries.c.source == source for source in sources))
+    of_projects = entries.c.conversation_id.is_(None), any_of, dialect.among(entries.c.project_id)
+    return select(entries.c.id).where(OF_TENANT, *of_projects).limit(literal_column("1"))
+
+
 def in_scope(tx: Transaction, entry_ids: Sequence[int], scope: RowScope) -> set[int]:
     """Which of the entries a scope lets through."""
     statement = tx.select(entries.c.id).where(*scope_conditions(scope))
@@ -395,7 +419,11 @@ def newest_entries(tx: Transaction, scope: RowScope, limit: int) -> list[int]:
 
 def has_entries(tx: Transaction) -> bool:
     """Whether there is anything to be found at all."""
-    return tx.connection.execute(tx.select(entries.c.id).limit(1)).first() is not None
+    return bool(tx.dialect.bare_rows(tx.connection, _ANY, {"of_tenant": tx.tenant}))
+
+
+# Made once: it runs after each search that finds nothing.
+_ANY = select(entries.c.id).where(OF_TENANT).limit(literal_column("1"))
 
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:

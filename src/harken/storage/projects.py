@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Select, Text, bindparam, literal_column, select
 
 from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity
-from harken.storage.ports import RowScope, Transaction
+from harken.storage.ports import AMONG, Dialect, RowScope, Transaction
 from harken.storage.tables import project_aliases, projects, same
 
 
@@ -53,12 +55,24 @@ def known_project(tx: Transaction, identity: ProjectIdentity | None) -> int | No
     """The project's row id, by its key or a name that it had; None for a new one, and for none."""
     if identity is None:
         return None
-    row_id: int | None = tx.connection.scalar(tx.select(projects.c.id).where(projects.c.key == identity.key))
-    if row_id is None:
-        named = project_aliases.c.alias.in_((identity.key, *identity.aliases))
-        first = tx.select(project_aliases.c.project_id).where(named).order_by(project_aliases.c.id).limit(1)
-        row_id = tx.connection.scalar(first)
-    return row_id
+    asked = {"of_tenant": tx.tenant, "of_key": identity.key}
+    rows = tx.dialect.bare_rows(tx.connection, _BY_KEY, asked)
+    if not rows:
+        names = tx.dialect.listing([identity.key, *identity.aliases])
+        rows = tx.dialect.bare_rows(tx.connection, _by_alias(tx.dialect), {"of_tenant": tx.tenant, AMONG: names})
+    return int(rows[0][0]) if rows else None
+
+
+# Both made once: they run with every context.
+_BY_KEY = select(projects.c.id).where(
+    projects.c.tenant == bindparam("of_tenant"), projects.c.key == bindparam("of_key", type_=Text)
+)
+
+
+@cache
+def _by_alias(dialect: Dialect) -> Select[Any]:
+    named = project_aliases.c.tenant == bindparam("of_tenant"), dialect.among(project_aliases.c.alias)
+    return select(project_aliases.c.project_id).where(*named).order_by(project_aliases.c.id).limit(literal_column("1"))
 
 
 def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:

@@ -127,10 +127,8 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
-            about = prompt, uid, _directory(payload), self.is_loading()
-            quotes = [*chats.rules_about(*about), *chats.quotes_about(*about)]
-            quotes.sort(key=lambda quote: bool(quote.project))
-            return self._told(agent, uid, PAST, quotes, chats.given(uid))
+            quotes = chats.told_about(prompt, uid, _directory(payload), self.is_loading())
+            return self._told(agent, uid, PAST, quotes, chats.given(uid)) if quotes else NOTHING
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
         return NOTHING

@@ -39,7 +39,7 @@ def read_rules(tx: Transaction, only_counting: bool = False) -> list[Rule]:
         if facet.startswith(RULE_SPAN):
             first, _, end = facet.removeprefix(RULE_SPAN).partition("-")
             places.setdefault(entry_id, []).append((int(first), int(end)))
-    texts = {entry_id: text for entry_id, text in bare_among(tx, _texts(tx.dialect), ids)}
+    texts = {row[0]: row[1] for row in bare_among(tx, _texts(tx.dialect), ids)}
     return [
         Rule(
             uid := f"{ref_uid}.{first}",
@@ -80,7 +80,9 @@ def _stated() -> Select[Any]:
 @cache
 def _spans(dialect: Dialect) -> Select[Any]:
     of_tenant = entry_facets.c.tenant == bindparam("of_tenant")
-    return select(entry_facets.c.entry_id, entry_facets.c.facet).where(of_tenant, dialect.among(entry_facets.c.entry_id))
+    return select(entry_facets.c.entry_id, entry_facets.c.facet).where(
+        of_tenant, dialect.among(entry_facets.c.entry_id)
+    )
 
 
 @cache
