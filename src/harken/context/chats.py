@@ -170,14 +170,18 @@ class Chats:
             with self._sessions.open() as searches:
                 searches.begin(parse_query(_ANY_QUESTION))
 
-    def told_about(
+    def quotes_about(
         self, prompt: str, conversation_uid: str, directory: str | None = None, by_words: bool = False
     ) -> list[Quote]:
-        """Standing rules and what else is about a prompt: the same as both, in one session, which embeds it once."""
+        """Standing rules, what was saved, and what other conversations say, about a prompt: the most important first.
+
+        Asked at once, in one session. What is of another project than the directory's comes last; without a directory,
+        the conversation's own tells. Found `by_words` alone where nobody can wait until the model is loaded.
+        """
         query = parse_query(prompt)
         with self._about(conversation_uid, directory, by_words) as searches:
             if not is_small_talk(query):
-                # Before rows are read, not behind it.
+                # The model is at work while rows are read.
                 with attempted("vectors", []):
                     searches.begin(query)
             rules = self._rules(searches, query, conversation_uid)
@@ -190,18 +194,6 @@ class Chats:
         with self._sessions.open(self._projects(project, directory)) as searches:
             searches.by_words = by_words
             yield searches
-
-    def quotes_about(
-        self, prompt: str, conversation_uid: str, directory: str | None = None, by_words: bool = False
-    ) -> list[Quote]:
-        """What was saved, and what other conversations say, about a prompt: asked at once, the most important first.
-
-        What is of another project than the directory's comes last; without a directory, the conversation's own tells.
-        Found `by_words` alone where nobody can wait until the model is loaded.
-        """
-        with self._about(conversation_uid, directory, by_words) as searches:
-            quotes = self._quotes(searches, prompt, parse_query(prompt), conversation_uid)
-        return sorted(quotes, key=lambda quote: bool(quote.project))
 
     def _quotes(self, searches: SearchSession, prompt: str, query: Query, conversation_uid: str) -> list[Quote]:
         saved: list[Quote] = []

@@ -127,7 +127,7 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
-            quotes = chats.told_about(prompt, uid, _directory(payload), self.is_loading())
+            quotes = chats.quotes_about(prompt, uid, _directory(payload), self.is_loading())
             return self._told(agent, uid, PAST, quotes, chats.given(uid)) if quotes else NOTHING
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
