@@ -41,6 +41,8 @@ Scored = tuple[int, float]
 Values = Mapping[str, Any]
 # A table, and which of its rows: of entries and vectors those of a space, elsewhere 0.
 RowCount = tuple[str, int]
+# A statement that was made once and is kept for good, with its values: what `Dialect.bare_rows` is asked.
+Question = tuple[ClauseElement, Values]
 EMBEDDED_TENANT = "local"
 # The name under which statements that are made once get the ids that they are about.
 AMONG = "among"
@@ -253,6 +255,12 @@ class Dialect(Protocol):
 
         The types of its columns convert nothing, and it has no list (`IN`).
         """
+
+    def foresee(self, connection: Connection, *questions: Question) -> None:
+        """Be told what `bare_rows` is about to be asked, of what is not written before; no-op without a server."""
+
+    def end_with(self, connection: Connection, *questions: Question) -> None:
+        """The same of the last that a transaction asks which reads; what else is asked afterwards may be newer."""
 
     def kept_counts(self, connection: Connection) -> Mapping[RowCount, int] | None:
         """The counts of rows that the engine keeps for `storage.state.count_rows`; None where it does not."""

@@ -43,7 +43,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFullError, StoreReadOnlyError
 from harken.files import make_private
 from harken.storage import migrations
-from harken.storage.ports import AMONG, Right, RowCount, Transaction, Values
+from harken.storage.ports import AMONG, Question, Right, RowCount, Transaction, Values
 from harken.storage.sqlite import counts, fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
@@ -112,6 +112,12 @@ class SqliteDialect:
         numbered = (made.bound({"id": row_id, **row}) for row_id, row in enumerate(rows, first))
         fulltext.bare_each(connection, made.text, numbered)
         return range(first, first + len(rows))
+
+    def foresee(self, connection: Connection, *questions: Question) -> None:
+        """No-op: a question is answered in this process."""
+
+    def end_with(self, connection: Connection, *questions: Question) -> None:
+        """No-op."""
 
     def kept_counts(self, connection: Connection) -> Mapping[RowCount, int]:
         """See `harken.storage.sqlite.counts`."""
