@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     BindParameter,
@@ -13,7 +13,6 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Insert,
-    SelectBase,
     Table,
     Text,
     any_,
@@ -60,6 +59,8 @@ class _Listed(UserDefinedType[str]):
 class PostgresDialect:
     """A `Dialect` of PostgreSQL."""
 
+    is_remote: ClassVar[bool] = True
+
     def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """By the column that leads every index."""
         return (table.c.tenant == tenant,)
@@ -79,7 +80,7 @@ class PostgresDialect:
         are_texts = bool(values) and isinstance(values[0], str)
         return list(values) if are_texts else "{" + ",".join(map(str, values)) + "}"
 
-    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: ClauseElement, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         return bare_rows(connection, statement, values)
 

@@ -15,7 +15,7 @@ from psycopg.rows import tuple_row
 
 # What lies idle for longer may have been lost on the way without a sign.
 _SURELY_OPEN_SECONDS = 30.0
-_COMMIT = "COMMIT"
+_COMMIT, _READ_ONLY = "COMMIT", "READ ONLY"
 
 Row = tuple[Any, ...]
 # A statement and its values.
@@ -28,18 +28,20 @@ def reservation(tables: tuple[str, ...]) -> Asked:
     return reserve, {"tables": list(tables)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Sent:
     """A statement that is sent with the next one that is waited for.
 
     Attributes:
         values: of one execution, or a list of those of each.
         cursor: has the answer once it is there.
+        rows: those of the answer, once somebody has asked for them.
     """
 
     text: str
     values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     cursor: psycopg.Cursor[Row]
+    rows: Sequence[Row] | None = None
 
     @property
     def is_answered(self) -> bool:
@@ -70,12 +72,16 @@ class PipelinedConnection(psycopg.Connection[Row]):
         self._foreseen: list[Sent] = []
         self._reserving: Sent | None = None
         self._reserved: dict[str, int] = {}
-        self._ended = False
+        self._ended = self._is_reading = False
         self._used_at = time.monotonic()
 
     def begin(self, statements: Sequence[Asked], reserved: Sequence[str] = ()) -> None:
-        """Begin a transaction by these statements, with an id reserved for a new row of each of some tables."""
+        """Begin a transaction by these statements, with an id reserved for a new row of each of some tables.
+
+        One that reads sees the same to its end, so that what is asked twice need not be sent twice.
+        """
         self._forget()
+        self._is_reading = _READ_ONLY in statements[0][0]
         self._begins = [Sent(text, values, psycopg.Cursor(self)) for text, values in statements]
         self._waiting = [*self._begins]
         self._reserving = self.later(*reservation(tuple(reserved))) if reserved else None
@@ -120,7 +126,8 @@ class PipelinedConnection(psycopg.Connection[Row]):
         """The rows of a statement: at once where they were foreseen, as they were when that was sent."""
         for place, sent in enumerate(self._foreseen):
             if sent.text is text and sent.values == values:
-                del self._foreseen[place]
+                if not self._is_reading:
+                    del self._foreseen[place]
                 return self._answer(sent)
         return self.execute(text, values).fetchall()
 
@@ -134,9 +141,11 @@ class PipelinedConnection(psycopg.Connection[Row]):
         return [row[1] for row in self.execute(*reservation((table,) * count)).fetchall()]
 
     def _answer(self, sent: Sent) -> Sequence[Row]:
-        if not sent.is_answered:
-            self.send()
-        return sent.cursor.fetchall()
+        if sent.rows is None:
+            if not sent.is_answered:
+                self.send()
+            sent.rows = sent.cursor.fetchall()
+        return sent.rows
 
     def send(self) -> None:
         """Send what waits."""
@@ -180,7 +189,8 @@ class PipelinedConnection(psycopg.Connection[Row]):
     def _forget(self) -> None:
         self._begins, self._waiting, self._foreseen = [], [], []
         self._reserving, self._reserved = None, {}
-        self._ended, self._used_at = False, time.monotonic()
+        self._ended = self._is_reading = False
+        self._used_at = time.monotonic()
 
 
 class _Cursor(psycopg.Cursor[Row]):

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from sqlalchemy import (
@@ -25,7 +25,6 @@ from sqlalchemy import (
     Engine,
     FromClause,
     Insert,
-    SelectBase,
     Table,
     Text,
     bindparam,
@@ -73,6 +72,8 @@ _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken
 class SqliteDialect:
     """A `Dialect` of SQLite."""
 
+    is_remote: ClassVar[bool] = False
+
     def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """None: no index has the tenant, which all rows have, so that every row would be read for it."""
         return ()
@@ -86,7 +87,7 @@ class SqliteDialect:
         """As JSON."""
         return json.dumps(list(values))
 
-    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: ClauseElement, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         made = compiled(statement, _COMPILER)
         return fulltext.bare(connection, made.text, {**made.fixed, **values})
