@@ -198,6 +198,8 @@ class Recorder:
         with self._writing([batch.conversation.uid for batch in batches]) as writing:
             tx, began = writing.tx, monotonic()
             exchanges: dict[str, int] = {}
+            for batch in batches:
+                tx.text.foresee_end(tx, batch.conversation.uid)
             each = zip(batches, prepared, strict=True)
             placed = [self._placed(tx, batch, ready, writing.ingest, exchanges) for batch, ready in each]
             writing.write([event for events, _ in placed for event in events])
@@ -367,11 +369,12 @@ class Recorder:
     ) -> tuple[list[Event], Recorded]:
         """Events and counts of a batch; to `exchanges`, the number of its conversation's last one is added."""
         uid = batch.conversation.uid
-        # What is said now gets its time and id under the write lock, so that several processes' times are in order.
+        thread = read_thread(tx, uid)
+        # What is said now gets its time and id under the write lock, so that several processes' times are in order; it
+        # is held once something was read.
         prepared = [self.stamp(one.message) if one.is_said_now else one.message for one in ready]
         ingest.studied.update((said.uid, one.studied) for said, one in zip(prepared, ready, strict=True))
         imported = [one.message.uid for one in ready if one.is_derived]
-        thread = read_thread(tx, uid)
         is_new = thread.title is None
         # One that has rows was not forgotten; one that is new has no messages yet, whose ids are made from its own.
         forgotten = find_tombstones(tx, [uid, *imported] if is_new else imported)

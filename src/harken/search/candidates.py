@@ -14,8 +14,8 @@ from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learn
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
 from harken.storage.entries import STATES_RULE, load_entries
-from harken.storage.facts import EntryFacts, entry_facts, neighbours
-from harken.storage.ports import Holding, NearestIndex, RowScope, Transaction
+from harken.storage.facts import EntryFacts, asked_last, entry_facts, neighbours
+from harken.storage.ports import Holding, NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.projects import ProjectScope
 from harken.text.shown import short_key
 
@@ -84,6 +84,26 @@ class Candidates:
     scores: dict[int, float] = field(default_factory=dict)
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
     shares: dict[int, Share] = field(default_factory=dict)
+
+    def foresee(self, tx: Transaction, index: NearestIndex, spaces: Iterable[StoredSpace]) -> None:
+        """Have a server asked by one message for what finding words, the rare ones and the nearest will ask."""
+        asked, window = self.query.terms, self.config.context_window
+        holders: list[tuple[Sequence[str], int | None]] = [(RareWords.terms_of(self.query), None)]
+        if self.config.fusion == "learned":
+            holders.append((asked, MOST_HOLDERS))
+        tx.text.foresee(tx, asked, self.scope, self.depth, window, holders)
+        for space in spaces:
+            index.foresee(tx, space, self.scope)
+
+    def foresee_last(self, tx: Transaction, facts: Mapping[int, EntryFacts], most: int) -> None:
+        """The same for what ordering and loading those that may come back will ask; mostly it is the last.
+
+        Where they are more than the `most` that will be loaded, only their order says which.
+        """
+        beside = self._reordered(facts) if self.config.fusion == "learned" else []
+        is_known = len(facts) <= most
+        questions = asked_last(tx, beside, sorted(facts) if is_known else ())
+        (tx.dialect.end_with if is_known else tx.dialect.foresee)(tx.connection, *questions)
 
     def find_words(self, tx: Transaction, quote: str = "") -> None:
         """Find those with the query's words, and with a quotation where one is given."""
@@ -169,8 +189,7 @@ class Candidates:
         """
         if self.config.fusion != "learned" or (self.elsewhere and self.elsewhere.keys() >= facts.keys()):
             return
-        best = sorted(facts, key=self.fused.__getitem__, reverse=True)[:REORDERED]
-        best += [entry_id for entry_id in self.rules if entry_id in facts and entry_id not in best]
+        best = self._reordered(facts)
         around = neighbours(tx, best)
         similarity = self._counted_similarity()
         if asked is not None:
@@ -189,6 +208,10 @@ class Candidates:
         self.fused = {entry_id: least * score / 2 for entry_id, score in self.fused.items()} | scores
         for entry_id in self.quoting & self.fused.keys():
             self.fused[entry_id] += 1.0
+
+    def _reordered(self, facts: Mapping[int, EntryFacts]) -> list[int]:
+        best = sorted(facts, key=self.fused.__getitem__, reverse=True)[:REORDERED]
+        return best + [entry_id for entry_id in self.rules if entry_id in facts and entry_id not in best]
 
     def gate_for(self, entry_id: int, gate: Gate) -> Gate:
         """The gate for a candidate of another language than English.
@@ -222,7 +245,7 @@ class Candidates:
 
     def hits(self, tx: Transaction, entry_ids: Sequence[int], passing: Mapping[int, Reason] | None = None) -> list[Hit]:
         """Load entries, in this order, each with why it came back."""
-        entries = load_entries(tx, entry_ids)
+        entries = load_entries(tx, sorted(entry_ids))
         keyword_ranks = {entry_id: rank for rank, entry_id in enumerate(self.keyword, start=1)}
         vector_ranks = {entry_id: rank for rank, entry_id in enumerate(self.nearest, start=1)}
         return [
@@ -440,10 +463,15 @@ class RareWords:
     @classmethod
     def read(cls, tx: Transaction, query: Query, scope: RowScope) -> RareWords:
         """The query's rare words among a scope's entries."""
-        holding = tx.text.holders(tx.connection, distinctive_terms(query.terms)[:_MOST_TERMS], scope, _COMMON_FLOOR)
+        holding = tx.text.holders(tx.connection, cls.terms_of(query), scope, _COMMON_FLOOR)
         common = max(_COMMON_FLOOR, int(holding.entries * _COMMON_SHARE))
         rare = {term: held for term, held in holding.of.items() if len(held) <= common} or holding.of
         return cls(rare, sum(not held for held in holding.of.values()) / max(1, len(holding.of)))
+
+    @staticmethod
+    def terms_of(query: Query) -> Sequence[str]:
+        """The words that may be rare."""
+        return distinctive_terms(query.terms)[:_MOST_TERMS]
 
     def held_by(self, entry_id: int) -> list[str]:
         """Those that an entry has."""

@@ -15,7 +15,7 @@ from harken.search.session import QueryVector, SearchSession, SearchSessions, at
 from harken.search.spread import Several
 from harken.storage.conversations import entries_of
 from harken.storage.enrichment.summaries import TOOLS
-from harken.storage.entries import row_scope
+from harken.storage.entries import foresee_segment, row_scope
 from harken.text import tokens
 
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
@@ -142,7 +142,11 @@ class _SegmentSearch:
 
     def hits(self, segment_uid: str, excluded: Collection[str]) -> list[Hit]:
         """The best that may come back, best first."""
-        config = self.session.config
+        config, most = self.session.config, _TRIES * self.config.top_k
+        with self.session.view.reading() as tx:
+            is_remote = tx.dialect.is_remote
+            if is_remote:
+                foresee_segment(tx, segment_uid, list(excluded), self.session.now)
         self.session.begin(self.query, known_scripts_only=True)
         with self.session.view.reading() as tx:
             wanted = SearchScope(segment=segment_uid, sources=("message", TOOLS))
@@ -151,10 +155,13 @@ class _SegmentSearch:
         found = Candidates(self.query, config, scope, min(_DEPTH, config.candidates) + len(seen))
         # Both lists each on its own: where one part is broken, the other carries.
         with attempted("full_text", self.failures), self.session.view.reading() as tx:
+            if is_remote:
+                found.foresee(tx, self.session.view.nearest, self.session.spaces.values())
             found.find_words(tx)
             self.rare = RareWords.read(tx, self.query, found.scope)
-            # Here, for the model is still at work.
-            found.read_facts(tx, found.keyword)
+            if not is_remote:
+                # Here, for the model is still at work; of a server they are asked together with those that are near.
+                found.read_facts(tx, found.keyword)
         is_talk = False
         with attempted("vectors", self.failures):
             self._find_near(found)
@@ -165,9 +172,10 @@ class _SegmentSearch:
         with self.session.view.reading() as tx:
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()
-            most = _TRIES * self.config.top_k
             passing = self._passing(found, seen, most)
             facts = {entry_id: found.facts[entry_id] for entry_id in passing}
+            if is_remote and not self.failures:
+                found.foresee_last(tx, facts, most)
         if not self.failures:
             # It reads by words and by meaning once more; where a part is broken, what is there keeps its order.
             with attempted("learned_order", self.failures), self.session.view.reading() as tx:

@@ -156,12 +156,14 @@ class SearchSession:
         coverage: tells what share is embedded.
         projects: what they see of other projects than the one at hand.
         by_words: whether words alone must do, for nobody can wait until the model is loaded.
+        spaces: those that answer, by their state, as they were when a query was last begun.
     """
 
     def __init__(self, sessions: SearchSessions, config: SearchConfig, projects: ProjectScope) -> None:
         self.config = config
         self.projects = projects
         self.by_words = False
+        self.spaces: Mapping[str, StoredSpace] = {}
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
         self.coverage = sessions.coverage
@@ -179,8 +181,9 @@ class SearchSession:
         key = query.text, known_scripts_only and foreign_share(query.text) > _MOSTLY
         if key not in self._asked:
             with self.view.reading() as tx:
-                spaces = answering_spaces(tx)
-            self._asked[key] = self._sessions.embed(spaces, *key) if "active" in spaces else NOTHING_EMBEDDED
+                self.spaces = answering_spaces(tx)
+            is_there = "active" in self.spaces
+            self._asked[key] = self._sessions.embed(self.spaces, *key) if is_there else NOTHING_EMBEDDED
         return self._asked[key]
 
     def vector(self, query: Query, known_scripts_only: bool = False) -> _Answer:

@@ -37,7 +37,7 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.model.lookups import Surroundings
-from harken.storage.ports import MESSAGE_SOURCE, Transaction, batches, rows_by, rows_in
+from harken.storage.ports import MESSAGE_SOURCE, Transaction, bare_by, batches, rows_in
 from harken.storage.state import RowCounts, count_rows
 from harken.storage.tables import (
     conversations,
@@ -58,7 +58,7 @@ _OWN = (Trust.OWNER.value, Trust.AGENT.value)
 
 def find_known(tx: Transaction, table: Table, uids: Sequence[str]) -> set[str]:
     """Which of the uids the table has."""
-    return {row.uid for row in rows_by(tx, table.c.uid, uids, table.c.uid)}
+    return {row[0] for row in bare_by(tx, table.c.uid, uids, table.c.uid)}
 
 
 def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:
@@ -343,7 +343,7 @@ def newest_conversation(tx: Transaction, now: datetime, channel: str | None = No
 
 def entries_of(tx: Transaction, ref_uids: Iterable[str]) -> set[int]:
     """Row ids of the entries that were made from these records."""
-    return {row[0] for row in rows_by(tx, entries.c.ref_uid, ref_uids, entries.c.id)}
+    return {row[0] for row in bare_by(tx, entries.c.ref_uid, ref_uids, entries.c.id)}
 
 
 def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:

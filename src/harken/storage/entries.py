@@ -44,11 +44,13 @@ from harken.storage.ports import (
     AMONG,
     MESSAGE_SOURCE,
     Dialect,
+    Question,
     RowScope,
     Transaction,
+    among_these,
+    asked_by,
     bare_among,
     batches,
-    rows_by,
     rows_in,
 )
 from harken.storage.projects import project_row
@@ -67,7 +69,7 @@ from harken.storage.tables import (
     vectors,
     work,
 )
-from harken.storage.vectors import EMBED, EMBED_LANGUAGES, delete_vectors, delete_vectors_where
+from harken.storage.vectors import EMBED, EMBED_LANGUAGES, backlog_question, delete_vectors, delete_vectors_where
 from harken.text import tokens
 from harken.text.traits import Studied, study
 
@@ -77,7 +79,8 @@ BLANK_ENTRY: Mapping[str, Any] = {
     **{"part": "", "weight": 1.0, "is_turn": False, "space_id": 0, "position": 0},
 }
 _EMBEDDED_ROLES = (Role.USER, Role.ASSISTANT)
-_NEIGHBOURS = 2
+# So many turns on either side count for what is said between them.
+NEIGHBOURS = 2
 # Facets of a person's message that states rules: that it does, and, begun like this, where in its text each stands.
 STATES_RULE, RULE_SPAN = "rule:stated", "rule:at:"
 # Among entries of one position, the one that comes now stands last: its id is the highest.
@@ -100,6 +103,7 @@ def add_entries(
     new_conversations: frozenset[int] = frozenset(),
     facets: Sequence[Sequence[str]] = (),
     studied: Sequence[Studied | None] = (),
+    conversation_uid: str = "",
 ) -> None:
     """Insert entries and index them, with the neighbours whose context they change.
 
@@ -109,12 +113,17 @@ def add_entries(
         new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
         facets: those of each row; none where it is empty. What a person says gets one for each rule that it states.
         studied: what was found in the text of each row before, where that is known.
+        conversation_uid: the conversation of all of them, where they are of one.
     """
     if not rows:
         return
-    turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
-    touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
-    tx.text.before_change(tx.connection, touched)
+    is_new = rows[0]["conversation_id"] in new_conversations
+    end = tx.text.end_of(tx, conversation_uid, rows, is_new) if conversation_uid else None
+    touched: list[int] = []
+    if end is None:
+        turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
+        touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
+        tx.text.before_change(tx.connection, touched)
     found = [
         known or study(row["text"], row["role"] == Role.USER and row["is_turn"])
         for row, known in zip(rows, studied or repeat(None, len(rows)), strict=True)
@@ -126,7 +135,10 @@ def add_entries(
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
-    tx.text.add(tx.connection, [*touched, *added])
+    if end is None:
+        tx.text.add(tx.connection, [*touched, *added])
+    else:
+        tx.text.append(tx, end, dict(zip(added, complete, strict=True)), facets)
 
 
 def rule_facets(rules: Sequence[tuple[int, int]]) -> list[str]:
@@ -161,9 +173,9 @@ _TURNS = select(entries.c.id).where(
     OF_TENANT, entries.c.conversation_id == bindparam("of_conversation"), entries.c.is_turn
 )
 _BEFORE = (
-    _TURNS.where(_PLACE < _FIRST).order_by(entries.c.position.desc(), entries.c.id.desc()).limit(_NEIGHBOURS)
+    _TURNS.where(_PLACE < _FIRST).order_by(entries.c.position.desc(), entries.c.id.desc()).limit(NEIGHBOURS)
 ).subquery()
-_BEHIND = (_TURNS.where(_PLACE > _LAST).order_by(entries.c.position, entries.c.id).limit(_NEIGHBOURS)).subquery()
+_BEHIND = (_TURNS.where(_PLACE > _LAST).order_by(entries.c.position, entries.c.id).limit(NEIGHBOURS)).subquery()
 # Built once: it runs with every recorded message.
 _TURNS_AROUND = union_all(
     select(_BEFORE.c.id), _TURNS.where(and_(_PLACE >= _FIRST, _PLACE <= _LAST)), select(_BEHIND.c.id)
@@ -324,6 +336,23 @@ def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     return found
 
 
+def entries_question(tx: Transaction, entry_ids: Sequence[int]) -> Question:
+    """What `load_entries` asks."""
+    return among_these(tx, _whole(tx.dialect), entry_ids)
+
+
+def foresee_segment(tx: Transaction, segment_uid: str, excluded: Sequence[str], now: datetime) -> None:
+    """Be told that a segment is about to be searched, less what was made of some records."""
+    questions = [_segment_question(tx, segment_uid), backlog_question(tx, now)]
+    if excluded:
+        questions.append(asked_by(tx, entries.c.ref_uid, excluded, entries.c.id))
+    tx.dialect.foresee(tx.connection, *questions)
+
+
+def _segment_question(tx: Transaction, uid: str) -> Question:
+    return asked_by(tx, segments.c.uid, [uid], segments.c.id, segments.c.conversation_id)
+
+
 @cache
 def _whole(dialect: Dialect) -> Select[Any]:
     joined = (
@@ -353,13 +382,13 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
             raise NotFoundError(f"{what} {scope.conversation}. Ids are printed by: harken search QUERY")
         conversation_id = int(named[0].id)
     if scope.segment is not None:
-        found = next(rows_by(tx, segments.c.uid, [scope.segment], segments.c.id, segments.c.conversation_id), None)
+        found = next(iter(tx.dialect.bare_rows(tx.connection, *_segment_question(tx, scope.segment))), None)
         if found is None:
             raise NotFoundError(f"There is no segment {scope.segment}.")
-        if conversation_id not in (None, found.conversation_id):
+        if conversation_id not in (None, found[1]):
             raise NotFoundError(f"Segment {scope.segment} is not of conversation {scope.conversation}.")
         # Named as well because entries are indexed by it.
-        segment_id, conversation_id = found.id, found.conversation_id
+        segment_id, conversation_id = found[0], found[1]
     return RowScope(
         sources=scope.sources,
         project_id=None if scope.project is None else project_row(tx, scope.project),

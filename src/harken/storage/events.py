@@ -253,7 +253,10 @@ class Ingest:
                 }
                 studied.append(self.studied.get(event.uid))
                 entry_rows.append({**BLANK_ENTRY, **{name: row[name] for name in _SHARED}, **entry})
-        add_entries(self._tx, entry_rows, frozenset(self._new_conversations), studied=studied)
+        spoken_in = {event.conversation_uid for event in fresh}
+        only = next(iter(spoken_in)) if len(spoken_in) == 1 else ""
+        new = frozenset(self._new_conversations)
+        add_entries(self._tx, entry_rows, new, studied=studied, conversation_uid=only)
         self._new_conversations.clear()
         self._touch(fresh)
         count_up(self._tx, redaction_counts(event.metadata for event in fresh))

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, and_, bindparam, select, tuple_
 
 from harken.model.conversations import Trust
-from harken.storage.entries import MOMENT, OF_TENANT, TRUSTS
-from harken.storage.ports import MESSAGE_SOURCE, Dialect, Transaction, bare_among, rows_by
+from harken.storage.entries import MOMENT, OF_TENANT, TRUSTS, entries_question
+from harken.storage.ports import MESSAGE_SOURCE, Dialect, Question, Transaction, among_these, bare_among, rows_by
 from harken.storage.tables import entries, from_microseconds
 from harken.text.traits import ASKS
 
@@ -78,6 +78,12 @@ def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Neighbour
     for entry_id, told, after in bare_among(tx, _beside(tx.dialect), entry_ids):
         found[entry_id] = Neighbours((told or 0) // (2 * ASKS), bool((told or 0) & ASKS), after or 0)
     return found
+
+
+def asked_last(tx: Transaction, beside: Sequence[int], loaded: Sequence[int]) -> list[Question]:
+    """What `neighbours` and `load_entries` ask of these; nothing of none."""
+    questions = [among_these(tx, _beside(tx.dialect), beside)] if beside else []
+    return [*questions, entries_question(tx, loaded)] if loaded else questions
 
 
 @cache

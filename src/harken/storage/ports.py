@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from sqlalchemy import (
     BindParameter,
@@ -21,11 +21,11 @@ from sqlalchemy import (
     FromClause,
     Insert,
     Select,
-    SelectBase,
     Table,
     bindparam,
     delete,
     func,
+    insert,
     select,
     update,
 )
@@ -41,6 +41,8 @@ Scored = tuple[int, float]
 Values = Mapping[str, Any]
 # A table, and which of its rows: of entries and vectors those of a space, elsewhere 0.
 RowCount = tuple[str, int]
+# A statement that was made once and is kept for good, with its values: what `Dialect.bare_rows` is asked.
+Question = tuple[ClauseElement, Values]
 EMBEDDED_TENANT = "local"
 # The name under which statements that are made once get the ids that they are about.
 AMONG = "among"
@@ -141,6 +143,22 @@ class TextIndex(Protocol):
     def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Say that entries are added anew once their neighbours have changed, which they have not yet."""
 
+    def foresee_end(self, tx: Transaction, conversation_uid: str) -> None:
+        """Be told that `end_of` a conversation is about to be asked; no-op without a server."""
+        return
+
+    def end_of(
+        self, tx: Transaction, conversation_uid: str, rows: Sequence[Values], is_new: bool
+    ) -> Sequence[Any] | None:
+        """What `append` takes to index rows without reading them; None where their place, or the index, asks for it."""
+        return None
+
+    def append(
+        self, tx: Transaction, end: Sequence[Any], rows: Mapping[int, Values], facets: Sequence[Sequence[str]]
+    ) -> None:
+        """Index what was added at the `end_of` a conversation, by id, with those whose words it stands beside."""
+        self.add(tx.connection, list(rows))
+
     def search(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool = True
     ) -> list[Scored]:
@@ -173,6 +191,18 @@ class TextIndex(Protocol):
         entries whose own text has the words of a quote in this order, whatever marks stand between them.
         """
 
+    def foresee(
+        self,
+        tx: Transaction,
+        terms: Sequence[str],
+        scope: RowScope,
+        limit: int,
+        with_context: bool,
+        holders: Sequence[tuple[Sequence[str], int | None]],
+    ) -> None:
+        """Be told that `find` is about to be asked, and `holders` of some words and `most`; no-op likewise."""
+        return
+
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
 
@@ -204,6 +234,10 @@ class NearestIndex(Protocol):
     ) -> tuple[dict[int, float], dict[int, float]]:
         """What is `nearest`; and the similarities of those and of these entries besides."""
 
+    def foresee(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> None:
+        """Be told that a scope of a space is about to be compared; no-op without a server."""
+        return
+
     def save(self) -> None:
         """Keep what this process has derived, where that is worth it; quick, for it is called at the end of each."""
 
@@ -231,7 +265,13 @@ class Right:
 
 
 class Dialect(Protocol):
-    """The statements that engines spell differently; two of one engine are equal."""
+    """The statements that engines spell differently; two of one engine are equal.
+
+    Attributes:
+        is_remote: whether each statement waits for a server, so that it pays to `foresee`.
+    """
+
+    is_remote: ClassVar[bool]
 
     def __hash__(self) -> int:
         """Statements are made once for each engine."""
@@ -248,11 +288,17 @@ class Dialect(Protocol):
     def listing(self, values: Sequence[Any]) -> object:
         """Values as a statement with `among` takes them."""
 
-    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: ClauseElement, values: Values) -> Sequence[Sequence[Any]]:
         """The rows of a statement that was made once and is kept for good, by place alone and as the driver gives them.
 
         The types of its columns convert nothing, and it has no list (`IN`).
         """
+
+    def foresee(self, connection: Connection, *questions: Question) -> None:
+        """Be told what `bare_rows` is about to be asked, of what is not written before; no-op without a server."""
+
+    def end_with(self, connection: Connection, *questions: Question) -> None:
+        """The same of the last that a transaction asks which reads; what else is asked afterwards may be newer."""
 
     def kept_counts(self, connection: Connection) -> Mapping[RowCount, int] | None:
         """The counts of rows that the engine keeps for `storage.state.count_rows`; None where it does not."""
@@ -305,7 +351,8 @@ class Transaction:
 
     def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows that are complete but for id and tenant; without any, do nothing."""
-        self.dialect.add_rows(self.connection, table, [{"tenant": self.tenant, **row} for row in rows])
+        if made := [{"tenant": self.tenant, **row} for row in rows]:
+            self.dialect.execute_each(self.connection, _insertion(table), made)
 
     def put(self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Give the row of a unique key these values, made if it is new."""
@@ -320,6 +367,11 @@ class Transaction:
     def delete(self, table: Table, *conditions: Any) -> int:
         """Delete the tenant's rows that meet the conditions; how many they were."""
         return self.connection.execute(delete(table).where(table.c.tenant == self.tenant, *conditions)).rowcount
+
+
+@cache
+def _insertion(table: Table) -> Insert:
+    return insert(table)
 
 
 class Readable(Protocol):
@@ -449,8 +501,22 @@ def _rows_by(dialect: Dialect, column: Column[Any], wanted: tuple[Any, ...]) -> 
 def bare_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -> Iterator[Sequence[Any]]:
     """The same as `rows_among` by place alone and sooner, where the types of its columns convert nothing."""
     for batch in batches(values):
-        asked = {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}
-        yield from tx.dialect.bare_rows(tx.connection, statement, asked)
+        yield from tx.dialect.bare_rows(tx.connection, *among_these(tx, statement, batch))
+
+
+def among_these(tx: Transaction, statement: Select[Any], values: Sequence[Any]) -> Question:
+    """What `bare_among` asks, of values that one statement can bind."""
+    return statement, {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(values)}
+
+
+def bare_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Sequence[Any]]:
+    """The same as `rows_by` for columns whose types convert nothing."""
+    return bare_among(tx, _rows_by(tx.dialect, column, wanted), values)
+
+
+def asked_by(tx: Transaction, column: Column[Any], values: Sequence[Any], *wanted: Any) -> Question:
+    """What `bare_by` asks, of values that one statement can bind."""
+    return among_these(tx, _rows_by(tx.dialect, column, wanted), values)
 
 
 # A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.

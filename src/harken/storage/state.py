@@ -158,10 +158,13 @@ def set_setting(tx: Transaction, name: str, value: Any) -> None:
 def count_up(tx: Transaction, amounts: Mapping[str, int]) -> None:
     """Add to counters, making those that are new."""
     # In one order everywhere, so that two writers never wait for each other.
-    for name, amount in sorted(amounts.items()):
-        row = {"tenant": tx.tenant, "name": name, "value": amount}
-        more = {"value": counters.c.value + amount}
-        tx.connection.execute(tx.dialect.upsert(counters, row, ("name",), more))
+    rows = [{"tenant": tx.tenant, "name": name, "value": amount} for name, amount in sorted(amounts.items())]
+    tx.dialect.execute_each(tx.connection, _count_up(tx.dialect), rows)
+
+
+@cache
+def _count_up(dialect: Dialect) -> Insert:
+    return dialect.upsert(counters, {}, ("name",), {"value": counters.c.value + literal_column("excluded.value")})
 
 
 def read_counters(tx: Transaction, prefix: str) -> dict[str, int]:

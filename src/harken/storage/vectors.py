@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from harken.storage.ports import Dialect, StoredSpace, Transaction, batches, rows_among, rows_in
+from harken.storage.ports import Dialect, Question, StoredSpace, Transaction, batches, rows_among, rows_in
 from harken.storage.state import count_up
 from harken.storage.tables import (
     conversations,
@@ -408,9 +408,13 @@ _BACKLOG = select(
 
 def backlog(tx: Transaction, now: datetime) -> Backlog:
     """What waits for its first vector; quick however much that is."""
-    asked = {"of_tenant": tx.tenant, "of_now": to_microseconds(now)}
-    ((waiting, given_up, running),) = tx.dialect.bare_rows(tx.connection, _BACKLOG, asked)
+    ((waiting, given_up, running),) = tx.dialect.bare_rows(tx.connection, *backlog_question(tx, now))
     return Backlog(waiting if waiting > A_BATCH else max(0, waiting - given_up), running)
+
+
+def backlog_question(tx: Transaction, now: datetime) -> Question:
+    """What `backlog` asks."""
+    return _BACKLOG, {"of_tenant": tx.tenant, "of_now": to_microseconds(now)}
 
 
 def count_embeddable(tx: Transaction) -> int:

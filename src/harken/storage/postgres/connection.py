@@ -5,36 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
-from psycopg import sql
-from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from harken.errors import SchemaError, StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
+from harken.storage.postgres.pipeline import Asked, PipelinedConnection
 
 LOCK_TIMEOUT_SECONDS = 5
 CONNECT_TIMEOUT_SECONDS = 5
 WORK_CHANNEL = "harken_work"
 # Locks live in the server's shared memory, whose size is fixed: who writes to more things locks the tenant whole.
 _MOST_LOCKS = 64
+_ASK = "SELECT 1"
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN"
 # The tenant is the setting that row-level security reads; all of them hold for this transaction alone. Compiling a
 # search takes longer than the search.
-_SETTINGS = "; SET LOCAL harken.tenant = {tenant}; SET LOCAL lock_timeout = {patience}; SET LOCAL jit = off"
-_ALONE = "; SELECT pg_advisory_xact_lock(hashtextextended('harken ' || {tenant}, 0))"
-_BESIDE_OTHERS = "; SELECT pg_advisory_xact_lock_shared(hashtextextended('harken ' || {tenant}, 0))"
+_SETTINGS = (
+    "SELECT set_config('harken.tenant', %(tenant)s, true), set_config('lock_timeout', %(patience)s, true),"
+    " set_config('jit', 'off', true)"
+)
+_TENANT = "hashtextextended('harken ' || CAST(%(tenant)s AS text), 0)"
+_ALONE = f"SELECT pg_advisory_xact_lock({_TENANT})"
+_BESIDE_OTHERS = f"SELECT pg_advisory_xact_lock_shared({_TENANT})"
 # In one order everywhere, so that two writers never wait for each other.
 _EACH = (
-    "; SELECT pg_advisory_xact_lock(key) FROM (SELECT DISTINCT hashtextextended({tenant} || ' ' || part, 0) AS key"
-    " FROM unnest(CAST({parts} AS text[])) part ORDER BY 1) keys"
+    "SELECT pg_advisory_xact_lock(key) FROM"
+    " (SELECT DISTINCT hashtextextended(CAST(%(tenant)s AS text) || ' ' || part, 0) AS key"
+    " FROM unnest(CAST(%(parts)s AS text[])) part ORDER BY 1) keys"
 )
-
-# Without values the driver sends the text as it is.
-_SEVERAL = {"no_parameters": True}
 
 _FULL = {"53100", "53200"}
 _READ_ONLY = {"25006", "42501"}
@@ -44,7 +48,7 @@ _NO_SUCH = {"42P01", "42703", "42883", "3F000"}
 
 def make_engine(url: URL, begins: bool = True) -> Engine:
     """An engine with a pool; nothing is opened yet. The driver begins transactions, or else `entered` does."""
-    return create_engine(
+    engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
         **({} if begins else {"isolation_level": "AUTOCOMMIT"}),
         pool_size=8,
@@ -52,6 +56,13 @@ def make_engine(url: URL, begins: bool = True) -> Engine:
         pool_timeout=30,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "application_name": "harken"},
     )
+    if not begins:
+        event.listen(engine, "do_connect", _connected)
+    return engine
+
+
+def _connected(_dialect: Any, _record: Any, arguments: Any, options: Any) -> PipelinedConnection:
+    return PipelinedConnection.connect(*arguments, **options)
 
 
 def shown(url: URL) -> str:
@@ -59,44 +70,68 @@ def shown(url: URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
-def reading_begins(tenant: str) -> str:
-    """What begins a transaction that reads as a tenant, in one message to the server."""
-    return _filled(_READ + _SETTINGS, tenant)
+def reading_begins(tenant: str) -> tuple[Asked, ...]:
+    """What begins a transaction that reads as a tenant."""
+    return (_READ, None), (_SETTINGS, _settings(tenant))
 
 
-def writing_begins(tenant: str, of: Sequence[str] | None) -> str:
+def writing_begins(tenant: str, of: Sequence[str] | None) -> tuple[Asked, ...]:
     """What begins a transaction that writes, and locks what it writes to; the locks end with the transaction."""
     alone = of is None or len(of) > _MOST_LOCKS
-    each = _EACH if of and not alone else ""
-    return _filled(_WRITE + _SETTINGS + (_ALONE if alone else _BESIDE_OTHERS) + each, tenant, of or ())
+    named = {"tenant": tenant}
+    each: tuple[Asked, ...] = ((_EACH, {**named, "parts": list(of)}),) if of and not alone else ()
+    return (_WRITE, None), (_SETTINGS, _settings(tenant)), (_ALONE if alone else _BESIDE_OTHERS, named), *each
+
+
+def _settings(tenant: str) -> dict[str, str]:
+    return {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s"}
 
 
 @contextmanager
-def entered(engine: Engine, begins: str) -> Iterator[Connection]:
-    """A connection inside the transaction that a statement begins; committed at the end, or rolled back.
+def entered(
+    engine: Engine, begins: Sequence[Asked], reserved: Sequence[str] = (), at_once: bool = False
+) -> Iterator[Connection]:
+    """A connection inside the transaction that statements begin; committed at the end, or rolled back.
 
-    The statement also finds out whether the server closed what the pool still holds; then a new connection is opened.
+    They are sent with the first question, unless it is to begin `at_once`, or the server may have closed what the pool
+    still holds: that is found out first, and then a new connection is opened. See `PipelinedConnection.begin`.
     """
     connection = engine.connect()
     try:
-        try:
-            connection.exec_driver_sql(begins, execution_options=_SEVERAL)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
-                raise
-            connection.close()
-            connection = engine.connect()
-            connection.exec_driver_sql(begins, execution_options=_SEVERAL)
+        driver = _begun(connection, begins, reserved)
+        if at_once or driver.may_be_lost:
+            try:
+                connection.exec_driver_sql(_ASK)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                connection.close()
+                connection = engine.connect()
+                driver = _begun(connection, begins, reserved)
+                connection.exec_driver_sql(_ASK)
         yield connection
-        connection.commit()
+        with driver_of(connection):
+            driver.finish()
     finally:
         connection.close()
 
 
-def _filled(statements: str, tenant: str, parts: Sequence[str] = ()) -> str:
-    """With the values written out, as several statements in one message cannot have them apart."""
-    values = {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s", "parts": list(parts)}
-    return sql.SQL(statements).format(**{name: sql.Literal(value) for name, value in values.items()}).as_string(None)
+def _begun(connection: Connection, begins: Sequence[Asked], reserved: Sequence[str]) -> PipelinedConnection:
+    with driver_of(connection) as driver:
+        driver.begin(begins, reserved)
+        return driver
+
+
+@contextmanager
+def driver_of(connection: Connection) -> Iterator[PipelinedConnection]:
+    """The driver's own connection; one that is lost meanwhile is given up, or the pool would hand it out again."""
+    driver: Any = connection.connection.driver_connection
+    try:
+        yield driver
+    except psycopg.Error as error:
+        if driver.closed:
+            connection.invalidate(error)
+        raise
 
 
 @contextmanager

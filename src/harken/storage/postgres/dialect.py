@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-import psycopg
 from sqlalchemy import (
     BindParameter,
     ClauseElement,
@@ -15,7 +13,6 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Insert,
-    SelectBase,
     Table,
     Text,
     any_,
@@ -26,7 +23,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.types import UserDefinedType
 
-from harken.storage.ports import AMONG, RowCount, Values
+from harken.storage.ports import AMONG, Question, RowCount, Values
+from harken.storage.postgres.connection import driver_of
 from harken.storage.statements import compiled, insertion
 
 _COMPILER = dialect()  # type: ignore[no-untyped-call]
@@ -38,22 +36,13 @@ def bare_rows(connection: Connection, statement: ClauseElement, values: Mapping[
     It is kept, and compiled once. Its columns' types convert nothing, and it has no list (`IN`), which SQLAlchemy
     writes out with each execution.
     """
+    with driver_of(connection) as driver:
+        return driver.rows(*_asked(statement, values))
+
+
+def _asked(statement: ClauseElement, values: Values) -> tuple[str, Values]:
     made = compiled(statement, _COMPILER)
-    with _driver(connection) as driver:
-        rows: Sequence[tuple[Any, ...]] = driver.execute(made.text, {**made.fixed, **values}).fetchall()
-    return rows
-
-
-@contextmanager
-def _driver(connection: Connection) -> Iterator[Any]:
-    """The driver's own connection; one that is lost meanwhile is given up, or the pool would hand it out again."""
-    driver: Any = connection.connection.driver_connection
-    try:
-        yield driver
-    except psycopg.Error as error:
-        if driver.closed:
-            connection.invalidate(error)
-        raise
+    return made.text, {**made.fixed, **values}
 
 
 class _Listed(UserDefinedType[str]):
@@ -69,6 +58,8 @@ class _Listed(UserDefinedType[str]):
 @dataclass(frozen=True, slots=True)
 class PostgresDialect:
     """A `Dialect` of PostgreSQL."""
+
+    is_remote: ClassVar[bool] = True
 
     def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """By the column that leads every index."""
@@ -89,7 +80,7 @@ class PostgresDialect:
         are_texts = bool(values) and isinstance(values[0], str)
         return list(values) if are_texts else "{" + ",".join(map(str, values)) + "}"
 
-    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: ClauseElement, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         return bare_rows(connection, statement, values)
 
@@ -100,25 +91,32 @@ class PostgresDialect:
         """No-op."""
 
     def execute_each(self, connection: Connection, statement: ClauseElement, values: Sequence[Values]) -> None:
-        """By the driver's `executemany`, which sends them all before it waits for an answer."""
+        """They are sent with the next question, or at the end."""
         if values:
             made = compiled(statement, _COMPILER, tuple(values[0]))
-            with _driver(connection) as driver:
-                driver.cursor().executemany(made.text, list(map(made.bound, values)))
+            with driver_of(connection) as driver:
+                driver.later(made.text, list(map(made.bound, values)))
 
     def add_rows(self, connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[int]:
-        """Likewise; the server gives each its id."""
+        """Likewise; their ids are taken from the table's sequence before."""
         if not rows:
             return ()
-        made = insertion(table, tuple(rows[0]), _COMPILER, gives_id=True)
-        ids: list[int] = []
-        with _driver(connection) as driver, driver.cursor() as cursor:
-            cursor.executemany(made.text, list(map(made.bound, rows)), returning=True)
-            is_there = True
-            while is_there:
-                ids.append(cursor.fetchone()[0])
-                is_there = cursor.nextset()
+        with driver_of(connection) as driver:
+            ids = driver.new_ids(table.name, len(rows))
+            made = insertion(table, ("id", *rows[0]), _COMPILER)
+            driver.later(made.text, [made.bound({"id": key, **row}) for key, row in zip(ids, rows, strict=True)])
         return ids
+
+    def foresee(self, connection: Connection, *questions: Question) -> None:
+        """They are sent with the first one, or with whatever else is waited for."""
+        with driver_of(connection) as driver:
+            for statement, values in questions:
+                driver.foresee(*_asked(statement, values))
+
+    def end_with(self, connection: Connection, *questions: Question) -> None:
+        """The commit goes with them."""
+        with driver_of(connection) as driver:
+            driver.end_with([_asked(statement, values) for statement, values in questions])
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound array, so that the statement is the same however many there are."""

@@ -7,17 +7,19 @@ import re
 import threading
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import Connection, func, select, text
 
 from harken.model.conversations import UNTRUSTED
-from harken.storage.entries import scope_conditions
-from harken.storage.ports import Holding, RowScope, Scored, TextIndex
-from harken.storage.postgres.dialect import bare_rows
-from harken.storage.tables import entries
+from harken.storage.entries import NEIGHBOURS, scope_conditions
+from harken.storage.ports import Holding, Question, RowScope, Scored, TextIndex, Transaction
+from harken.storage.postgres.dialect import PostgresDialect, bare_rows
+from harken.storage.tables import entries, to_microseconds
 from harken.text.words import day_in_words, spaced
 
 _ACCENTS = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
@@ -48,21 +50,25 @@ _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
 
+# What is indexed of an entry, but for those beside it; see `_Said`.
+_SAID = """e.id, e.is_turn, e.author, e.text, e.created_at, e.source, e.role, e.project_id, e.conversation_id,
+    e.segment_id, e.trust, ARRAY(SELECT f.facet FROM entry_facets f WHERE f.tenant = e.tenant AND f.entry_id = e.id)"""
 _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
     SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n
     WHERE n.tenant = e.tenant AND n.conversation_id = e.conversation_id AND n.is_turn
         AND (n.position, n.id) {0} (e.position, e.id)
     ORDER BY n.position {1}, n.id {1} LIMIT 2) side)"""
 _SPOKEN = text(f"""
-    SELECT e.id, coalesce(e.author || ': ', '') || e.text AS own, e.created_at,
-        CASE WHEN e.is_turn THEN concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})
-        ELSE '' END AS beside,
-        concat_ws(' ', 'o:' || e.source, 'r:' || e.role, 'p:' || e.project_id, 'c:' || e.conversation_id,
-            'g:' || e.segment_id, CASE WHEN e.trust = ANY (:untrusted) THEN 'u:1' END,
-            (SELECT string_agg('f:' || md5(f.facet), ' ' ORDER BY f.facet) FROM entry_facets f
-                WHERE f.tenant = e.tenant AND f.entry_id = e.id)) AS scope
+    SELECT CASE WHEN e.is_turn THEN
+            concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})
+        ELSE '' END AS beside, {_SAID}
     FROM entries e WHERE e.tenant = current_setting('harken.tenant') AND e.id = ANY (:ids)""")
-_UNTRUSTED = [trust.value for trust in UNTRUSTED]
+# Whoever comes next stands beside the last two, beside which stand the two before.
+_LAST_SPOKEN = text(f"""
+    SELECT e.position, {_SAID} FROM entries e WHERE e.tenant = :of_tenant AND e.is_turn AND e.conversation_id = (
+        SELECT c.id FROM conversations c WHERE c.tenant = :of_tenant AND c.uid = :of_uid)
+    ORDER BY e.position DESC, e.id DESC LIMIT {2 * NEIGHBOURS}""")
+_UNTRUSTED_NAMES = frozenset(trust.value for trust in UNTRUSTED)
 _INDEX = text("SELECT harken_index(:ids, :own, :beside, :scope, :lengths)")
 _UNINDEX = text("SELECT harken_unindex(:ids)")
 _DIFFERING = text("SELECT harken_differing(:ids, :own, :beside, :scope)")
@@ -79,6 +85,12 @@ _HOLDERS = text(
     " CROSS JOIN LATERAL harken_find("
     "ARRAY[w.word], NULL, true, :scope, :since, :until, :at_most, 1, 1, 1, 2147483647) AS f GROUP BY w.place"
 )
+_INSIDE = text("""
+    SELECT count(*), coalesce(string_agg(e.id::text, ','), '') FROM entries e
+    WHERE e.tenant = current_setting('harken.tenant') AND e.conversation_id = :of_conversation
+        AND (CAST(:of_segment AS bigint) IS NULL OR e.segment_id = CAST(:of_segment AS bigint))
+        AND (CAST(:sources AS text[]) = '{}' OR e.source = ANY (CAST(:sources AS text[])))
+        AND e.trust <> ALL (CAST(:untrusted AS text[]))""")
 _ALL = 2**31 - 1
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
 
@@ -93,10 +105,52 @@ class TsvectorIndex(TextIndex):
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
         for rows in _spoken(connection, entry_ids):
-            columns = _columns(rows)
-            spoken = zip(columns["own"], columns["beside"], columns["scope"], strict=True)
-            columns["lengths"] = [sum(words.count(" ") for words in each) + 3 for each in spoken]
-            connection.execute(_INDEX, columns)
+            self._put(connection, rows)
+
+    def foresee_end(self, tx: Transaction, conversation_uid: str) -> None:
+        """Have the last turns come with what is asked next."""
+        tx.dialect.foresee(tx.connection, (_LAST_SPOKEN, {"of_tenant": tx.tenant, "of_uid": conversation_uid}))
+
+    def end_of(
+        self, tx: Transaction, conversation_uid: str, rows: Sequence[Mapping[str, Any]], is_new: bool
+    ) -> Sequence[Any] | None:
+        """The last turns, first the first, where all rows stand behind them and in their order."""
+        positions = [row["position"] for row in rows]
+        asked = {"of_tenant": tx.tenant, "of_uid": conversation_uid}
+        found = [] if is_new else tx.dialect.bare_rows(tx.connection, _LAST_SPOKEN, asked)
+        if positions != sorted(positions) or any(row[0] > positions[0] for row in found):
+            return None
+        return [_Said(*row[1:]) for row in reversed(found)]
+
+    def append(
+        self,
+        tx: Transaction,
+        end: Sequence[Any],
+        rows: Mapping[int, Mapping[str, Any]],
+        facets: Sequence[Sequence[str]],
+    ) -> None:
+        """Index new entries with the last two turns before them, of which everything is known."""
+        each = zip(rows.items(), facets or repeat((), len(rows)), strict=False)
+        fresh = [_Said.of(entry_id, row, said) for (entry_id, row), said in each]
+        turns = [*end, *(one for one in fresh if one.is_turn)]
+        place_of = {one.id: place for place, one in enumerate(turns)}
+        touched = end[-NEIGHBOURS:] if len(turns) > len(end) else []
+        spoken = []
+        for one in (*touched, *fresh):
+            place = place_of.get(one.id)
+            beside: list[str] = []
+            if place is not None:
+                before = turns[max(0, place - NEIGHBOURS) : place]
+                beside = [each.own for each in (*reversed(before), *turns[place + 1 : place + 1 + NEIGHBOURS])]
+            spoken.append((" ".join(beside), *one))
+        self._put(tx.connection, spoken)
+
+    @staticmethod
+    def _put(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+        columns = _columns(rows)
+        words = zip(columns["own"], columns["beside"], columns["scope"], strict=True)
+        columns["lengths"] = [sum(said.count(" ") for said in each) + 3 for each in words]
+        PostgresDialect().execute_each(connection, _INDEX, [columns])
 
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out."""
@@ -115,12 +169,10 @@ class TsvectorIndex(TextIndex):
             # Each word's own row is read for its weight, 4 µs: too long where thousands have one.
             return Holding({}, total)
         found = dict.fromkeys(terms, np.empty(0, dtype=np.int64))
-        words = {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
+        words = _words_of(terms)
         if words:
-            scoped = {"scope": _scope_query(scope), "since": scope.since, "until": scope.until}
-            asked = {"words": list(words.values()), "at_most": _ALL if most is None else most + 1} | scoped
             named = list(words)
-            for row in bare_rows(connection, _HOLDERS, asked):
+            for row in bare_rows(connection, *_who_holds(words, scope, most)):
                 found[named[row[0] - 1]] = np.sort(np.fromstring(row[1], dtype=np.int64, sep=","))
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
@@ -128,9 +180,29 @@ class TsvectorIndex(TextIndex):
                 return Holding(found, total)
         if max(map(len, found.values()), default=0) <= few:
             return Holding(found, 0)
+        part = entries_inside(scope)
+        if part is not None:
+            return Holding(found, bare_rows(connection, *part)[0][0])
         tenant = entries.c.tenant == func.current_setting("harken.tenant")
         inside = select(func.count()).select_from(entries).where(tenant, *scope_conditions(scope))
         return Holding(found, int(connection.execute(inside).scalar_one()))
+
+    def foresee(
+        self,
+        tx: Transaction,
+        terms: Sequence[str],
+        scope: RowScope,
+        limit: int,
+        with_context: bool,
+        holders: Sequence[tuple[Sequence[str], int | None]],
+    ) -> None:
+        """The questions of `find` and `holders`, and which entries a part of a conversation has."""
+        asked = self._question(tx.connection, terms, "", scope, limit, with_context)
+        questions = [asked, entries_inside(scope)]
+        for words, most in holders:
+            if scope.is_narrow and (plain := _words_of(words)):
+                questions.append(_who_holds(plain, scope, most))
+        tx.dialect.foresee(tx.connection, *filter(None, questions))
 
     def find(
         self,
@@ -142,24 +214,8 @@ class TsvectorIndex(TextIndex):
         with_context: bool = True,
     ) -> tuple[list[Scored], set[int]]:
         """Entries that hold any of the words, and who has the words of a quotation in their order, by one question."""
-        words = [word for word in map(plain_words, map(_encodable, terms)) if word]
-        if not words:
-            return [], set()
-        total, average = self._counted(connection)
-        values = {
-            "terms": words,
-            "quoted": plain_words(_encodable(quote)) or None,
-            "own_only": not with_context,
-            "scope": _scope_query(scope),
-            "since": scope.since,
-            "until": scope.until,
-            "at_most": limit,
-            "total": total,
-            "average": average,
-            "all_ranked": ALL_RANKED_UP_TO,
-            "most": MATCHES_TO_RANK,
-        }
-        found = bare_rows(connection, _SEARCH, values)
+        asked = self._question(connection, terms, quote, scope, limit, with_context)
+        found = bare_rows(connection, *asked) if asked else []
         scored = [(row[0], row[1]) for row in found if row[1] is not None]
         return scored, {row[0] for row in found if row[2]}
 
@@ -178,6 +234,33 @@ class TsvectorIndex(TextIndex):
             return []
         return ["The full-text index differs from the rows."]
 
+    def _question(
+        self,
+        connection: Connection,
+        terms: Sequence[str],
+        quote: str,
+        scope: RowScope,
+        limit: int,
+        with_context: bool,
+    ) -> Question | None:
+        words = [word for word in map(plain_words, map(_encodable, terms)) if word]
+        if not words:
+            return None
+        total, average = self._counted(connection)
+        return _SEARCH, {
+            "terms": words,
+            "quoted": plain_words(_encodable(quote)) or None,
+            "own_only": not with_context,
+            "scope": _scope_query(scope),
+            "since": scope.since,
+            "until": scope.until,
+            "at_most": limit,
+            "total": total,
+            "average": average,
+            "all_ranked": ALL_RANKED_UP_TO,
+            "most": MATCHES_TO_RANK,
+        }
+
     def _counted(self, connection: Connection) -> tuple[int | None, float | None]:
         """How many entries the tenant has, and their average length in words; None where the search shall count."""
         with self._lock:
@@ -190,23 +273,89 @@ class TsvectorIndex(TextIndex):
         return (None, None) if size[1] < _SMALL else (size[1], size[2])
 
 
-def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequence[Any]]:
+class _Said(NamedTuple):
+    """What is indexed of an entry: its own words, and those of its scope."""
+
+    id: int
+    is_turn: bool
+    author: str | None
+    text: str
+    created_us: int
+    source: str
+    role: str | None
+    project_id: int | None
+    conversation_id: int | None
+    segment_id: int | None
+    trust: str
+    facets: Sequence[str]
+
+    @classmethod
+    def of(cls, entry_id: int, row: Mapping[str, Any], facets: Sequence[str]) -> _Said:
+        """Of a row that is being added."""
+        named = ("source", "role", "project_id", "conversation_id", "segment_id", "trust")
+        moment = to_microseconds(row["created_at"])
+        said = (entry_id, row["is_turn"], row["author"], row["text"], moment)
+        return cls._make((*said, *map(row.__getitem__, named), facets))
+
+    @property
+    def own(self) -> str:
+        """What is said, and by whom."""
+        return self.text if self.author is None else f"{self.author}: {self.text}"
+
+    @property
+    def scope(self) -> str:
+        """As words of the index."""
+        named = ("o", self.source), ("r", self.role), ("p", self.project_id), ("c", self.conversation_id)
+        words = [f"{name}:{value}" for name, value in (*named, ("g", self.segment_id)) if value is not None]
+        words += ["u:1"] if self.trust in _UNTRUSTED_NAMES else []
+        return " ".join([*words, *(_facet(facet) for facet in sorted(self.facets))])
+
+
+def _facet(facet: str) -> str:
+    # As a word of the index, which may hold no spaces and not be long.
+    return f"f:{hashlib.md5(facet.encode('utf-8', 'surrogatepass'), usedforsecurity=False).hexdigest()}"
+
+
+def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequence[Sequence[Any]]]:
     for start in range(0, len(entry_ids), _ROWS_AT_ONCE):
         part = list(entry_ids[start : start + _ROWS_AT_ONCE])
-        rows = connection.execute(_SPOKEN, {"ids": part, "untrusted": _UNTRUSTED}).all()
-        if rows:
+        if rows := connection.execute(_SPOKEN, {"ids": part}).all():
             yield rows
 
 
-def _columns(rows: Sequence[Any]) -> dict[str, list[Any]]:
-    """What is indexed of entries: their ids, own words, those beside them with the date, and scopes."""
-    days = [day_in_words(row.created_at) for row in rows]
+def _columns(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """What is indexed of entries: their ids, own words, those beside them with the date, and scopes.
+
+    Each row is what is said beside one, and the fields of a `_Said`.
+    """
+    said = [_Said(*row[1:]) for row in rows]
+    beside = [
+        f"{plain_words(row[0] or '')} {day_in_words(one.created_us)}" for row, one in zip(rows, said, strict=True)
+    ]
     return {
-        "ids": [row.id for row in rows],
-        "own": [plain_words(row.own) for row in rows],
-        "beside": [f"{plain_words(row.beside or '')} {day}".strip() for row, day in zip(rows, days, strict=True)],
-        "scope": [row.scope for row in rows],
+        "ids": [one.id for one in said],
+        "own": [plain_words(one.own) for one in said],
+        "beside": [words.strip() for words in beside],
+        "scope": [one.scope for one in said],
     }
+
+
+def _words_of(terms: Sequence[str]) -> dict[str, str]:
+    return {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
+
+
+def _who_holds(words: Mapping[str, str], scope: RowScope, most: int | None) -> Question:
+    scoped = {"scope": _scope_query(scope), "since": scope.since, "until": scope.until}
+    return _HOLDERS, {"words": list(words.values()), "at_most": _ALL if most is None else most + 1} | scoped
+
+
+def entries_inside(scope: RowScope) -> Question | None:
+    """How many entries a part of a conversation has, and their ids as one text; None for other scopes."""
+    bare = replace(scope, conversation_id=None, segment_id=None, sources=(), without_untrusted=False)
+    if scope.conversation_id is None or not bare.is_open:
+        return None
+    of_it = {"of_conversation": scope.conversation_id, "of_segment": scope.segment_id, "sources": list(scope.sources)}
+    return _INSIDE, {**of_it, "untrusted": list(_UNTRUSTED_NAMES) if scope.without_untrusted else []}
 
 
 def _encodable(term: str) -> str:
@@ -222,10 +371,7 @@ def _scope_query(scope: RowScope) -> str:
         [f"c:{conversation_id}" for conversation_id in scope.conversation_ids],
         [f"g:{scope.segment_id}"] if scope.segment_id is not None else [],
     ]
-    for facet in scope.facets:
-        # As a word of the index, which may hold no spaces and not be long.
-        digest = hashlib.md5(facet.encode("utf-8", "surrogatepass"), usedforsecurity=False)
-        groups.append([f"f:{digest.hexdigest()}"])
+    groups += [[_facet(facet)] for facet in scope.facets]
     parts = ["(" + " | ".join(_lexeme(token) for token in group) + ")" for group in groups if group]
     without = [f"o:{source}" for source in scope.without_sources]
     if scope.without_conversation_id is not None:

@@ -33,6 +33,8 @@ from harken.storage.postgres.vectors import PgvectorIndex
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
+# A message is a row of each of the last two, and often begins an exchange.
+_RECORDED = ("exchanges", "messages", "entries")
 
 _log = Log(__name__)
 
@@ -78,7 +80,10 @@ class PostgresStore:
     @contextmanager
     def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
         """A transaction that has locked what it is to write."""
-        with self._translated(), entered(self._engine, writing_begins(self.tenant, of)) as connection:
+        # Who keeps everybody else out may have more to do than what is written here.
+        begins, at_once = writing_begins(self.tenant, of), of is None
+        reserved = _RECORDED if of else ()
+        with self._translated(), entered(self._engine, begins, reserved, at_once) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     def rows_imported(self) -> None:

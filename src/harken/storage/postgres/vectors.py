@@ -40,6 +40,7 @@ from harken.storage.entries import scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.postgres.connection import COUNT_AGAIN, Statistics
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
+from harken.storage.postgres.fulltext import entries_inside
 from harken.storage.tables import counters, entries, refers, vectors
 from harken.storage.vectors import VECTORS_REMOVED, Float32, Int64, best_of, similarities
 
@@ -135,6 +136,14 @@ class HeldVectors:
                 del self._held[next(iter(self._held))]
         return held
 
+    def foresee(self, tx: Transaction, space: StoredSpace) -> None:
+        """Have asked what `of` will ask, if nothing was removed."""
+        asked = {"of_tenant": tx.tenant, "of_space": space.id}
+        with self._lock:
+            held = self._held.get(space.id)
+        newest = 0 if held is None else held.newest
+        tx.dialect.foresee(tx.connection, (_STATE, asked), (_BEHIND, {**asked, "behind": newest}))
+
     def discard(self) -> None:
         """Forget them."""
         with self._lock:
@@ -177,14 +186,23 @@ class Matrix:
         both = np.concatenate([self.ids, ids]), np.concatenate([self.matrix, fresh])
         return Matrix(self.space_id, self.removed, newest, *both)
 
-    def compare(self, query: Float32, limit: int, also: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:
-        """The nearest with their cosine similarity, best first; and that of those and of these entries besides."""
+    def compare(
+        self, query: Float32, limit: int, also: Sequence[int], inside: Int64 | None = None
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """The nearest with their cosine similarity, best first; and that of those and of these entries besides.
+
+        Only what is `inside` is among the nearest, where that is told.
+        """
         length = float(np.sqrt(np.einsum("d,d->", query, query)))
         scores = similarities(self.matrix, query / np.float32(length or 1.0))
-        near = best_of(self.ids, scores, limit)
+        near = best_of(self.ids, scores, limit) if inside is None else self._nearest_of(inside, scores, limit)
         named = np.flatnonzero(np.isin(self.ids, np.asarray(also, dtype=np.int64)))
         rest = dict(zip(self.ids[named].tolist(), scores[named].tolist(), strict=True))
         return near, near | rest
+
+    def _nearest_of(self, inside: Int64, scores: Float32, limit: int) -> dict[int, float]:
+        there = np.flatnonzero(np.isin(self.ids, inside))
+        return best_of(self.ids[there], scores[there], limit)
 
 
 class PgvectorIndex(NearestIndex):
@@ -210,10 +228,13 @@ class PgvectorIndex(NearestIndex):
         self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int, also: Sequence[int]
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides, by one question."""
-        is_small = (scope.is_open or not limit) and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
-        held = self._held.of(tx, space) if is_small else None
+        part = entries_inside(scope)
+        held = self._held.of(tx, space) if self._is_held(tx, space, scope, limit) else None
         if held is not None:
-            return held.compare(query, limit, also)
+            inside = None
+            if part is not None and limit:
+                inside = np.fromstring(bare_rows(tx.connection, *part)[0][1], dtype=np.int64, sep=",")
+            return held.compare(query, limit, also, inside)
         values = {"of_tenant": tx.tenant, "of_space": space.id, "query": _Sent(query), "most": limit}
         values["among"] = self._dialect.listing(also)
         statement, is_kept = self._statement(tx, space, scope, limit)
@@ -223,6 +244,15 @@ class PgvectorIndex(NearestIndex):
             rows = tx.connection.execute(statement, values).all()
         near = sorted([row[:2] for row in rows if row[2]], key=lambda row: (-row[1], row[0]))
         return dict(near), {row[0]: row[1] for row in rows}
+
+    def foresee(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> None:
+        """What was written to a space that is held, and which entries a part of a conversation has."""
+        if self._is_held(tx, space, scope, 1):
+            self._held.foresee(tx, space)
+
+    def _is_held(self, tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> bool:
+        is_simple = scope.is_open or not limit or entries_inside(scope) is not None
+        return is_simple and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
 
     def save(self) -> None:
         """Nothing: what was derived is on the server."""

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from sqlalchemy import (
@@ -25,7 +25,6 @@ from sqlalchemy import (
     Engine,
     FromClause,
     Insert,
-    SelectBase,
     Table,
     Text,
     bindparam,
@@ -43,7 +42,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFullError, StoreReadOnlyError
 from harken.files import make_private
 from harken.storage import migrations
-from harken.storage.ports import AMONG, Right, RowCount, Transaction, Values
+from harken.storage.ports import AMONG, Question, Right, RowCount, Transaction, Values
 from harken.storage.sqlite import counts, fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
@@ -73,6 +72,8 @@ _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken
 class SqliteDialect:
     """A `Dialect` of SQLite."""
 
+    is_remote: ClassVar[bool] = False
+
     def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """None: no index has the tenant, which all rows have, so that every row would be read for it."""
         return ()
@@ -86,7 +87,7 @@ class SqliteDialect:
         """As JSON."""
         return json.dumps(list(values))
 
-    def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
+    def bare_rows(self, connection: Connection, statement: ClauseElement, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         made = compiled(statement, _COMPILER)
         return fulltext.bare(connection, made.text, {**made.fixed, **values})
@@ -112,6 +113,12 @@ class SqliteDialect:
         numbered = (made.bound({"id": row_id, **row}) for row_id, row in enumerate(rows, first))
         fulltext.bare_each(connection, made.text, numbered)
         return range(first, first + len(rows))
+
+    def foresee(self, connection: Connection, *questions: Question) -> None:
+        """No-op: a question is answered in this process."""
+
+    def end_with(self, connection: Connection, *questions: Question) -> None:
+        """No-op."""
 
     def kept_counts(self, connection: Connection) -> Mapping[RowCount, int]:
         """See `harken.storage.sqlite.counts`."""

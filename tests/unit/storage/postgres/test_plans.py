@@ -60,7 +60,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]
     execute = psycopg.Cursor.execute
 
     def note(cursor: psycopg.Cursor[Any], statement: Any, values: Any = None, **options: Any) -> Any:
-        if not statement.startswith("BEGIN"):
+        if not statement.startswith(("BEGIN", "COMMIT")):
             seen.append((statement, values))
         return execute(cursor, statement, values, **options)
 

@@ -1,0 +1,127 @@
+"""A relay before a PostgreSQL server that counts how often its clients wait for an answer."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import URL
+
+_SOCKET = ".s.PGSQL.5432"
+# Asks for what is ready, and to hang up: nobody waits for either, once everything is answered.
+_NEVER_WAITED_FOR = b"HX"
+_SYNC, _QUERY, _READY = b"S", b"Q", b"Z"
+
+
+@dataclass(slots=True)
+class _Messages:
+    """Cuts a stream into messages of the protocol: a byte that names the kind, and a length that includes itself."""
+
+    named: bool
+    held: bytes = b""
+
+    def read(self, data: bytes) -> Iterator[bytes]:
+        self.held += data
+        while True:
+            head = 5 if self.named else 4
+            if len(self.held) < head:
+                return
+            size = int.from_bytes(self.held[head - 4 : head]) + head - 4
+            if len(self.held) < size:
+                return
+            kind, self.held = self.held[:1] if self.named else b"", self.held[size:]
+            self.named = True
+            yield kind
+
+
+@dataclass(slots=True)
+class RoundTrips:
+    """Counts them.
+
+    A round trip begins with the first message that a client sends once the server has answered all it was sent before.
+
+    Attributes:
+        url: of the server, by way of the relay.
+    """
+
+    url: URL
+    count: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def relay(self, client: socket.socket, server: socket.socket) -> None:
+        """Pass on what both say until one of them hangs up."""
+        # The greeting has no name; the first answer that is waited for is the one to it.
+        asked, open_questions, is_open = _Messages(named=False), [1], [False]
+
+        def to_server(data: bytes) -> None:
+            for kind in asked.read(data):
+                with self._lock:
+                    if open_questions[0] == 0 and not is_open[0] and kind not in _NEVER_WAITED_FOR:
+                        self.count += 1
+                    is_open[0] = kind not in (_SYNC, _QUERY) and kind not in _NEVER_WAITED_FOR
+                    open_questions[0] += kind in (_SYNC, _QUERY)
+
+        answered = _Messages(named=True)
+
+        def to_client(data: bytes) -> None:
+            for kind in answered.read(data):
+                with self._lock:
+                    open_questions[0] -= kind == _READY
+
+        back = threading.Thread(target=_pump, args=(server, client, to_client), daemon=True)
+        back.start()
+        _pump(client, server, to_server)
+        back.join()
+
+    @contextmanager
+    def counted(self) -> Iterator[list[int]]:
+        """How many there are inside, once it is left."""
+        found: list[int] = []
+        before = self.count
+        yield found
+        found.append(self.count - before)
+
+
+def _pump(source: socket.socket, target: socket.socket, note: object) -> None:
+    assert callable(note)
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            # Before it is passed on: the answer may be back before this thread goes on.
+            note(data)
+            target.sendall(data)
+    for each in (source, target):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def counting(url: URL) -> Iterator[RoundTrips]:
+    """A relay before the server of a URL, which listens on a socket in a folder."""
+    # A socket's path may have a hundred characters.
+    folder = Path(tempfile.mkdtemp(prefix="harken-relay-"))
+    behind = str(Path(str(url.query["host"])) / _SOCKET)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / _SOCKET))
+    listener.listen()
+    trips = RoundTrips(url.update_query_dict({"host": str(folder)}))
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(behind)
+                threading.Thread(target=trips.relay, args=(client, server), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield trips
+    finally:
+        listener.close()
+        shutil.rmtree(folder, ignore_errors=True)
